@@ -1,0 +1,27 @@
+/* Whole files and folders: bounded reading, writing that is either complete or absent.
+ *
+ * Memory: what ret_ parameters return is the caller's. Threads: any. */
+#ifndef WAVETUNE_COMMON_FILE_H
+#define WAVETUNE_COMMON_FILE_H
+
+#include "common/error.h"
+
+/* Reads a regular file of at most size_max bytes; the text is NUL-terminated beyond its size. */
+must_check bool file_read(const char *path, size_t size_max, char **ret_text, size_t *ret_size, struct error *error);
+
+/* Writes bytes to a temporary file beside `path`, syncs it, renames it over `path` and syncs the folder: after a crash
+ * the old file or the new one is there, whole. `mode` is the file's permission bits, less the
+ * process's umask. */
+must_check bool file_write_atomically(const char *path, const void *bytes, size_t size, unsigned mode,
+                                      struct error *error);
+
+/* Makes the folder and its missing parents with `mode`. A folder that exists is success. */
+must_check bool folder_make(const char *path, unsigned mode, struct error *error);
+
+/* Removes a folder and what is in it; does not follow links; a folder that is absent is success. */
+must_check bool folder_remove(const char *path, struct error *error);
+
+/* write(2) until all is written; errno tells why not. */
+must_check bool fd_write_all(int fd, const void *bytes, size_t size);
+
+#endif

@@ -1,0 +1,128 @@
+/* The canonical text of a JSON value: what every identity in wavetune is a digest of. */
+#include <math.h>
+
+#include "common/json.h"
+
+/* Python's repr: the shortest digits that read back equal, plain between 1e-4 and 1e16, else with an exponent of at
+ * least two digits (CPython, Python/pystrtod.c, format code 'r'). */
+char *float_format(double number, char text[FLOAT_TEXT_SIZE]) {
+  ALWAYS(isfinite(number));
+  int precision = 1;
+  char scientific[FLOAT_TEXT_SIZE];
+  do
+    snprintf(scientific, sizeof scientific, "%.*e", precision - 1, number);
+  while (strtod(scientific, NULL) != number && precision++ < 17);
+  int exponent = atoi(strchr(scientific, 'e') + 1);
+  if (exponent >= -4 && exponent < 16) {
+    int decimals = precision - 1 - exponent;
+    snprintf(text, FLOAT_TEXT_SIZE, "%.*f", decimals > 1 ? decimals : 1, number);
+  } else {
+    snprintf(text, FLOAT_TEXT_SIZE, "%s", scientific);
+  }
+  return text;
+}
+
+/* The unlocked forms: a release of 50,000 winners is some 10 MB, and a lock a byte would be most of the time. */
+static void string_write(FILE *out, const char *text, size_t length) {
+  putc_unlocked('"', out);
+  size_t plain = 0; /* start of the run that needs no escape */
+  for (size_t i = 0; i < length; i++) {
+    unsigned char c = (unsigned char)text[i];
+    if (c >= 0x20 && c != '"' && c != '\\')
+      continue;
+    fwrite_unlocked(text + plain, 1, i - plain, out);
+    plain = i + 1;
+    if (c < 0x20)
+      fprintf(out, "\\u%04x", c);
+    else
+      fprintf(out, "\\%c", c);
+  }
+  fwrite_unlocked(text + plain, 1, length - plain, out);
+  putc_unlocked('"', out);
+}
+
+void json_canonical_write_string(FILE *out, const char *text) { string_write(out, text, strlen(text)); }
+
+struct member {
+  const char *name;
+  const json_t *value;
+};
+
+static int members_compare(const void *a, const void *b) {
+  return strcmp(((const struct member *)a)->name, ((const struct member *)b)->name);
+}
+
+static void object_write(FILE *out, const json_t *object) {
+  struct member few[16];
+  size_t n = json_object_size(object), filled = 0;
+  cleanup_free struct member *many = n > ARRAY_LENGTH(few) ? xcalloc(n, sizeof *many) : NULL;
+  struct member *members = many ? many : few;
+  const char *name;
+  json_t *value;
+  json_object_foreach ((json_t *)object, name, value)
+    members[filled++] = (struct member){name, value};
+  qsort(members, n, sizeof *members, members_compare);
+  putc_unlocked('{', out);
+  for (size_t i = 0; i < n; i++) {
+    if (i)
+      putc_unlocked(',', out);
+    json_canonical_write_string(out, members[i].name);
+    putc_unlocked(':', out);
+    json_canonical_write(out, members[i].value);
+  }
+  putc_unlocked('}', out);
+}
+
+void json_canonical_write(FILE *out, const json_t *value) {
+  char number[FLOAT_TEXT_SIZE];
+  size_t index;
+  json_t *element;
+  switch (json_typeof(value)) {
+  case JSON_OBJECT:
+    object_write(out, value);
+    break;
+  case JSON_ARRAY:
+    putc_unlocked('[', out);
+    json_array_foreach (value, index, element) {
+      if (index)
+        putc_unlocked(',', out);
+      json_canonical_write(out, element);
+    }
+    putc_unlocked(']', out);
+    break;
+  case JSON_STRING:
+    string_write(out, json_string_value(value), json_string_length(value));
+    break;
+  case JSON_INTEGER:
+    snprintf(number, sizeof number, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
+    fputs_unlocked(number, out);
+    break;
+  case JSON_REAL:
+    fputs_unlocked(float_format(json_real_value(value), number), out);
+    break;
+  case JSON_TRUE:
+    fputs_unlocked("true", out);
+    break;
+  case JSON_FALSE:
+    fputs_unlocked("false", out);
+    break;
+  case JSON_NULL:
+    fputs_unlocked("null", out);
+    break;
+  }
+}
+
+char *json_canonical(const json_t *value) {
+  char *text = NULL;
+  size_t size = 0;
+  FILE *out = open_memstream(&text, &size);
+  ALWAYS(out != NULL);
+  json_canonical_write(out, value);
+  ALWAYS(fclose(out) == 0);
+  return text;
+}
+
+struct digest json_digest(const json_t *value) {
+  cleanup_free char *text = json_canonical(value);
+  return digest_of(text, strlen(text));
+}

@@ -1,0 +1,48 @@
+/* The compile pool: turns (kernel, key, config) into objects on disk, ahead of the measurement, in bounded processes.
+ *
+ * An object is cached under its content: digest of sources, defines, flags, compiler and its version. Compilers run as
+ * child processes with limits on time, memory and output, in a scratch folder of their own. A compile that fails is an
+ * outcome, not an error: its log's first lines say why.
+ *
+ * Memory: the pool copies what it needs of a request; results are the caller's. Threads: submit and wait from any. */
+#ifndef WAVETUNE_AGENT_COMPILE_H
+#define WAVETUNE_AGENT_COMPILE_H
+
+#include "common/kernel.h"
+
+struct compile_pool;
+
+/* `cache` is a private folder for objects; `processes` compilers run at most at once (0: CPUs online). */
+must_check bool compile_pool_new(const char *cache, unsigned processes, struct compile_pool **ret_pool,
+                                 struct error *error);
+void compile_pool_free(struct compile_pool *pool); /* ends running compilers */
+
+struct compile_request {
+  const struct kernel *kernel;
+  const struct key *key;
+  const struct space *space;
+  uint64_t config;        /* ordinal; ignored for a reference */
+  bool is_reference;      /* compile the kernel's reference instead */
+  const char *sources;    /* folder that holds the manifest's source paths */
+  const char *gpu_name, *arch;
+};
+
+/* Queues a compile and returns its ticket; the same content twice is compiled once. */
+uint64_t compile_pool_submit(struct compile_pool *pool, const struct compile_request *request);
+
+struct compile_result {
+  bool ok;
+  bool timed_out;
+  char *object;       /* path of the object, ok only */
+  char *detail;       /* why not: the compiler's first lines, !ok only */
+  int64_t compile_ms; /* 0 when it was cached */
+};
+
+/* Waits for a ticket; each ticket is taken once. */
+struct compile_result compile_pool_wait(struct compile_pool *pool, uint64_t ticket);
+void compile_result_release(struct compile_result *result);
+
+/* "gcc 12.2.0": the system C compiler's name and version, for the cpu back end's environment. Owned by the caller. */
+must_check bool compiler_identity(char **ret_identity, struct error *error);
+
+#endif

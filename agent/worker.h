@@ -1,0 +1,51 @@
+/* The supervisor's child: one disposable process that loads a device runtime and kernels, and measures.
+ *
+ * The supervisor starts `wavetune-agent worker` (fork and exec, own process group, killed with its parent) with a stream
+ * socket as fd 3 and a shared page as fd 4. Messages are one JSON object a line, at most WORKER_LINE_MAX bytes. One
+ * request is in flight; the worker answers in order. When the socket closes, the worker exits.
+ *
+ *   {"do": "probe"}
+ *     -> {"devices": [{"backend": "cpu", "device": "cpu0", "name": "…", "environment": {…}, "facts": {…}}]}
+ *   {"do": "open", "device": "cpu0", "kernel": {manifest}, "key": {…}, "space": {…}, "seed": 7, "regime": "cold",
+ *    "reference": "/path/reference.so" or null, "baseline": {"config": 0, "object": "/path/baseline.so"}}
+ *     allocates and fills the buffers, loads the baseline and checks its outputs against the reference
+ *     -> {"opened": true} or {"outcome": "runtime" | "correctness", "detail": "…"} (the baseline's)
+ *        or {"error": "…"} (nothing can be measured here)
+ *   {"do": "measure", "rounds": 20, "configs": [{"config": 17, "object": "/path/17.so"}, …]}
+ *     loads and checks each, then times them in `rounds` rounds; in a round every config still in is paired with the
+ *     baseline, in random order. With one config this is a screen, with several a final.
+ *     -> one line a config, in any order:
+ *        {"config": 17, "outcome": "correct", "timer": "clock_monotonic_raw", "samples_us": […], "baseline_us": […],
+ *         "clock_mhz": 3600 or null, "device_us": 41234} or {"config": 17, "outcome": "correctness", "detail": "…",
+ *         "device_us": …}
+ *     -> {"done": true}
+ *
+ * The shared page says what the worker is doing, so that the supervisor knows the culprit when it crashes or hangs, and
+ * names it when it renews the lease.
+ *
+ * Threads: the worker is single-threaded but for what a device runtime starts. */
+#ifndef WAVETUNE_AGENT_WORKER_H
+#define WAVETUNE_AGENT_WORKER_H
+
+#include <stdatomic.h>
+
+#include "common/base.h"
+
+#define WORKER_SOCKET_FD 3
+#define WORKER_STATUS_FD 4
+#define WORKER_LINE_MAX (16 << 20)
+#define WORKER_CONFIG_NONE UINT64_MAX
+
+enum worker_phase { WORKER_IDLE, WORKER_OPENING, WORKER_LOADING, WORKER_CHECKING, WORKER_TIMING };
+
+/* Written by the worker, read by the supervisor at any time. */
+struct worker_status {
+  _Atomic uint64_t config;      /* WORKER_CONFIG_NONE when it is none's turn */
+  _Atomic int phase;            /* enum worker_phase */
+  _Atomic int64_t since_ns;     /* clock_monotonic_ns when config or phase changed last */
+};
+
+/* Runs the child: serves requests on WORKER_SOCKET_FD until it closes. Returns the exit code. */
+int worker_main(void);
+
+#endif

@@ -1,0 +1,39 @@
+/* Builds: compiled code for one kernel, toolchain and arch, in variants chosen by the job's key.
+ *
+ * JSON: {"kernel": "sha256:…", "toolchain": {"triton": "3.6.0", "torch": "2.9.0"}, "arch": "gfx942", "warp_size": 64,
+ *        "variants": [{"when": "M % 16 == 0", "signature": {…}, "constexprs": {…},
+ *                      "objects": [{"config": {"BLOCK_M": 64, …}, "digest": "sha256:…", "metadata": {…}}]}]}
+ * `when` is an expression over the key (absent: always); the first variant whose `when` holds is used.
+ * The digest of a build is that of its canonical JSON. Objects are blobs.
+ *
+ * Memory: owns everything. Threads: read-only after build_parse. */
+#ifndef WAVETUNE_COMMON_BUILD_H
+#define WAVETUNE_COMMON_BUILD_H
+
+#include "common/kernel.h"
+
+#define BUILD_VARIANTS_MAX 256
+#define BUILD_OBJECTS_MAX 65536 /* over all variants */
+
+struct build {
+  struct digest digest;
+  struct digest kernel;
+  char *triton, *torch, *rocm; /* of the toolchain; NULL where not stated */
+  char *arch;
+  size_t n_variants;
+  struct expr **whens;         /* NULL: always; bound to the kernel's key names by build_parse */
+  size_t n_objects;
+  struct digest *objects;      /* every blob the build needs, each once */
+  json_t *json;
+};
+
+must_check bool build_parse(const json_t *json, const struct kernel *kernel, struct build **ret_build,
+                            struct error *error);
+void build_free(struct build *build);
+DEFINE_CLEANUP(struct build *, cleanup_build_free, build_free)
+#define cleanup_build __attribute__((cleanup(cleanup_build_free)))
+
+/* The index of the variant for a key, or false with a sentence that says what to pack. */
+must_check bool build_variant(const struct build *build, const struct key *key, size_t *ret_index, struct error *error);
+
+#endif

@@ -1,0 +1,80 @@
+/* One HTTP request from its first byte to its last: what handlers see of it, and the ways to answer.
+ *
+ * A request is suspended in libmicrohttpd while a database worker has it; answering resumes it. It is owned by the
+ * event thread's connection until it is queued, by one worker while it runs, by the park while it waits, and it is freed
+ * in one place, when libmicrohttpd says that the connection is done with it.
+ *
+ * Memory: bodies given to request_answer… are taken over. Threads: the owner of the moment only. */
+#ifndef WAVETUNE_SERVER_HTTP_REQUEST_H
+#define WAVETUNE_SERVER_HTTP_REQUEST_H
+
+#include "common/json.h"
+#include "server/http/route.h"
+#include "server/server.h"
+
+#define REQUEST_MAGIC 0x52455131u
+#define REQUEST_SEGMENTS_MAX 3
+
+struct request {
+  uint32_t magic;
+  struct server *server;
+  enum route_id route;
+  bool is_head;
+  const char *segments[REQUEST_SEGMENTS_MAX]; /* what the path's {…} matched, percent-decoded, in order */
+  char *body;                                 /* NUL-terminated; NULL when the route takes none */
+  size_t body_size;
+  json_t *json;          /* the parsed body of JSON routes, already strict-checked by the dispatcher; else NULL */
+  enum token_role role;   /* of the token; TOKEN_ANYONE without one */
+  char token_name[65];
+  bool is_parked_before; /* it has waited in the park: check that its client is still there before granting anything */
+  bool deadline_passed;  /* its park deadline is over: answer now */
+  int64_t arrived_ms;    /* clock_monotonic_ms */
+  /* The connection, the response, the park's links: private to http/. */
+  struct request_private *private_;
+};
+
+/* A query argument, percent-decoded, or NULL. Borrowed. */
+const char *request_query(const struct request *request, const char *name);
+/* Refuses query arguments that are not in `names` (NULL-terminated) with 422; true when all are known. */
+must_check bool request_query_only(struct request *request, const char *const *names);
+/* limit (1..1000, default 100) and after; answers 422 and returns false when they are wrong. */
+must_check bool request_page(struct request *request, int64_t *ret_limit, const char **ret_after);
+const char *request_header(const struct request *request, const char *name); /* NULL when absent */
+
+/* Answers; each may be called once per request. They take over `body`/`json`. */
+void request_answer_json(struct request *request, int status, json_t *body);
+void request_answer_empty(struct request *request, int status); /* 204, 304 */
+void request_answer_text(struct request *request, int status, const char *content_type, char *body, size_t size);
+/* With a strong ETag (without quotes in `etag`): handles If-None-Match → 304 and HEAD. `immutable` sets Cache-Control. */
+void request_answer_entity(struct request *request, const char *content_type, char *body, size_t size, const char *etag,
+                           bool immutable);
+/* The same, and keeps it: later GETs of the same path and query are answered by the event thread. MEMORY_IMMUTABLE is
+ * kept until room is needed, MEMORY_CHANNELS until response_memory_forget_channels. `match` is Wavetune-Match or NULL. */
+enum memory_kind { MEMORY_IMMUTABLE, MEMORY_CHANNELS };
+void request_answer_remembered(struct request *request, enum memory_kind kind, const char *content_type, char *body,
+                               size_t size, const char *etag, const char *match);
+void response_memory_forget_channels(struct server *server);
+
+/* A problem document. `extra` (may be NULL, taken over) holds extension members. */
+void request_problem(struct request *request, int status, const char *pointer, const char *format, ...)
+    printf_like(4, 5);
+void request_problem_extra(struct request *request, int status, const struct error *error, json_t *extra);
+static inline void request_refuse(struct request *request, int status, const struct error *error) {
+  request_problem_extra(request, status, error, NULL);
+}
+/* 503 with Retry-After: 1. For a database that is away. */
+void request_unavailable(struct request *request, const struct error *error);
+void request_add_header(struct request *request, const char *name, const char *value); /* before answering */
+
+/* Parks the request until park_wake with its key, the server's poll interval, or deadline_ms (clock_monotonic_ms); then it
+ * runs again. `worker` tells when this run began: a wake-up since then is not lost. */
+struct worker;
+void request_park(struct worker *worker, struct request *request, const char *key, int64_t deadline_ms);
+
+/* Wakes at most `most` parked requests of a key, oldest first. Any thread. */
+void park_wake(struct server *server, const char *key, size_t most);
+
+/* Whether the client of a suspended request is still connected (peeks at the socket: libmicrohttpd does not notice). */
+bool request_client_is_there(const struct request *request);
+
+#endif

@@ -1,0 +1,70 @@
+/* The one table of routes: router, roles, limits, /openapi.json, metrics and the route tests are made from it.
+ *
+ * ROUTE(id, method, path, least role, where it runs, body limit, how many requests one run takes, summary)
+ * The handler of a route is `void route_<id>(struct worker *worker, struct request **requests, size_t n)` for
+ * ROUTE_DATABASE, run on a database worker with 1 to `batch` requests that waited together, and
+ * `void route_<id>(struct server *server, struct request *request)` for ROUTE_MEMORY, run on the event thread: it may
+ * not block. Every request that a handler is given must be answered (request_answer… or request_park). */
+#ifndef WAVETUNE_SERVER_HTTP_ROUTE_H
+#define WAVETUNE_SERVER_HTTP_ROUTE_H
+
+#include "common/base.h"
+
+enum token_role { TOKEN_ANYONE, TOKEN_READER, TOKEN_SUBMITTER, TOKEN_AGENT, TOKEN_ADMIN, TOKEN_ANY };
+/* What a token of `role` may call: ANYONE: no token needed. ANY: every role. READER: reader, submitter, admin (an
+ * agent too where the table says ANY). SUBMITTER: submitter, admin. AGENT: agent, admin. ADMIN: admin. */
+
+enum route_place { ROUTE_MEMORY, ROUTE_DATABASE };
+
+#define KIB 1024
+#define MIB (1024 * 1024)
+
+/* clang-format off */
+#define ROUTES(ROUTE) \
+  ROUTE(blob_put, "PUT", "/v1/blobs/{digest}", TOKEN_SUBMITTER, ROUTE_DATABASE, 64 * MIB, 1, "Store a content-addressed file") \
+  ROUTE(blob_get, "GET", "/v1/blobs/{digest}", TOKEN_ANY, ROUTE_DATABASE, 0, 1, "Read a file; HEAD, Range, ETag") \
+  ROUTE(kernel_post, "POST", "/v1/kernels", TOKEN_SUBMITTER, ROUTE_DATABASE, 4 * MIB, 1, "Register a kernel manifest") \
+  ROUTE(kernel_list, "GET", "/v1/kernels", TOKEN_ANY, ROUTE_DATABASE, 0, 1, "List kernels") \
+  ROUTE(kernel_get, "GET", "/v1/kernels/{hash}", TOKEN_ANY, ROUTE_DATABASE, 0, 1, "Read a manifest") \
+  ROUTE(build_put, "PUT", "/v1/kernels/{hash}/builds/{digest}", TOKEN_SUBMITTER, ROUTE_DATABASE, 4 * MIB, 1, "Register compiled code") \
+  ROUTE(build_list, "GET", "/v1/kernels/{hash}/builds", TOKEN_ANY, ROUTE_DATABASE, 0, 1, "List a kernel's builds") \
+  ROUTE(job_post, "POST", "/v1/jobs", TOKEN_SUBMITTER, ROUTE_DATABASE, 4 * MIB, 64, "Submit a job or a batch of jobs") \
+  ROUTE(job_list, "GET", "/v1/jobs", TOKEN_READER, ROUTE_DATABASE, 0, 1, "List jobs") \
+  ROUTE(job_get, "GET", "/v1/jobs/{id}", TOKEN_READER, ROUTE_DATABASE, 0, 1, "Read a job") \
+  ROUTE(job_measurements, "GET", "/v1/jobs/{id}/measurements", TOKEN_READER, ROUTE_DATABASE, 0, 1, "Read a job's measurements") \
+  ROUTE(job_events, "GET", "/v1/jobs/{id}/events", TOKEN_READER, ROUTE_DATABASE, 0, 64, "Follow a job (long poll)") \
+  ROUTE(job_delete, "DELETE", "/v1/jobs/{id}", TOKEN_SUBMITTER, ROUTE_DATABASE, 0, 1, "Cancel a job") \
+  ROUTE(environment_list, "GET", "/v1/environments", TOKEN_READER, ROUTE_DATABASE, 0, 1, "List the environments that nodes have") \
+  ROUTE(agent_post, "POST", "/v1/agents", TOKEN_AGENT, ROUTE_DATABASE, 256 * KIB, 1, "Enrol an agent") \
+  ROUTE(agent_heartbeat, "POST", "/v1/agents/{id}/heartbeat", TOKEN_AGENT, ROUTE_MEMORY, 4 * KIB, 1, "Say that an agent lives") \
+  ROUTE(agent_drain, "POST", "/v1/agents/{id}/drain", TOKEN_ADMIN, ROUTE_DATABASE, 4 * KIB, 1, "Drain an agent, with a reason") \
+  ROUTE(agent_list, "GET", "/v1/agents", TOKEN_READER, ROUTE_DATABASE, 0, 1, "List agents") \
+  ROUTE(lease_post, "POST", "/v1/leases", TOKEN_AGENT, ROUTE_DATABASE, 4 * KIB, 256, "Pull work (long poll)") \
+  ROUTE(lease_renew, "POST", "/v1/leases/{id}/renew", TOKEN_AGENT, ROUTE_DATABASE, 4 * KIB, 256, "Keep a lease") \
+  ROUTE(lease_results, "POST", "/v1/leases/{id}/results", TOKEN_AGENT, ROUTE_DATABASE, 4 * MIB, 64, "Post measurements") \
+  ROUTE(lease_release, "POST", "/v1/leases/{id}/release", TOKEN_AGENT, ROUTE_DATABASE, 4 * KIB, 64, "Hand a lease back") \
+  ROUTE(release_post, "POST", "/v1/releases", TOKEN_SUBMITTER, ROUTE_DATABASE, 4 * MIB, 1, "Make a release of the winners") \
+  ROUTE(release_list, "GET", "/v1/releases", TOKEN_READER, ROUTE_DATABASE, 0, 1, "List releases") \
+  ROUTE(release_get, "GET", "/v1/releases/{digest}", TOKEN_READER, ROUTE_DATABASE, 0, 1, "Read a release's canonical bytes") \
+  ROUTE(release_export, "GET", "/v1/releases/{digest}/export/{format}", TOKEN_READER, ROUTE_DATABASE, 0, 1, "Read a release rendered for a consumer") \
+  ROUTE(channel_put, "PUT", "/v1/channels/{name}", TOKEN_ADMIN, ROUTE_DATABASE, 4 * KIB, 1, "Point a channel at a release") \
+  ROUTE(channel_list, "GET", "/v1/channels", TOKEN_READER, ROUTE_DATABASE, 0, 1, "List channel entries") \
+  ROUTE(channel_get, "GET", "/v1/channels/{name}", TOKEN_READER, ROUTE_DATABASE, 0, 1, "Read a channel entry") \
+  ROUTE(cache_get, "GET", "/v1/cache", TOKEN_READER, ROUTE_DATABASE, 0, 1, "What a starting container asks: environment and channel to release") \
+  ROUTE(token_post, "POST", "/v1/tokens", TOKEN_ADMIN, ROUTE_DATABASE, 4 * KIB, 1, "Make a token") \
+  ROUTE(token_list, "GET", "/v1/tokens", TOKEN_ADMIN, ROUTE_DATABASE, 0, 1, "List tokens") \
+  ROUTE(token_delete, "DELETE", "/v1/tokens/{name}", TOKEN_ADMIN, ROUTE_DATABASE, 0, 1, "Revoke a token") \
+  ROUTE(metrics_get, "GET", "/metrics", TOKEN_READER, ROUTE_MEMORY, 0, 1, "Prometheus metrics") \
+  ROUTE(healthz_get, "GET", "/healthz", TOKEN_ANYONE, ROUTE_MEMORY, 0, 1, "The process runs") \
+  ROUTE(readyz_get, "GET", "/readyz", TOKEN_ANYONE, ROUTE_MEMORY, 0, 1, "The database answers and is migrated") \
+  ROUTE(openapi_get, "GET", "/openapi.json", TOKEN_ANYONE, ROUTE_MEMORY, 0, 1, "This contract for programs")
+/* clang-format on */
+
+enum route_id {
+#define X(id, ...) ROUTE_##id,
+  ROUTES(X)
+#undef X
+      ROUTE_COUNT
+};
+
+#endif

@@ -1,0 +1,95 @@
+/* A connection to PostgreSQL and the statements that run on it. Only store/ includes this or knows SQL.
+ *
+ * A statement is a static object; it is prepared on a connection when it is first used there. Parameters and results are
+ * text. Every run is counted and timed by the statement's name (/metrics). A connection that is lost is made anew by
+ * the next db_run outside a transaction; what was under way then has failed and may or may not have been committed:
+ * every write is idempotent, so the caller lets its client retry.
+ *
+ * Memory: db_rows are the caller's. Threads: a db belongs to one thread. */
+#ifndef WAVETUNE_SERVER_STORE_DB_H
+#define WAVETUNE_SERVER_STORE_DB_H
+
+#include "common/error.h"
+
+struct db;
+
+/* Opens nothing yet: the first statement connects. `conninfo` is libpq's connection string or URI. */
+must_check struct db *db_new(const char *conninfo, const char *application_name);
+void db_free(struct db *db);
+
+struct statement {
+  const char *name; /* [a-z_]+, unique */
+  const char *sql;  /* $1 … with casts where the type is not obvious */
+};
+
+#define DB_PARAMETERS_MAX 32
+struct db_parameters {
+  int n;
+  const char *values[DB_PARAMETERS_MAX]; /* NULL: SQL null */
+  int lengths[DB_PARAMETERS_MAX];        /* of binary ones */
+  int formats[DB_PARAMETERS_MAX];        /* 0 text, 1 binary */
+  char scratch[DB_PARAMETERS_MAX][24];   /* decimal texts of integers */
+};
+void db_text(struct db_parameters *parameters, const char *text);           /* borrowed until the run; NULL: null */
+void db_integer(struct db_parameters *parameters, int64_t integer);
+void db_bool(struct db_parameters *parameters, bool boolean);
+void db_bytes(struct db_parameters *parameters, const void *bytes, size_t size); /* bytea, borrowed */
+
+/* A text array literal being built for unnest: {"a","b",NULL}. */
+struct db_array {
+  char *text; /* pass to db_text after db_array_finish */
+  size_t size;
+  FILE *stream;
+  size_t n;
+};
+void db_array_init(struct db_array *array);
+void db_array_text(struct db_array *array, const char *element); /* NULL: null; quoted and escaped */
+void db_array_integer(struct db_array *array, int64_t element);
+void db_array_bool(struct db_array *array, bool element);
+const char *db_array_finish(struct db_array *array); /* closes it and returns its text */
+void db_array_release(struct db_array *array);
+
+struct db_rows;
+void db_rows_free(struct db_rows *rows);
+DEFINE_CLEANUP(struct db_rows *, cleanup_db_rows_free, db_rows_free)
+#define cleanup_rows __attribute__((cleanup(cleanup_db_rows_free)))
+int db_count(const struct db_rows *rows);
+int64_t db_affected(const struct db_rows *rows);                              /* rows that INSERT/UPDATE/DELETE touched */
+bool db_is_null(const struct db_rows *rows, int row, const char *column);     /* columns by name; a missing one aborts */
+const char *db_get(const struct db_rows *rows, int row, const char *column);  /* text, "" for null */
+int64_t db_get_integer(const struct db_rows *rows, int row, const char *column); /* 0 for null */
+double db_get_double(const struct db_rows *rows, int row, const char *column);
+bool db_get_bool(const struct db_rows *rows, int row, const char *column);
+/* Decodes a bytea; the result is the caller's. */
+must_check uint8_t *db_get_bytes(const struct db_rows *rows, int row, const char *column, size_t *ret_size);
+
+/* Runs a statement. False: it failed; db_failure says how. */
+must_check bool db_run(struct db *db, const struct statement *statement, const struct db_parameters *parameters,
+                       struct db_rows **ret_rows, struct error *error);
+
+enum db_failure {
+  DB_FAILURE_AWAY,      /* no connection, or lost: answer 503 */
+  DB_FAILURE_RETRY,     /* deadlock or serialization: run the transaction again */
+  DB_FAILURE_UNIQUE,    /* 23505 */
+  DB_FAILURE_REFERENCE, /* 23503 */
+  DB_FAILURE_CHECK,     /* 23514 */
+  DB_FAILURE_OTHER,
+};
+enum db_failure db_failure(const struct db *db); /* of the last run that failed */
+
+must_check bool db_begin(struct db *db, struct error *error);
+must_check bool db_commit(struct db *db, struct error *error);
+void db_rollback(struct db *db);
+
+/* Monotonic milliseconds when this connection was made last: nothing expires for one lease time after that. */
+int64_t db_connected_since_ms(const struct db *db);
+
+/* Simple protocol, several statements: migrations only. */
+must_check bool db_run_script(struct db *db, const char *sql, struct error *error);
+
+/* Timings by statement name, for /metrics: calls visit once per statement ever run in this process. Any thread. */
+void db_statistics_visit(void (*visit)(void *context, const char *statement, uint64_t runs, uint64_t rows,
+                                       uint64_t nanoseconds, uint64_t failures),
+                         void *context);
+
+#endif

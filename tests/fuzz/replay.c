@@ -1,0 +1,36 @@
+/* Runs a fuzz target over every file of the folders it is given: the corpus and the inputs that once broke it. */
+#include <dirent.h>
+#include <errno.h>
+
+#include "common/file.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
+
+int main(int argc, char **argv) {
+  size_t inputs = 0;
+  for (int i = 1; i < argc; i++) {
+    DIR *folder = opendir(argv[i]);
+    if (!folder && errno == ENOENT)
+      continue;
+    ALWAYS(folder != NULL);
+    for (struct dirent *entry; (entry = readdir(folder));) {
+      if (entry->d_name[0] == '.')
+        continue;
+      cleanup_free char *path = xasprintf("%s/%s", argv[i], entry->d_name);
+      cleanup_free char *text = NULL;
+      size_t size;
+      struct error error;
+      if (!file_read(path, 1 << 24, &text, &size, &error)) {
+        fprintf(stderr, "%s\n", error.message);
+        return 1;
+      }
+      /* A copy of the exact size, so that a sanitizer sees one byte too far. */
+      cleanup_free uint8_t *exact = xmemdup(text, size);
+      LLVMFuzzerTestOneInput(exact, size);
+      inputs++;
+    }
+    closedir(folder);
+  }
+  printf("%zu inputs replayed\n", inputs);
+  return inputs ? 0 : 1;
+}

@@ -1,0 +1,454 @@
+/* The HTTP client against a server of one thread that answers each connection with what the test says. */
+#include <arpa/inet.h>
+#include <criterion/criterion.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/socket.h>
+
+#include "common/http_client.h"
+
+/* Answers every request with `answer`, whole, and keeps the connection; without an answer it stays silent. */
+struct server {
+  int listener;
+  int stop[2];
+  const char *answer;
+  size_t answer_size;
+  atomic_int connections;
+  pthread_mutex_t mutex;
+  char request[1 << 16]; /* the last one */
+  pthread_t thread;
+  char url[64];
+};
+
+static bool request_is_whole(const char *text, size_t size) {
+  const char *end = memmem(text, size, "\r\n\r\n", 4);
+  if (!end)
+    return false;
+  const char *length = strcasestr(text, "\r\ncontent-length:");
+  size_t body = length && length < end ? strtoul(length + 17, NULL, 10) : 0;
+  return size >= (size_t)(end + 4 - text) + body;
+}
+
+/* Serves one connection until the client closes it or the server stops. False: stop. */
+static bool serve(struct server *server, int fd) {
+  size_t size = 0;
+  char request[sizeof server->request];
+  for (;;) {
+    struct pollfd fds[] = {{.fd = fd, .events = POLLIN}, {.fd = server->stop[0], .events = POLLIN}};
+    ALWAYS(poll(fds, 2, -1) > 0);
+    if (fds[1].revents)
+      return false;
+    ssize_t got = recv(fd, request + size, sizeof request - 1 - size, 0);
+    if (got <= 0)
+      return true;
+    size += (size_t)got;
+    request[size] = '\0';
+    if (!request_is_whole(request, size))
+      continue;
+    pthread_mutex_lock(&server->mutex);
+    memcpy(server->request, request, size + 1);
+    pthread_mutex_unlock(&server->mutex);
+    size = 0;
+    if (server->answer && send(fd, server->answer, server->answer_size, MSG_NOSIGNAL) < 0)
+      return true;
+  }
+}
+
+static void *serve_all(void *context) {
+  struct server *server = context;
+  for (;;) {
+    struct pollfd fds[] = {{.fd = server->listener, .events = POLLIN}, {.fd = server->stop[0], .events = POLLIN}};
+    ALWAYS(poll(fds, 2, -1) > 0);
+    if (fds[1].revents)
+      return NULL;
+    cleanup_fd int fd = accept(server->listener, NULL, NULL);
+    if (fd < 0)
+      continue;
+    atomic_fetch_add(&server->connections, 1);
+    if (!serve(server, fd))
+      return NULL;
+  }
+}
+
+static int listen_on_any_port(char *url, size_t size) {
+  struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+  socklen_t length = sizeof address;
+  int listener = socket(AF_INET, SOCK_STREAM, 0);
+  cr_assert(bind(listener, (struct sockaddr *)&address, length) == 0 && listen(listener, 8) == 0 &&
+            getsockname(listener, (struct sockaddr *)&address, &length) == 0);
+  snprintf(url, size, "http://127.0.0.1:%d", ntohs(address.sin_port));
+  return listener;
+}
+
+static struct server *server_start_sized(const char *answer, size_t size) {
+  struct server *server = xcalloc(1, sizeof *server);
+  server->answer = answer;
+  server->answer_size = size;
+  pthread_mutex_init(&server->mutex, NULL);
+  cr_assert(pipe(server->stop) == 0);
+  server->listener = listen_on_any_port(server->url, sizeof server->url);
+  cr_assert(pthread_create(&server->thread, NULL, serve_all, server) == 0);
+  return server;
+}
+
+static struct server *server_start(const char *answer) {
+  return server_start_sized(answer, answer ? strlen(answer) : 0);
+}
+
+static void server_stop(struct server *server) {
+  cr_assert_eq(write(server->stop[1], "x", 1), 1);
+  pthread_join(server->thread, NULL);
+  close(server->listener);
+  close(server->stop[0]);
+  close(server->stop[1]);
+  pthread_mutex_destroy(&server->mutex);
+  free(server);
+}
+DEFINE_CLEANUP(struct server *, cleanup_server_stop, server_stop)
+#define cleanup_server __attribute__((cleanup(cleanup_server_stop)))
+
+static struct http_client *client_of(const char *url, const char *token) {
+  struct http_client *client = NULL;
+  struct error error;
+  cr_assert(http_client_new(url, token, 2000, &client, &error), "%s", error.message);
+  return client;
+}
+
+static void assert_has(const char *text, const char *part) {
+  cr_assert(strstr(text, part), "no \"%s\" in:\n%s", part, text);
+}
+
+#define OK "HTTP/1.1 200 OK\r\n"
+
+Test(http_client, an_answer_has_status_body_and_headers) {
+  cleanup_server struct server *server =
+      server_start(OK "ETag: \"abc\"\r\nWavetune-Match: exact\r\nRetry-After: 7\r\nContent-Length: 5\r\n\r\nhello");
+  cleanup_http_client struct http_client *client = client_of(server->url, NULL);
+  cleanup_http_response struct http_response response = {0};
+  struct error error;
+  struct http_request request = {.method = "GET", .path = "/v1/cache?tag=default"};
+  cr_assert(http_send(client, &request, &response, &error), "%s", error.message);
+  cr_assert_eq(response.status, 200);
+  cr_assert_eq(response.size, 5u);
+  cr_assert_str_eq(response.body, "hello");
+  cr_assert_str_eq(response.etag, "\"abc\"");
+  cr_assert_str_eq(response.match, "exact");
+  cr_assert_eq(response.retry_after_s, 7);
+  assert_has(server->request, "GET /v1/cache?tag=default HTTP/1.1\r\n");
+  assert_has(server->request, "User-Agent: wavetune/" WAVETUNE_VERSION "\r\n");
+  cr_assert_null(strstr(server->request, "Authorization"));
+}
+
+Test(http_client, absent_headers_are_null) {
+  cleanup_server struct server *server = server_start(OK "Content-Length: 0\r\n\r\n");
+  cleanup_http_client struct http_client *client = client_of(server->url, NULL);
+  cleanup_http_response struct http_response response = {0};
+  struct error error;
+  cr_assert(http_send(client, &(struct http_request){.method = "GET", .path = "/"}, &response, &error));
+  cr_assert_str_eq(response.body, "");
+  cr_assert_null(response.etag);
+  cr_assert_null(response.match);
+  cr_assert_eq(response.retry_after_s, 0);
+}
+
+Test(http_client, a_request_carries_token_body_and_conditions) {
+  cleanup_server struct server *server = server_start(OK "Content-Length: 0\r\n\r\n");
+  cleanup_free char *url = xasprintf("%s/base/", server->url);
+  cleanup_http_client struct http_client *client = client_of(url, "wt_token");
+  cleanup_http_response struct http_response response = {0};
+  struct error error;
+  struct http_request request = {.method = "PUT",
+                                 .path = "/v1/blobs/x",
+                                 .body = "a\0b",
+                                 .body_size = 3,
+                                 .content_type = "application/octet-stream",
+                                 .if_match = "\"1\"",
+                                 .if_none_match = "\"2\""};
+  cr_assert(http_send(client, &request, &response, &error), "%s", error.message);
+  assert_has(server->request, "PUT /base/v1/blobs/x HTTP/1.1\r\n");
+  assert_has(server->request, "Authorization: Bearer wt_token\r\n");
+  assert_has(server->request, "Content-Type: application/octet-stream\r\n");
+  assert_has(server->request, "Content-Length: 3\r\n");
+  assert_has(server->request, "If-Match: \"1\"\r\n");
+  assert_has(server->request, "If-None-Match: \"2\"\r\n");
+  cr_assert_eq(memcmp(strstr(server->request, "\r\n\r\n") + 4, "a\0b", 3), 0);
+}
+
+Test(http_client, every_method_is_sent_as_itself_over_one_connection) {
+  cleanup_server struct server *server = server_start(OK "Content-Length: 0\r\n\r\n");
+  cleanup_http_client struct http_client *client = client_of(server->url, NULL);
+  static const char *const methods[] = {"PUT", "POST", "DELETE", "GET", "HEAD", "POST"};
+  for (size_t i = 0; i < ARRAY_LENGTH(methods); i++) {
+    cleanup_http_response struct http_response response = {0};
+    struct error error;
+    struct http_request request = {.method = methods[i], .path = "/"};
+    cr_assert(http_send(client, &request, &response, &error), "%s", error.message);
+    cleanup_free char *line = xasprintf("%s / HTTP/1.1\r\n", methods[i]);
+    cr_assert(string_starts(server->request, line), "%s", server->request);
+  }
+  cr_assert_eq(atomic_load(&server->connections), 1);
+}
+
+Test(http_client, a_redirect_is_an_answer_and_not_followed) {
+  cleanup_server struct server *server =
+      server_start("HTTP/1.1 302 Found\r\nLocation: /elsewhere\r\nContent-Length: 0\r\n\r\n");
+  cleanup_http_client struct http_client *client = client_of(server->url, NULL);
+  cleanup_http_response struct http_response response = {0};
+  struct error error;
+  cr_assert(http_send(client, &(struct http_request){.method = "GET", .path = "/first"}, &response, &error));
+  cr_assert_eq(response.status, 302);
+  assert_has(server->request, "GET /first ");
+}
+
+Test(http_client, a_refused_connection_is_an_error_that_names_the_url) {
+  char url[64];
+  close(listen_on_any_port(url, sizeof url));
+  cleanup_http_client struct http_client *client = client_of(url, "s3cret");
+  struct http_response response;
+  struct error error;
+  cr_assert_not(http_send(client, &(struct http_request){.method = "GET", .path = "/healthz"}, &response, &error));
+  cr_assert_eq(response.status, 0);
+  assert_has(error.message, url);
+  assert_has(error.message, "/healthz");
+  cr_assert_null(strstr(error.message, "s3cret"));
+}
+
+Test(http_client, a_silent_server_is_given_up_after_the_time_out) {
+  cleanup_server struct server *server = server_start(NULL);
+  cleanup_http_client struct http_client *client = client_of(server->url, NULL);
+  struct http_response response;
+  struct error error;
+  struct http_request request = {.method = "GET", .path = "/slow", .timeout_ms = 50};
+  cr_assert_not(http_send(client, &request, &response, &error));
+  assert_has(error.message, "/slow");
+  assert_has(error.message, "timed out");
+}
+
+Test(http_client, an_answer_cut_short_is_an_error) {
+  cleanup_server struct server *server = server_start("HTTP/9 nonsense\r\n\r\n");
+  cleanup_http_client struct http_client *client = client_of(server->url, NULL);
+  struct http_response response;
+  struct error error;
+  cr_assert_not(http_send(client, &(struct http_request){.method = "GET", .path = "/"}, &response, &error));
+  assert_has(error.message, "no answer from http://127.0.0.1");
+}
+
+Test(http_client, an_answer_over_the_limit_is_refused) {
+  cleanup_server struct server *server = server_start(OK "Content-Length: 5\r\n\r\nhello");
+  cleanup_http_client struct http_client *client = client_of(server->url, NULL);
+  cleanup_http_response struct http_response response = {0};
+  struct error error;
+  struct http_request request = {.method = "GET", .path = "/big", .response_max = 4};
+  cr_assert_not(http_send(client, &request, &response, &error));
+  assert_has(error.message, "/big is larger than 4 bytes");
+  request.response_max = 5;
+  cr_assert(http_send(client, &request, &response, &error), "%s", error.message);
+}
+
+Test(http_client, a_large_answer_arrives_whole) {
+  size_t head = strlen(OK "Content-Length: 1000000\r\n\r\n");
+  cleanup_free char *answer = xmalloc(head + 1000000);
+  memcpy(answer, OK "Content-Length: 1000000\r\n\r\n", head);
+  for (size_t i = 0; i < 1000000; i++)
+    answer[head + i] = (char)(i % 251);
+  cleanup_server struct server *server = server_start_sized(answer, head + 1000000);
+  cleanup_http_client struct http_client *client = client_of(server->url, NULL);
+  cleanup_http_response struct http_response response = {0};
+  struct error error;
+  cr_assert(http_send(client, &(struct http_request){.method = "GET", .path = "/"}, &response, &error));
+  cr_assert_eq(response.size, 1000000u);
+  cr_assert_eq(memcmp(response.body, answer + head, 1000000), 0);
+}
+
+static void *cancel_when_connected(void *context) {
+  void **pair = context;
+  struct server *server = pair[0];
+  for (bool asked = false; !asked; usleep(1000)) {
+    pthread_mutex_lock(&server->mutex);
+    asked = server->request[0];
+    pthread_mutex_unlock(&server->mutex);
+  }
+  http_client_cancel(pair[1]);
+  return NULL;
+}
+
+Test(http_client, cancel_ends_a_running_request_and_leaves_the_client_usable) {
+  cleanup_server struct server *server = server_start(NULL);
+  cleanup_http_client struct http_client *client = client_of(server->url, NULL);
+  struct http_response response = {0};
+  struct error error;
+  pthread_t canceller;
+  void *pair[] = {server, client};
+  struct http_request request = {.method = "GET", .path = "/poll", .timeout_ms = 3600000};
+  cr_assert(pthread_create(&canceller, NULL, cancel_when_connected, pair) == 0);
+  cr_assert_not(http_send(client, &request, &response, &error));
+  pthread_join(canceller, NULL);
+  assert_has(error.message, "/poll was cancelled");
+  server->answer = OK "Content-Length: 2\r\n\r\n{}";
+  server->answer_size = strlen(server->answer);
+  cr_assert(http_send(client, &request, &response, &error), "%s", error.message);
+  http_response_release(&response);
+}
+
+Test(http_client, cancel_before_a_request_ends_that_one_only) {
+  cleanup_server struct server *server = server_start(OK "Content-Length: 0\r\n\r\n");
+  cleanup_http_client struct http_client *client = client_of(server->url, NULL);
+  cleanup_http_response struct http_response response = {0};
+  struct error error;
+  struct http_request request = {.method = "GET", .path = "/"};
+  http_client_cancel(client);
+  cr_assert_not(http_send(client, &request, &response, &error));
+  cr_assert(http_send(client, &request, &response, &error), "%s", error.message);
+}
+
+Test(http_client, loopback_goes_past_a_proxy) {
+  setenv("http_proxy", "http://127.0.0.1:1", 1);
+  cleanup_server struct server *server = server_start(OK "Content-Length: 0\r\n\r\n");
+  cleanup_http_client struct http_client *client = client_of(server->url, NULL);
+  cleanup_http_response struct http_response response = {0};
+  struct error error;
+  struct http_request request = {.method = "GET", .path = "/"};
+  cr_assert(http_send(client, &request, &response, &error), "%s", error.message);
+}
+
+Test(http_client, another_host_goes_through_the_proxy) {
+  cleanup_server struct server *server = server_start(OK "Content-Length: 0\r\n\r\n");
+  setenv("http_proxy", server->url, 1);
+  unsetenv("no_proxy");
+  unsetenv("NO_PROXY");
+  cleanup_http_client struct http_client *client = client_of("http://tuning.invalid", NULL);
+  cleanup_http_response struct http_response response = {0};
+  struct error error;
+  struct http_request request = {.method = "GET", .path = "/"};
+  cr_assert(http_send(client, &request, &response, &error), "%s", error.message);
+  assert_has(server->request, "GET http://tuning.invalid/ HTTP/1.1\r\n");
+}
+
+Test(http_client, certificates_are_those_of_ssl_cert_file) {
+  setenv("SSL_CERT_FILE", "/nonexistent/ca.pem", 1);
+  cleanup_server struct server *server = server_start(NULL);
+  cleanup_free char *url = xasprintf("https%s", server->url + 4);
+  cleanup_http_client struct http_client *client = client_of(url, NULL);
+  struct http_response response;
+  struct error error;
+  cr_assert_not(http_send(client, &(struct http_request){.method = "GET", .path = "/"}, &response, &error));
+  assert_has(error.message, "/nonexistent/ca.pem");
+}
+
+Test(http_client, a_header_with_a_line_break_is_refused) {
+  cleanup_http_client struct http_client *client = client_of("http://127.0.0.1:1", NULL);
+  struct http_response response;
+  struct error error;
+  struct http_request request = {.method = "GET", .path = "/", .if_none_match = "\"a\"\r\nX: y"};
+  cr_assert_not(http_send(client, &request, &response, &error));
+  assert_has(error.message, "If-None-Match");
+}
+
+Test(http_client, wrong_urls_are_refused_without_what_is_secret_in_them) {
+  static const char *const urls[] = {"ftp://host",     "host:8080",          "http://",       "http://a b/",
+                                     "http://h/?q=s3", "http://u:s3@host/x", "http://h/#s3f", "http://h:99999999/",
+                                     "http://u@host",  "http://host/\n"};
+  for (size_t i = 0; i < ARRAY_LENGTH(urls); i++) {
+    struct http_client *client;
+    struct error error;
+    cr_assert_not(http_client_new(urls[i], NULL, 1000, &client, &error), "%s was taken", urls[i]);
+    cr_assert_null(strstr(error.message, "s3"));
+  }
+}
+
+Test(http_client, wrong_tokens_are_refused_without_showing_them) {
+  static const char *const tokens[] = {"", "s3 x", "s3\r\nX: y"};
+  for (size_t i = 0; i < ARRAY_LENGTH(tokens); i++) {
+    struct http_client *client;
+    struct error error;
+    cr_assert_not(http_client_new("http://host", tokens[i], 1000, &client, &error));
+    assert_has(error.message, "the token");
+    cr_assert_null(strstr(error.message, "s3"));
+  }
+}
+
+Test(http_json, sends_canonical_json_and_reads_the_answer) {
+  cleanup_server struct server *server = server_start(OK "Content-Length: 9\r\n\r\n{\"id\": 7}");
+  cleanup_http_client struct http_client *client = client_of(server->url, NULL);
+  cleanup_json json_t *body = json_pack("{s:i, s:i}", "b", 2, "a", 1), *answer = NULL;
+  int status;
+  struct error error;
+  cr_assert(http_json(client, "POST", "/v1/jobs", body, 0, &answer, &status, &error), "%s", error.message);
+  cr_assert_eq(status, 200);
+  cr_assert_eq(json_integer_value(json_object_get(answer, "id")), 7);
+  assert_has(server->request, "Content-Type: application/json\r\n");
+  assert_has(server->request, "\r\n\r\n{\"a\":1,\"b\":2}");
+}
+
+Test(http_json, an_empty_answer_is_null) {
+  cleanup_server struct server *server = server_start("HTTP/1.1 204 No Content\r\n\r\n");
+  cleanup_http_client struct http_client *client = client_of(server->url, NULL);
+  json_t *answer = NULL;
+  struct error error;
+  cr_assert(http_json(client, "DELETE", "/v1/jobs/1", NULL, 0, &answer, NULL, &error), "%s", error.message);
+  cr_assert_null(answer);
+}
+
+/* The error of a request that is answered with this status and body. */
+static struct error refused(const char *status_line, const char *body, int *ret_status) {
+  cleanup_free char *answer =
+      xasprintf("HTTP/1.1 %s\r\nContent-Length: %zu\r\n\r\n%s", status_line, strlen(body), body);
+  cleanup_server struct server *server = server_start(answer);
+  cleanup_http_client struct http_client *client = client_of(server->url, NULL);
+  struct error error = {0};
+  json_t *json = NULL;
+  cr_assert_not(http_json(client, "GET", "/v1/jobs", NULL, 0, &json, ret_status, &error));
+  return error;
+}
+
+Test(http_json, a_problem_document_becomes_the_error) {
+  int status;
+  struct error error =
+      refused("422 Unprocessable", "{\"title\": \"t\", \"detail\": \"no N\", \"pointer\": \"/key/N\"}", &status);
+  cr_assert_eq(status, 422);
+  cr_assert_str_eq(error.message, "no N");
+  cr_assert_str_eq(error.pointer, "/key/N");
+}
+
+Test(http_json, a_problem_without_detail_gives_its_title) {
+  int status;
+  struct error error = refused("404 Not Found", "{\"title\": \"Missing\"}", &status);
+  cr_assert_eq(status, 404);
+  cr_assert_str_eq(error.message, "Missing");
+  cr_assert_str_eq(error.pointer, "");
+}
+
+Test(http_json, a_refusal_without_a_problem_document_names_the_status) {
+  static const char *const bodies[] = {"<html>", "", "{}", "[]", "{\"detail\": 1}"};
+  for (size_t i = 0; i < ARRAY_LENGTH(bodies); i++) {
+    int status;
+    struct error error = refused("502 Bad Gateway", bodies[i], &status);
+    cr_assert_eq(status, 502);
+    assert_has(error.message, "502 to GET /v1/jobs");
+  }
+}
+
+Test(http_json, an_answer_that_is_not_json_is_refused) {
+  int status;
+  struct error error = refused("200 OK", "<html>", &status);
+  cr_assert_eq(status, 200);
+  assert_has(error.message, "the server's answer to GET /v1/jobs is not a JSON document");
+}
+
+Test(http_json, no_answer_has_status_0) {
+  char url[64];
+  close(listen_on_any_port(url, sizeof url));
+  cleanup_http_client struct http_client *client = client_of(url, NULL);
+  struct error error;
+  int status = -1;
+  cr_assert_not(http_json(client, "GET", "/", NULL, 0, NULL, &status, &error));
+  cr_assert_eq(status, 0);
+}
+
+Test(http_escape, keeps_only_unreserved_characters) {
+  cleanup_free char *text = http_escape("AZaz09-._~ /?&=%+\xc3\xa9");
+  cr_assert_str_eq(text, "AZaz09-._~%20%2F%3F%26%3D%25%2B%C3%A9");
+  cleanup_free char *empty = http_escape("");
+  cr_assert_str_eq(empty, "");
+}

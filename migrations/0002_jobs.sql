@@ -177,6 +177,7 @@ CREATE INDEX losses_config ON losses (job_id, config);
 CREATE TABLE winners (
     job_id bigint PRIMARY KEY REFERENCES jobs (id),
     config bigint NOT NULL CHECK (config >= 0),
+    config_values json NOT NULL, -- parameters in the space's order
     verdict json NOT NULL,
     at timestamptz NOT NULL DEFAULT now()
 );

@@ -1,0 +1,84 @@
+/* What the commands of `wavetune` share: how they reach the server, how they answer, the options that repeat.
+ *
+ * A command is one function `int command_NAME(struct options *options)` that returns an exit code; main.c has the table.
+ * Results go to stdout (with --json as one JSON document), progress and refusals to stderr.
+ * Memory: a call's answer is the caller's. Threads: one. */
+#ifndef WAVETUNE_CLI_CLI_H
+#define WAVETUNE_CLI_CLI_H
+
+#include "common/http_client.h"
+#include "common/options.h"
+
+#define SERVER_URL_DEFAULT "http://127.0.0.1:7117"
+
+/* clang-format off */
+#define OPTION_URL {.name = "url", .type = OPTION_TEXT, .argument = "URL", .default_text = SERVER_URL_DEFAULT, .help = "the server"}
+#define OPTION_TOKEN {.name = "token", .type = OPTION_TEXT, .argument = "TOKEN", .help = "bearer token"}
+#define OPTION_JSON {.name = "json", .type = OPTION_FLAG, .help = "print one JSON document instead of text"}
+#define OPTION_ENVIRONMENT {.name = "environment", .type = OPTION_TEXT, .argument = "JSON|@FILE", \
+    .help = "environment members, e.g. '{\"rocm\": \"6.4.1\"}'; may be partial where one known environment fits"}
+#define OPTION_TAG {.name = "tag", .type = OPTION_TEXT, .argument = "TAG", .default_text = "default", .help = "deployment scenario"}
+#define SERVER_OPTIONS OPTION_URL, OPTION_TOKEN, OPTION_JSON
+/* clang-format on */
+
+/* A connection to --url with --token. NULL after it said why not. */
+must_check struct http_client *cli_connect(const struct options *options);
+
+/* Calls the server; anything but a 2xx answer is said on stderr. Returns EXIT_OK, EXIT_UNREACHABLE or EXIT_REFUSED; the
+ * answer (NULL where the server sent none) is the caller's. */
+must_check int cli_call(struct http_client *client, const char *method, const char *path, const json_t *body,
+                        json_t **ret_answer);
+
+/* All items of a paged list. `path` has no limit or after. */
+must_check int cli_list(struct http_client *client, const char *path, json_t **ret_items);
+
+/* Says one sentence on stderr (with the pointer where there is one) and returns `code`. */
+must_check int cli_fail(int code, const struct error *error);
+
+/* Prints a JSON document, indented, and a newline. */
+void cli_print_json(const json_t *document);
+
+/* The JSON of --environment: inline or @FILE; an empty object when it was not given. */
+must_check bool cli_environment(const struct options *options, json_t **ret_environment, struct error *error);
+
+/* "?rocm=6.4.1&…" members of an environment and more pairs (name, value, …, NULL), escaped. Owned by the caller. */
+must_check char *cli_query(const json_t *environment, ...) __attribute__((sentinel));
+
+/* Text of a member, "" when it is absent or no string. Borrowed. */
+const char *cli_member(const json_t *object, const char *name);
+
+/* Pushes a kernel folder: uploads what the server lacks and registers the manifest (kernel_push.c). */
+struct kernel_folder;
+must_check int kernel_push(struct http_client *client, const struct kernel_folder *folder);
+
+/* Follows a job to its end, with a progress bar on a terminal (jobs.c). *ret_job is its final summary. */
+must_check int job_follow(struct http_client *client, const char *job, json_t **ret_job);
+
+/* Prints a finished job: the table of finalists, the winner, the equivalence set (show.c). */
+must_check int job_print(struct http_client *client, const json_t *job);
+
+#define COMMANDS(COMMAND)                                                                                              \
+  COMMAND(kernel_push)                                                                                                 \
+  COMMAND(kernel_list)                                                                                                 \
+  COMMAND(kernel_show)                                                                                                 \
+  COMMAND(space_expand)                                                                                                \
+  COMMAND(space_count)                                                                                                 \
+  COMMAND(submit)                                                                                                      \
+  COMMAND(jobs)                                                                                                        \
+  COMMAND(show)                                                                                                        \
+  COMMAND(agents)                                                                                                      \
+  COMMAND(environments)                                                                                                \
+  COMMAND(publish)                                                                                                     \
+  COMMAND(promote)                                                                                                     \
+  COMMAND(fetch)                                                                                                       \
+  COMMAND(diff)                                                                                                        \
+  COMMAND(token_make)                                                                                                  \
+  COMMAND(token_list)                                                                                                  \
+  COMMAND(token_revoke)
+
+/* Each command's file defines its table row, `const struct command_spec spec_NAME`. */
+#define X(name) extern const struct command_spec spec_##name;
+COMMANDS(X)
+#undef X
+
+#endif

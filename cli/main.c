@@ -1,0 +1,12 @@
+/* wavetune: what CI pipelines and container entrypoints call. */
+#include "cli/cli.h"
+
+int main(int argc, char **argv) {
+  json_object_seed(0);
+#define X(name) spec_##name,
+  const struct command_spec commands[] = {COMMANDS(X)};
+#undef X
+  return commands_run("wavetune",
+                      "Tunes GPU kernels once for a whole cluster: submit jobs, publish releases, fetch caches.",
+                      commands, ARRAY_LENGTH(commands), argc, argv);
+}

@@ -1,0 +1,108 @@
+/* What a person reads of a verdict. */
+#include "common/report.h"
+
+#include <inttypes.h>
+
+#include "common/table.h"
+
+static double number(const json_t *object, const char *name) {
+  return json_number_value(json_object_get(object, name));
+}
+static uint64_t ordinal_of(const json_t *object, const char *name) {
+  return (uint64_t)json_integer_value(json_object_get(object, name));
+}
+
+/* Evaluates the kernel's work per call for one config: 0 where the manifest has no such expression. */
+static bool work_per_call(const struct report *report, const char *expression, uint64_t config, int64_t *ret,
+                          struct error *error) {
+  struct scope scope = {0};
+  *ret = 0;
+  if (!expression)
+    return true;
+  return key_scope_add(report->key, &scope, error) && space_scope_add(report->space, config, &scope, error) &&
+         scope_add(&scope, "gpu_name", value_string(report->gpu_name ? report->gpu_name : ""), error) &&
+         scope_add(&scope, "arch", value_string(report->arch ? report->arch : ""), error) &&
+         expr_int_in_scope(expression, &scope, 0, INT64_MAX, ret, error);
+}
+
+static void head_print(const struct report *report, FILE *out) {
+  cleanup_free char *key = key_format(report->key);
+  fprintf(out, "%s  %s\n", report->kernel->name, key);
+  if (!report->outcomes)
+    return;
+  const char *name;
+  json_t *count;
+  const char *joint = "";
+  json_object_foreach ((json_t *)report->outcomes, name, count) {
+    if (json_integer_value(count) == 0)
+      continue;
+    fprintf(out, "%s%" JSON_INTEGER_FORMAT " %s", joint, json_integer_value(count), name);
+    joint = ", ";
+  }
+  fprintf(out, "%s of %" PRIu64 " points\n\n", joint[0] ? "" : "nothing measured", report->space->raw_count);
+}
+
+static bool table_of_finalists(const struct report *report, FILE *out, struct error *error) {
+  const struct kernel *kernel = report->kernel;
+  struct table_column columns[9] = {
+      {"", false}, {"config", true}, {"time us", true}, {"ratio", true}, {"95 % interval", false}};
+  size_t n_columns = 5;
+  if (kernel->bytes)
+    columns[n_columns++] = (struct table_column){"GB/s", true};
+  if (kernel->flops)
+    columns[n_columns++] = (struct table_column){"GFLOP/s", true};
+  columns[n_columns++] = (struct table_column){"values", false};
+  cleanup_table struct table *table = table_new(columns, n_columns);
+  uint64_t winner = ordinal_of(report->verdict, "winner");
+  size_t index;
+  json_t *finalist;
+  json_array_foreach (json_object_get(report->verdict, "finalists"), index, finalist) {
+    uint64_t config = ordinal_of(finalist, "config");
+    double time_us = number(finalist, "median_us");
+    int64_t bytes, flops;
+    if (!work_per_call(report, kernel->bytes, config, &bytes, error) ||
+        !work_per_call(report, kernel->flops, config, &flops, error))
+      return false;
+    bool is_equivalent = json_is_true(json_object_get(finalist, "equivalent"));
+    table_cell(table, "%s", config == winner ? "*" : is_equivalent ? "=" : "");
+    table_cell(table, "%" PRIu64, config);
+    table_cell(table, "%.2f", time_us);
+    table_cell(table, "%.4f", number(finalist, "ratio"));
+    if (json_object_get(finalist, "upper"))
+      table_cell(table, "%.4f to %.4f", number(finalist, "lower"), number(finalist, "upper"));
+    else /* too few processes in common with the best for an interval */
+      table_cell(table, "-");
+    if (kernel->bytes)
+      table_cell(table, "%.2f", (double)bytes / time_us * 1e-3);
+    if (kernel->flops)
+      table_cell(table, "%.2f", (double)flops / time_us * 1e-3);
+    cleanup_free char *values = space_config_format(report->space, config);
+    table_cell(table, "%s%s", values, config == report->baseline ? "  (default)" : "");
+  }
+  table_print(table, out);
+  return true;
+}
+
+bool report_print(const struct report *report, FILE *out, struct error *error) {
+  const json_t *verdict = report->verdict;
+  head_print(report, out);
+  if (!table_of_finalists(report, out, error))
+    return false;
+  uint64_t winner = ordinal_of(verdict, "winner");
+  cleanup_free char *values = space_config_format(report->space, winner);
+  fprintf(out, "\nwinner (*)          config %" PRIu64 ": %s\n", winner, values);
+  fputs("equivalence set (=)", out);
+  size_t index;
+  json_t *config;
+  json_array_foreach (json_object_get(verdict, "equivalence_set"), index, config)
+    fprintf(out, "%s%" JSON_INTEGER_FORMAT, index ? ", " : " ", json_integer_value(config));
+  fprintf(out, "\nagainst the default %.3f times as fast, %s (95 %% interval %.3f to %.3f)\n",
+          number(verdict, "speedup"), json_string_value(json_object_get(verdict, "verdict")),
+          1 / number(verdict, "baseline_upper"), 1 / number(verdict, "baseline_lower"));
+  fprintf(out,
+          "regret bound        %.2f %% (over %" JSON_INTEGER_FORMAT " paired samples, %" JSON_INTEGER_FORMAT
+          " processes)\n",
+          100 * number(verdict, "regret_bound"), json_integer_value(json_object_get(verdict, "samples")),
+          json_integer_value(json_object_get(verdict, "processes")));
+  return true;
+}

@@ -1,0 +1,23 @@
+/* What a person reads of a verdict: the table of finalists, the winner, the equivalence set, the gain over the default.
+ * `wavetune show`, `submit --wait` and `wavetune-agent tune` print the same.
+ *
+ * Memory: everything is borrowed. Threads: one. */
+#ifndef WAVETUNE_COMMON_REPORT_H
+#define WAVETUNE_COMMON_REPORT_H
+
+#include "common/kernel.h"
+
+struct report {
+  const struct kernel *kernel;
+  const struct key *key;
+  const struct space *space;
+  const char *gpu_name, *arch; /* for flops and bytes expressions; may be NULL */
+  uint64_t baseline;
+  const json_t *outcomes; /* {"correct": 90, "compile": 2, …} of the whole job; may be NULL */
+  const json_t *verdict;  /* as verdict_to_json writes it */
+};
+
+/* Rates come from the kernel's flops and bytes expressions; a column whose expression is absent is left out. */
+must_check bool report_print(const struct report *report, FILE *out, struct error *error);
+
+#endif

@@ -1,0 +1,238 @@
+"""What system tests are written with: a real PostgreSQL, real servers, real agents, the real command line.
+
+Everything listens on loopback or on sockets in a temporary folder, and only processes started here are ended, by id.
+$WAVETUNE_BUILD names the build folder whose programs are tested (default build/dev).
+"""
+
+import glob
+import http.client
+import json
+import os
+import pathlib
+import pwd
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
+BUILD = pathlib.Path(os.environ.get("WAVETUNE_BUILD", SOURCE / "build/dev"))
+SHARED_DATA = SOURCE.parent / "shared" / "data"
+KERNELS = SOURCE / "kernels"
+MISBEHAVING = SOURCE / "tests/data/kernels/misbehaving"
+
+
+def wait_until(condition, seconds=30, what="the condition"):
+    """Polls until `condition()` is true and returns its value; fails with `what` after `seconds`."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        value = condition()
+        if value:
+            return value
+        time.sleep(0.05)
+    raise AssertionError(f"waited {seconds} s in vain for {what}")
+
+
+def postgres_bin():
+    found = sorted(glob.glob("/usr/lib/postgresql/*/bin/initdb"))
+    if found:
+        return pathlib.Path(found[-1]).parent
+    return pathlib.Path(shutil.which("initdb")).parent
+
+
+class Postgres:
+    """One private cluster; PostgreSQL refuses root, so root runs it as the user postgres."""
+
+    def __init__(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="wt-pg-", dir="/tmp"))
+        self.user = None
+        if os.geteuid() == 0:
+            self.user = pwd.getpwnam("postgres")
+            os.chown(self.folder, self.user.pw_uid, self.user.pw_gid)
+        self.process = None
+        self.databases = 0
+        self._run("initdb", "-D", f"{self.folder}/data", "--no-sync", "--no-instructions", "-A", "trust", "-U", "postgres",
+                  "-E", "UTF8", "--locale=C")
+        self.start()
+
+    def _command(self, program, *arguments):
+        command = [str(postgres_bin() / program), *arguments]
+        if self.user:
+            command = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups", "env",
+                       f"HOME={self.folder}", *command]
+        return command
+
+    def _run(self, program, *arguments):
+        subprocess.run(self._command(program, *arguments), check=True, capture_output=True)
+
+    def start(self):
+        log = open(self.folder / "log", "ab")
+        self.process = subprocess.Popen(
+            self._command("postgres", "-D", f"{self.folder}/data", "-k", str(self.folder), "-c", "listen_addresses=",
+                          "-c", "max_connections=60", "-c", "log_statement=none", "-c", "shared_buffers=64MB"),
+            stdout=log, stderr=log, cwd="/")
+        wait_until(lambda: self.sql("select 1", database="postgres", check=False) == "1", 20, "PostgreSQL to answer")
+
+    def kill(self):
+        """As a power cut: SIGQUIT is PostgreSQL's immediate shutdown (kill -9 would leave its shared memory)."""
+        self.process.send_signal(signal.SIGQUIT)
+        self.process.wait(20)
+
+    def stop(self):
+        if self.process and self.process.poll() is None:
+            self.process.send_signal(signal.SIGINT)
+            self.process.wait(20)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def database(self):
+        """The connection string of a new, empty database."""
+        self.databases += 1
+        name = f"t{self.databases}"
+        self.sql(f"create database {name}", database="postgres")
+        return f"host={self.folder} user=postgres dbname={name}"
+
+    def sql(self, text, database=None, conninfo=None, check=True):
+        """Runs SQL and returns its rows, columns separated by |."""
+        conninfo = conninfo or f"host={self.folder} user=postgres dbname={database}"
+        done = subprocess.run([str(postgres_bin() / "psql"), conninfo, "-XAtq", "-v", "ON_ERROR_STOP=1", "-c", text],
+                              capture_output=True, text=True)
+        if check and done.returncode != 0:
+            raise AssertionError(done.stderr)
+        return done.stdout.strip()
+
+
+class Answer:
+    def __init__(self, status, headers, body):
+        self.status, self.headers, self.body = status, headers, body
+
+    @property
+    def json(self):
+        return json.loads(self.body)
+
+    def __repr__(self):
+        return f"<{self.status} {self.body[:300]!r}>"
+
+
+class Program:
+    """A program started in the background, with its output in files."""
+
+    def __init__(self, arguments, folder, environment=None):
+        self.log = open(folder / f"{pathlib.Path(arguments[0]).name}-{time.monotonic_ns()}.log", "w+")
+        self.out = open(f"{self.log.name}.out", "w+")
+        full = {**os.environ, **(environment or {})}
+        full.pop("WAVETUNE_URL", None)
+        self.process = subprocess.Popen([str(a) for a in arguments], stdout=self.out, stderr=self.log, env=full,
+                                        stdin=subprocess.DEVNULL)
+
+    @property
+    def output(self):
+        return pathlib.Path(self.out.name).read_text()
+
+    @property
+    def messages(self):
+        return pathlib.Path(self.log.name).read_text(errors="replace")
+
+    def kill(self):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait(20)
+
+    def stop(self, seconds=20):
+        """Asks it to end and returns its exit status."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            try:
+                self.process.wait(seconds)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait(10)
+                raise AssertionError(f"did not stop within {seconds} s; its log ends:\n{self.messages[-3000:]}")
+        return self.process.returncode
+
+
+class Server(Program):
+    """`wavetune-server serve` on a database, with an admin token made for it."""
+
+    def __init__(self, database, folder, port=0, options=(), environment=None):
+        self.database = database
+        self.folder = folder
+        done = subprocess.run([BUILD / "wavetune-server", "migrate", "--database", database], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        self.token = make_token(database, f"admin-{time.monotonic_ns()}", "admin")
+        super().__init__([BUILD / "wavetune-server", "serve", "--listen", "127.0.0.1", "--port", str(port), "--database",
+                          database, *options], folder, environment)
+        self.url = self._wait_ready()
+
+    def _wait_ready(self):
+        def line():
+            assert self.process.poll() is None, f"the server ended:\n{self.messages[-3000:]}"
+            return next((l for l in self.output.splitlines() if "http://" in l), None)
+
+        url = wait_until(line, 30, "the server's ready line").split()[-1]
+        self.url = url
+        wait_until(lambda: self.request("GET", "/readyz").status == 200, 20, "/readyz")
+        return url
+
+    @property
+    def port(self):
+        return int(self.url.rsplit(":", 1)[1])
+
+    def request(self, method, path, body=None, token="admin", headers=None, timeout=70):
+        """`body`: bytes as they are, anything else as JSON. `token`: "admin" for this server's, None for none."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+        headers = dict(headers or {})
+        if token:
+            headers["Authorization"] = f"Bearer {self.token if token == 'admin' else token}"
+        if body is not None and not isinstance(body, bytes):
+            body = json.dumps(body).encode()
+            headers.setdefault("Content-Type", "application/json")
+        try:
+            connection.request(method, path, body=body, headers=headers)
+            answer = connection.getresponse()
+            return Answer(answer.status, dict(answer.getheaders()), answer.read())
+        finally:
+            connection.close()
+
+    def get(self, path, **more):
+        answer = self.request("GET", path, **more)
+        assert answer.status == 200, (path, answer)
+        return answer.json
+
+    def items(self, path):
+        """All items of a paged list."""
+        items, after = [], ""
+        while True:
+            page = self.get(path + ("&" if "?" in path else "?") + "limit=1000" + after)
+            items += page["items"]
+            if not page["next"]:
+                return items
+            after = f"&after={page['next']}"
+
+
+def make_token(database, name, role):
+    done = subprocess.run([BUILD / "wavetune-server", "token", "make", "--database", database, "--name", name, "--role", role],
+                          capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()[-1]
+
+
+class Agent(Program):
+    """`wavetune-agent run` with a state folder of its own."""
+
+    def __init__(self, server, folder, name="node", options=(), environment=None, token=None):
+        self.state = folder / f"agent-{name}"
+        super().__init__([BUILD / "wavetune-agent", "run", "--url", server.url, "--state", self.state, "--name", name, *options],
+                         folder, {"WAVETUNE_TOKEN": token or server.token, **(environment or {})})
+
+
+def wavetune(server, *arguments, check=True, environment=None, timeout=300, token=None):
+    """Runs the command line against a server and returns the finished process."""
+    full = {**os.environ, **(environment or {})}
+    if server:
+        full.update(WAVETUNE_URL=server.url, WAVETUNE_TOKEN=token or server.token)
+    done = subprocess.run([str(a) for a in (BUILD / "wavetune", *arguments)], capture_output=True, text=True, env=full,
+                          timeout=timeout, stdin=subprocess.DEVNULL)
+    if check:
+        assert done.returncode == 0, (arguments, done.returncode, done.stdout[-2000:], done.stderr[-2000:])
+    return done

@@ -1,0 +1,273 @@
+"""What must hold when things die: nothing lost, nothing counted twice, late results fenced off."""
+
+import json
+import threading
+
+import harness
+from harness import wait_until, wavetune
+
+KERNEL = f"{harness.KERNELS}/softmax:fused"
+KEY = "rows=33,columns=129"
+QUICK = ("--screen-rounds", "3", "--final-rounds", "10")
+ENVIRONMENT = {"cpu": "gcc 1", "gpu": "Test CPU", "arch": "x86_64", "compute_units": 4, "partition": ""}
+
+
+def submit(server, key=KEY, *more):
+    return json.loads(wavetune(server, "submit", KERNEL, "--key", key, "--json", *more).stdout)[0]
+
+
+def wait_done(server, job, seconds=180):
+    def over():
+        summary = server.get(f"/v1/jobs/{job}")
+        return summary if summary["state"] in ("done", "failed", "cancelled") else None
+
+    return wait_until(over, seconds, f"job {job} to end")
+
+
+def counted(server, job):
+    """(config, stage, process) of every measurement that counts."""
+    return [(m["config"], m["stage"], m["process"]) for m in server.items(f"/v1/jobs/{job}/measurements") if not m["late"]]
+
+
+def assert_complete(server, job):
+    """Every config screened exactly once, every finalist measured once in each process, a winner."""
+    summary = server.get(f"/v1/jobs/{job}")
+    assert summary["state"] == "done", summary
+    rows = counted(server, job)
+    assert len(rows) == len(set(rows)), "something was counted twice"
+    assert sum(stage == "screen" for _, stage, _ in rows) == summary["configs"], "something was lost"
+    assert summary["winner"]
+
+
+class Hand:
+    """An agent played by the test itself, so that it can be late, forgetful or greedy."""
+
+    def __init__(self, server, name="hand", environment=ENVIRONMENT):
+        self.server = server
+        answer = server.request("POST", "/v1/agents", {
+            "boot": f"boot-{name}", "name": name, "version": "0.1.0",
+            "devices": [{"device": "cpu0", "backend": "cpu", "environment": environment, "facts": {}}]})
+        assert answer.status in (200, 201), answer
+        self.id = answer.json["agent"]
+
+    def lease(self, nonce, wait=0):
+        return self.server.request("POST", "/v1/leases", {"agent": self.id, "device": "cpu0", "nonce": nonce, "wait": wait})
+
+    def results(self, lease, configs, seq=1, done=True, time_us=100.0, **changes):
+        measurements = [{"seq": seq + i, "config": config, "process": lease["process"], "round": lease["round"],
+                         "outcome": "correct", "timer": "test", "samples_us": [time_us + config] * 3,
+                         "baseline_us": [time_us] * 3, "device_us": 1000, **changes} for i, config in enumerate(configs)]
+        return self.server.request("POST", f"/v1/leases/{lease['lease']}/results",
+                                   {"epoch": lease["epoch"], "measurements": measurements, "done": done})
+
+
+def configs_of(lease):
+    return [config for first, count in lease["configs"] for config in range(first, first + count)]
+
+
+def submit_for(server, environment=ENVIRONMENT):
+    return submit(server, KEY, "--environment", json.dumps(environment))
+
+
+def test_two_agents_on_one_job_never_measure_the_same_config_twice(server, start):
+    for name in ("a", "b"):
+        start(harness.Agent, server, name=name, options=QUICK)
+    wait_until(lambda: sum(a["state"] == "live" for a in server.items("/v1/agents")) == 2, 30, "two agents")
+    job = submit(server)["job"]
+    wait_done(server, job)
+    assert_complete(server, job)
+
+
+def test_an_agent_killed_in_mid_lease_loses_nothing_and_counts_nothing_twice(server, start):
+    first = start(harness.Agent, server, name="a", options=QUICK)
+    wait_until(lambda: server.items("/v1/agents"), 30, "the agent")
+    job = submit(server)["job"]
+    wait_until(lambda: counted(server, job), 60, "a first measurement")
+    first.kill()
+    start(harness.Agent, server, name="a", options=QUICK)  # the same state folder: the same agent, restarted
+    wait_done(server, job)
+    assert_complete(server, job)
+
+
+def test_a_server_killed_in_mid_campaign_loses_nothing_and_counts_nothing_twice(start, database, tmp_path):
+    server = start(harness.Server, database)
+    start(harness.Agent, server, options=QUICK)
+    wait_until(lambda: server.items("/v1/agents"), 30, "the agent")
+    job = submit(server)["job"]
+    wait_until(lambda: counted(server, job), 60, "a first measurement")
+    port = server.port
+    server.kill()
+    again = start(harness.Server, database, port=port)
+    wait_done(again, job)
+    assert_complete(again, job)
+
+
+def test_a_database_killed_in_mid_campaign_loses_nothing_and_counts_nothing_twice(start, postgres, database):
+    server = start(harness.Server, database)
+    start(harness.Agent, server, options=QUICK)
+    wait_until(lambda: server.items("/v1/agents"), 30, "the agent")
+    job = submit(server)["job"]
+    wait_until(lambda: counted(server, job), 60, "a first measurement")
+    postgres.kill()
+    assert server.request("GET", "/v1/jobs").status == 503
+    postgres.start()
+    wait_until(lambda: server.request("GET", "/readyz").status == 200, 30, "the server to find its database again")
+    wait_done(server, job)
+    assert_complete(server, job)
+
+
+def test_a_late_result_is_refused_with_the_current_epoch_and_kept_as_evidence(start, database):
+    server = start(harness.Server, database, options=("--lease-ms", "1000"))
+    slow, quick = Hand(server, "slow"), Hand(server, "quick")
+    job = submit_for(server)["job"]
+    lease = slow.lease("n1").json
+    taken = wait_until(lambda: next((l for l in [quick.lease("n2", wait=1)] if l.status == 200), None), 30,
+                       "the lease to expire").json
+    # The other agent may be given another piece first; it takes pieces until it has the one that was lost.
+    n = 2
+    while taken["lease"] != lease["lease"]:
+        n += 1
+        answer = quick.lease(f"n{n}", wait=2)
+        if answer.status == 200:
+            taken = answer.json
+        assert n < 60, "the lost lease never came back"
+    assert taken["epoch"] == lease["epoch"] + 1
+    late = slow.results(lease, configs_of(lease))
+    assert late.status == 409 and late.json["epoch"] == taken["epoch"], late
+    rows = server.items(f"/v1/jobs/{job}/measurements")
+    assert len([r for r in rows if r["late"]]) == len(configs_of(lease))
+    assert not [r for r in rows if not r["late"] and r["lease"] == lease["lease"]]
+    kinds = [e["kind"] for e in server.get(f"/v1/jobs/{job}/events?after=0")["items"]]
+    assert "lease_lost" in kinds
+
+
+def test_results_posted_again_are_known_and_with_another_body_refused(server):
+    hand = Hand(server)
+    job = submit_for(server)["job"]
+    lease = hand.lease("n1").json
+    configs = configs_of(lease)
+    assert hand.results(lease, configs[:2], done=False).json["accepted"] == 2
+    again = hand.results(lease, configs[:2], done=False)
+    assert again.status == 200 and again.json == {**again.json, "accepted": 0, "known": 2}
+    other = hand.results(lease, configs[:3], done=False, time_us=55.0)
+    assert other.status == 409, other
+    assert len(server.items(f"/v1/jobs/{job}/measurements")) == 2, "a refused request stores nothing"
+
+
+def test_a_lease_whose_answer_was_lost_is_given_again_by_its_nonce(server):
+    hand = Hand(server)
+    submit_for(server)
+    first = hand.lease("the same").json
+    again = hand.lease("the same").json
+    other = hand.lease("another").json
+    assert (again["lease"], again["epoch"]) == (first["lease"], first["epoch"])
+    assert other["lease"] != first["lease"]
+
+
+def test_the_same_job_submitted_fifty_times_at_once_is_one_job(server):
+    Hand(server)
+    submit_for(server)  # registers the kernel
+    folder = json.loads(wavetune(server, "jobs", "--json").stdout)[0]
+    body = server.get(f"/v1/jobs/{folder['job']}")
+    request = {"kernel": body["kernel"], "key": {"rows": 7, "columns": 11}, "space": body["space"], "environment": ENVIRONMENT}
+    answers = []
+    threads = [threading.Thread(target=lambda: answers.append(server.request("POST", "/v1/jobs", request))) for _ in range(50)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert {a.status for a in answers} == {200, 201} and sum(a.status == 201 for a in answers) == 1
+    assert len({a.json["job"] for a in answers}) == 1
+
+
+def test_a_job_is_the_same_job_also_when_it_is_done(server, start):
+    start(harness.Agent, server, options=QUICK)
+    wait_until(lambda: server.items("/v1/agents"), 30, "the agent")
+    job = submit(server)["job"]
+    wait_done(server, job)
+    again = submit(server)
+    assert again["job"] == job and again["state"] == "done" and not again["created"]
+    fresh = submit(server, KEY, "--run", "again")
+    assert fresh["job"] != job and fresh["created"]
+
+
+def test_what_one_server_renews_another_does_not_expire(start, database):
+    options = ("--lease-ms", "1500")
+    one, two = start(harness.Server, database, options=options), start(harness.Server, database, options=options)
+    hand = Hand(one)
+    job = submit_for(one)["job"]
+    lease = hand.lease("n1").json
+    import time
+    for _ in range(12):  # four lease times
+        time.sleep(0.5)
+        renewed = one.request("POST", f"/v1/leases/{lease['lease']}/renew", {"epoch": lease["epoch"], "config": None})
+        assert renewed.status == 200, renewed
+    other = Hand(two, "other")
+    given = [other.lease(f"o{i}") for i in range(20)]
+    assert lease["lease"] not in [a.json["lease"] for a in given if a.status == 200]
+    assert hand.results(lease, configs_of(lease)).status == 200
+    assert not [m for m in two.items(f"/v1/jobs/{job}/measurements") if m["late"]]
+
+
+def test_work_submitted_at_one_server_reaches_an_agent_waiting_at_another(start, database):
+    one, two = start(harness.Server, database), start(harness.Server, database)
+    hand = Hand(one)
+    Hand(two)
+    answers = []
+    waiting = threading.Thread(target=lambda: answers.append(hand.lease("n1", wait=20)))
+    waiting.start()
+    submit_for(two)
+    waiting.join(25)
+    assert answers and answers[0].status == 200
+
+
+def test_a_parked_agent_is_woken_by_work(server):
+    hand = Hand(server)
+    answers = []
+    waiting = threading.Thread(target=lambda: answers.append(hand.lease("n1", wait=30)))
+    waiting.start()
+    submit_for(server)
+    waiting.join(20)
+    assert answers and answers[0].status == 200
+
+
+def test_a_parked_agent_that_hung_up_is_not_granted_a_lease(server):
+    import socket
+
+    hand = Hand(server)
+    body = json.dumps({"agent": hand.id, "device": "cpu0", "nonce": "gone", "wait": 30}).encode()
+    with socket.create_connection(("127.0.0.1", server.port)) as gone:
+        gone.sendall(b"POST /v1/leases HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + server.token.encode() +
+                     b"\r\nContent-Type: application/json\r\nContent-Length: " + str(len(body)).encode() + b"\r\n\r\n" + body)
+        wait_until(lambda: b"parked" in server.request("GET", "/metrics").body, 10, "metrics")
+        import time
+        time.sleep(0.5)
+    job = submit_for(server)["job"]
+    import time
+    time.sleep(1.5)
+    summary = server.get(f"/v1/jobs/{job}")
+    assert summary["state"] == "queued", "no lease was granted to a client that is gone"
+
+
+def test_an_agent_restarted_hands_its_leases_back_at_once(server):
+    hand = Hand(server)
+    submit_for(server)
+    lease = hand.lease("n1").json
+    answer = server.request("POST", "/v1/agents", {
+        "agent": hand.id, "boot": "another boot", "name": "hand", "version": "0.1.0",
+        "devices": [{"device": "cpu0", "backend": "cpu", "environment": ENVIRONMENT, "facts": {}}]})
+    assert answer.status == 200 and answer.json["reclaimed"] == 1
+    again = hand.lease("n2").json
+    assert again["lease"] == lease["lease"] and again["epoch"] == lease["epoch"] + 1
+
+
+def test_what_was_measured_before_a_lease_was_lost_is_not_leased_again(server):
+    hand = Hand(server)
+    submit_for(server)
+    lease = hand.lease("n1").json
+    configs = configs_of(lease)
+    hand.results(lease, configs[:3], done=False)
+    assert server.request("POST", f"/v1/leases/{lease['lease']}/release", {"epoch": lease["epoch"], "reason": "test"}).status == 200
+    again = hand.lease("n2").json
+    assert again["lease"] == lease["lease"]
+    assert configs_of(again) == configs[3:]

@@ -1,0 +1,167 @@
+"""The main job, end to end: a kernel tuned over its whole space by a real agent, published, promoted, fetched."""
+
+import json
+import os
+import pathlib
+import time
+
+import harness
+from harness import wait_until, wavetune
+
+KEY = "rows=33,columns=129"
+KERNEL = f"{harness.KERNELS}/softmax:fused"
+
+
+def agent_ready(server):
+    return wait_until(lambda: [a for a in server.items("/v1/agents") if a["state"] == "live"], 30, "a live agent")
+
+
+def tune(server, kernel=KERNEL, key=KEY, *more):
+    done = wavetune(server, "submit", kernel, "--key", key, "--wait", "--json", *more)
+    return json.loads(done.stdout)[0]
+
+
+def test_a_kernel_is_tuned_published_promoted_and_fetched(server, start, tmp_path):
+    start(harness.Agent, server, options=("--screen-rounds", "3", "--final-rounds", "10"))
+    agent_ready(server)
+    job = tune(server)
+    assert job["state"] == "done", job
+    assert job["measured"] == job["configs"] > 1
+    assert job["outcomes"] == {"correct": job["configs"]}
+    winner = job["winner"]
+    assert winner["config"] in winner["verdict"]["equivalence_set"]
+    assert winner["verdict"]["processes"] >= 3
+
+    table = wavetune(server, "show", job["job"]).stdout
+    assert "equivalence set" in table and "GB/s" in table and "against the default" in table
+    assert "the same verdict" in wavetune(server, "show", job["job"], "--recompute").stdout
+
+    published = json.loads(wavetune(server, "publish", "--channel", "stable", "--json").stdout)
+    assert published["winners"] == 1 and published["included"][0]["job"] == job["job"]
+
+    cache = tmp_path / "cache"
+    first = wavetune(server, "fetch", "--to", cache)
+    assert first.stdout.startswith("fresh"), first.stdout
+    rendered = json.loads((cache / "current/cache.json").read_text())
+    assert rendered["kernels"]["softmax/fused"]["entries"] == [{"key": job["key"], "config": winner["config_values"]}]
+    assert os.readlink(cache / "current") == published["release"].removeprefix("sha256:")
+
+
+def test_a_second_fetch_is_one_304(server, start, tmp_path):
+    start(harness.Agent, server, options=("--screen-rounds", "3", "--final-rounds", "10"))
+    agent_ready(server)
+    tune(server)
+    wavetune(server, "publish", "--channel", "stable")
+    wavetune(server, "fetch", "--to", tmp_path / "cache")
+
+    def requests():
+        metrics = server.request("GET", "/metrics").body.decode()
+        return sum(float(l.split()[-1]) for l in metrics.splitlines() if l.startswith("wavetune_http_requests_total"))
+
+    before = requests()
+    again = wavetune(server, "fetch", "--to", tmp_path / "cache")
+    assert again.stdout.startswith("unchanged"), again.stdout
+    assert requests() - before == 2, "one request for the fetch and one for reading the counter"
+
+
+def test_fetch_keeps_the_last_good_cache_while_the_server_is_away(server, start, tmp_path):
+    start(harness.Agent, server, options=("--screen-rounds", "3", "--final-rounds", "10"))
+    agent_ready(server)
+    tune(server)
+    wavetune(server, "publish", "--channel", "stable")
+    cache = tmp_path / "cache"
+    wavetune(server, "fetch", "--to", cache)
+    before = os.readlink(cache / "current")
+    server.stop()
+    kept = wavetune(server, "fetch", "--to", cache, check=False)
+    assert kept.returncode == 5 and "last good cache is kept" in kept.stderr
+    assert os.readlink(cache / "current") == before
+    nothing = wavetune(server, "fetch", "--to", tmp_path / "empty", check=False)
+    assert nothing.returncode == 6
+
+
+def test_fetch_ends_within_its_budget_when_the_server_hangs(tmp_path):
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        began = time.monotonic()
+        done = wavetune(None, "fetch", "--url", f"http://127.0.0.1:{listener.getsockname()[1]}", "--to", tmp_path / "cache",
+                        "--budget-ms", "300", check=False)
+        assert done.returncode == 6
+        assert time.monotonic() - began < 10
+
+
+def test_fetch_refuses_a_release_with_other_bytes(server, start, tmp_path):
+    """A server (or a proxy) that sends something else than the digest says must not reach the cache."""
+    import http.server
+    import threading
+
+    entry = {"channel": "stable", "counter": 1, "environment": {"cpu": "x"}, "release": "sha256:" + "0" * 64, "tag": "default",
+             "updated_at": "2026-01-01T00:00:00Z"}
+
+    class Liar(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            body = json.dumps(entry).encode() if self.path.startswith("/v1/cache") else b'{"environment":{},"winners":[]}'
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_):
+            pass
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Liar) as liar:
+        threading.Thread(target=liar.serve_forever, daemon=True).start()
+        done = wavetune(None, "fetch", "--url", f"http://127.0.0.1:{liar.server_port}", "--to", tmp_path / "cache", check=False)
+        liar.shutdown()
+    assert done.returncode == 6 and "other bytes" in done.stderr
+    assert not (tmp_path / "cache/current").exists()
+
+
+def test_the_same_winners_give_the_same_release(server, start):
+    start(harness.Agent, server, options=("--screen-rounds", "3", "--final-rounds", "10"))
+    agent_ready(server)
+    tune(server)
+    first = json.loads(wavetune(server, "publish", "--json").stdout)
+    second = json.loads(wavetune(server, "publish", "--json").stdout)
+    assert first["release"] == second["release"] and first["bytes"] == second["bytes"]
+    nothing = json.loads(wavetune(server, "diff", first["release"], second["release"], "--json").stdout)
+    assert nothing == {"added": [], "removed": [], "changed": [], "same": 1}
+
+
+def test_candidates_that_misbehave_get_their_outcome_and_the_run_goes_on(server, start):
+    start(harness.Agent, server, options=("--config-timeout", "2", "--screen-rounds", "3", "--final-rounds", "10"))
+    agent_ready(server)
+    place = str(harness.MISBEHAVING)
+    key = ",".join(f"{name}=64" for name in json.loads((harness.MISBEHAVING / "kernel.json").read_text())["key"])
+    job = tune(server, place, key)
+    assert job["state"] == "done", job
+    measured = server.items(f"/v1/jobs/{job['job']}/measurements")
+    names = {row["ordinal"]: row["config"]["MODE"] for row in map(
+        json.loads, wavetune(None, "space", "expand", place, "--key", key, "--json").stdout.splitlines())}
+    outcomes = {names[m["config"]]: m["outcome"] for m in measured if m["stage"] == "screen"}
+    assert outcomes["good"] == "correct"
+    assert outcomes["crash"] == "runtime"
+    assert outcomes["hang"] == "timeout"
+    assert outcomes["no_compile"] == "compile"
+    for mode in ("wrong", "unwritten", "out_of_bounds"):
+        assert outcomes[mode] in ("correctness", "runtime"), (mode, outcomes)
+    assert names[job["winner"]["config"]] in ("good", "slow")
+
+
+def test_tune_works_without_a_server(tmp_path):
+    import subprocess
+
+    done = subprocess.run([harness.BUILD / "wavetune-agent", "tune", KERNEL, "--key", KEY, "--state", tmp_path, "--json"],
+                          capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-3000:]
+    answer = json.loads(done.stdout)
+    assert answer["verdict"]["winner"] in answer["verdict"]["equivalence_set"]
+
+
+def test_a_bar_is_drawn_on_a_terminal_and_never_on_a_pipe(server, start):
+    """The pipe's half; the terminal's is a unit test of common/progress."""
+    start(harness.Agent, server, options=("--screen-rounds", "3", "--final-rounds", "10"))
+    agent_ready(server)
+    done = wavetune(server, "submit", KERNEL, "--key", KEY, "--wait")
+    assert done.stderr == ""

@@ -4,6 +4,9 @@
  *        "variants": [{"when": "M % 16 == 0", "signature": {…}, "constexprs": {…},
  *                      "objects": [{"config": {"BLOCK_M": 64, …}, "digest": "sha256:…", "metadata": {…}}]}]}
  * `when` is an expression over the key (absent: always); the first variant whose `when` holds is used.
+ * Required: kernel, toolchain (triton for a triton kernel; torch and rocm where known), arch, warp_size, variants with
+ * objects. A variant without `when` is the last one. signature, constexprs and metadata are objects that only the agent
+ * reads.
  * The digest of a build is that of its canonical JSON. Objects are blobs.
  *
  * Memory: owns everything. Threads: read-only after build_parse. */
@@ -21,9 +24,9 @@ struct build {
   char *triton, *torch, *rocm; /* of the toolchain; NULL where not stated */
   char *arch;
   size_t n_variants;
-  struct expr **whens;         /* NULL: always; bound to the kernel's key names by build_parse */
+  struct expr **whens; /* NULL: always; bound to the kernel's key names by build_parse */
   size_t n_objects;
-  struct digest *objects;      /* every blob the build needs, each once */
+  struct digest *objects; /* every blob the build needs, each once */
   json_t *json;
 };
 

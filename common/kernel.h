@@ -8,11 +8,10 @@
  *      {"name": "y", "dtype": "float32", "shape": ["rows", "columns"], "access": "write"},
  *      {"name": "x", "dtype": "float32", "shape": ["rows", "columns"], "access": "read", "fill": "normal"},
  *      {"name": "rows", "dtype": "int64", "value": "rows"}],
- *    "defines": {"COLUMNS": "columns"},                                    optional: constants derived from key and config
- *    "launch": {"grid": ["…"], "block": ["…"], "shared_bytes": "…"},       not for language c
- *    "reference": {"source": {"path": "reference.c", "digest": "…"}, "outputs": {"y": "softmax_at"},
- *                  "rtol": 1e-5, "atol": 1e-6, "samples": 4096},
- *    "flops": "5 * rows * columns", "bytes": "8 * rows * columns", "exports": {…}}
+ *    "defines": {"COLUMNS": "columns"},                                    optional: constants derived from key and
+ * config "launch": {"grid": ["…"], "block": ["…"], "shared_bytes": "…"},       not for language c "reference":
+ * {"source": {"path": "reference.c", "digest": "…"}, "outputs": {"y": "softmax_at"}, "rtol": 1e-5, "atol": 1e-6,
+ * "samples": 4096}, "flops": "5 * rows * columns", "bytes": "8 * rows * columns", "exports": {…}}
  *
  * An argument with a shape is a buffer (extents in elements, row-major), one with a value a scalar. Access is read,
  * write or readwrite. Fill of what is read: "normal" (mean 0, deviation 1), "uniform" ([0, 1)), "zeros", "index"
@@ -22,6 +21,11 @@
  * element `index` of that output in double precision; readwrite buffers hold their values from before the call.
  * `samples`: how many elements of each output are compared (0 = all); the first and last 64 are always among them.
  * Every element is checked for NaN where the reference has none and for having been written at all.
+ *
+ * An expression stands as a string or an integer. Optional: fill ("normal" when absent; buffers that hold no floats
+ * must state one of the others), defines, shared_bytes, rtol (1e-5), atol (1e-8), samples (4096), flops, bytes,
+ * exports; "block" for triton, where it follows from num_warps; "reference" for hip and triton. A kernel in c writes at
+ * least one buffer and has a reference entry for each. Every extent is at least 1.
  *
  * Memory: a kernel owns everything. Threads: read-only after kernel_parse. */
 #ifndef WAVETUNE_COMMON_KERNEL_H
@@ -73,8 +77,8 @@ struct argument {
   enum access access;
   enum fill_kind fill;
   double fill_low, fill_high;
-  char *value;            /* of a scalar: an expression */
-  char *reference_entry;  /* of a buffer that is written: the function that computes an element of it */
+  char *value;           /* of a scalar: an expression */
+  char *reference_entry; /* of a buffer that is written: the function that computes an element of it */
 };
 
 struct source {
@@ -100,14 +104,14 @@ struct kernel {
   struct argument *arguments;
   size_t n_defines;
   struct define *defines;
-  size_t n_grid, n_block;          /* 0 for language c */
+  size_t n_grid, n_block; /* 0 for language c */
   char *grid[3], *block[3];
-  char *shared_bytes;              /* expression or NULL */
-  struct source reference;         /* path NULL: outputs are not checked (allowed for triton and hip imports only) */
+  char *shared_bytes;      /* expression or NULL */
+  struct source reference; /* path NULL: outputs are not checked (allowed for triton and hip imports only) */
   double rtol, atol;
   int64_t reference_samples;
-  char *flops, *bytes;             /* expressions or NULL */
-  json_t *json;                    /* the manifest */
+  char *flops, *bytes; /* expressions or NULL */
+  json_t *json;        /* the manifest */
 };
 
 must_check bool kernel_parse(const json_t *manifest, struct kernel **ret_kernel, struct error *error);

@@ -1,0 +1,249 @@
+/* Builds: what is read, every refusal with its pointer, and the choice of a variant by a key. */
+#include <criterion/criterion.h>
+
+#include "common/build.h"
+
+#define DIGEST_A "sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+#define DIGEST_B "sha256:bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
+
+static const char manifest_format[] =
+    "{\"name\": \"add\", \"language\": \"%s\", \"entry\": \"add\","
+    " \"sources\": [{\"path\": \"add.src\", \"digest\": \"" DIGEST_A "\"}], \"key\": [\"n\", \"dtype\"],"
+    " \"arguments\": [{\"name\": \"y\", \"dtype\": \"float32\", \"shape\": [\"n\"], \"access\": \"write\"}], %s}";
+
+static const char variants[] =
+    "[{\"when\": \"n % 16 == 0\", \"signature\": {\"y\": \"*fp32\"}, \"constexprs\": {\"EVEN\": true},"
+    "  \"objects\": [{\"config\": {\"BLOCK\": 64}, \"digest\": \"" DIGEST_B "\", \"metadata\": {\"shared\": 0}},"
+    "                {\"config\": {\"BLOCK\": 128}, \"digest\": \"" DIGEST_A "\"}]},"
+    " {\"when\": \"dtype == 'fp16'\", \"objects\": [{\"config\": {\"BLOCK\": 64}, \"digest\": \"" DIGEST_A "\"}]}]";
+
+static json_t *json_of(const char *text) {
+  json_t *json = NULL;
+  struct error error;
+  cr_assert(json_parse(text, strlen(text), &json, &error), "%s in %s", error.message, text);
+  return json;
+}
+
+static struct kernel *kernel_in(const char *language, const char *more) {
+  cleanup_free char *text = xasprintf(manifest_format, language, more);
+  cleanup_json json_t *json = json_of(text);
+  struct kernel *kernel = NULL;
+  struct error error;
+  cr_assert(kernel_parse(json, &kernel, &error), "%s: %s", error.pointer, error.message);
+  return kernel;
+}
+
+static struct kernel *triton_kernel(void) { return kernel_in("triton", "\"launch\": {\"grid\": [\"n\"]}"); }
+
+static json_t *build_json(const struct kernel *kernel) {
+  char text[DIGEST_TEXT_SIZE];
+  return json_pack("{s:s, s:{s:s, s:s}, s:s, s:i, s:o}", "kernel", digest_format(&kernel->hash, text), "toolchain",
+                   "triton", "3.6.0", "torch", "2.9.0", "arch", "gfx942", "warp_size", 64, "variants",
+                   json_of(variants));
+}
+
+static struct build *build_of(const json_t *json, const struct kernel *kernel) {
+  struct build *build = NULL;
+  struct error error;
+  cr_assert(build_parse(json, kernel, &build, &error), "%s: %s", error.pointer, error.message);
+  return build;
+}
+
+/* The build with the text `old` of its canonical JSON replaced by `new`. */
+static json_t *build_with(const struct kernel *kernel, const char *old, const char *new) {
+  cleanup_json json_t *json = build_json(kernel);
+  cleanup_free char *text = json_canonical(json);
+  char *found = strstr(text, old);
+  cr_assert_not_null(found, "no %s in %s", old, text);
+  cleanup_free char *changed = xasprintf("%.*s%s%s", (int)(found - text), text, new, found + strlen(old));
+  return json_of(changed);
+}
+
+Test(build, is_read_whole) {
+  cleanup_kernel struct kernel *kernel = triton_kernel();
+  cleanup_json json_t *json = build_json(kernel);
+  cleanup_build struct build *build = build_of(json, kernel);
+  cr_assert(digest_equal(&build->kernel, &kernel->hash));
+  cr_assert_str_eq(build->triton, "3.6.0");
+  cr_assert_str_eq(build->torch, "2.9.0");
+  cr_assert_null(build->rocm);
+  cr_assert_str_eq(build->arch, "gfx942");
+  cr_assert_eq(build->n_variants, 2u);
+}
+
+Test(build, names_every_object_once) {
+  cleanup_kernel struct kernel *kernel = triton_kernel();
+  cleanup_json json_t *json = build_json(kernel);
+  cleanup_build struct build *build = build_of(json, kernel);
+  char text[DIGEST_TEXT_SIZE];
+  cr_assert_eq(build->n_objects, 2u);
+  cr_assert_str_eq(digest_format(&build->objects[0], text), DIGEST_A);
+  cr_assert_str_eq(digest_format(&build->objects[1], text), DIGEST_B);
+}
+
+Test(build, digest_depends_on_content_and_not_on_order_of_members) {
+  cleanup_kernel struct kernel *kernel = triton_kernel();
+  cleanup_json json_t *json = build_json(kernel), *reordered = json_object(),
+                      *other = build_with(kernel, "\"torch\":\"2.9.0\"", "\"torch\":\"2.9.1\"");
+  static const char *const members[] = {"variants", "arch", "kernel", "warp_size", "toolchain"};
+  for (size_t i = 0; i < ARRAY_LENGTH(members); i++)
+    json_object_set(reordered, members[i], json_object_get(json, members[i]));
+  cleanup_build struct build *first = build_of(json, kernel), *second = build_of(reordered, kernel),
+                             *third = build_of(other, kernel);
+  cr_assert(digest_equal(&first->digest, &second->digest));
+  cr_assert_not(digest_equal(&first->digest, &third->digest));
+}
+
+/* The variant chosen for a key. */
+static bool variant_of(const struct build *build, const char *key_text, size_t *ret, struct error *error) {
+  cleanup_json json_t *json = json_of(key_text);
+  cleanup_key struct key key = {0};
+  cr_assert(key_parse(json, NULL, 0, &key, error));
+  return build_variant(build, &key, ret, error);
+}
+
+Test(build, the_first_variant_that_holds_is_used) {
+  cleanup_kernel struct kernel *kernel = triton_kernel();
+  cleanup_json json_t *json = build_json(kernel);
+  cleanup_build struct build *build = build_of(json, kernel);
+  struct error error;
+  size_t index = 9;
+  cr_assert(variant_of(build, "{\"n\": 32, \"dtype\": \"fp16\"}", &index, &error));
+  cr_assert_eq(index, 0u);
+  cr_assert(variant_of(build, "{\"n\": 33, \"dtype\": \"fp16\"}", &index, &error));
+  cr_assert_eq(index, 1u);
+}
+
+Test(build, a_variant_without_when_holds_always) {
+  cleanup_kernel struct kernel *kernel = triton_kernel();
+  cleanup_json json_t *json = build_with(kernel, ",\"when\":\"dtype == 'fp16'\"", "");
+  cleanup_build struct build *build = build_of(json, kernel);
+  struct error error;
+  size_t index = 9;
+  cr_assert(variant_of(build, "{\"n\": 33, \"dtype\": \"fp32\"}", &index, &error));
+  cr_assert_eq(index, 1u);
+}
+
+Test(build, a_key_that_no_variant_holds_for_is_refused_with_what_to_pack) {
+  cleanup_kernel struct kernel *kernel = triton_kernel();
+  cleanup_json json_t *json = build_json(kernel);
+  cleanup_build struct build *build = build_of(json, kernel);
+  struct error error;
+  size_t index = 9;
+  cr_assert_not(variant_of(build, "{\"n\": 33, \"dtype\": \"fp32\"}", &index, &error));
+  cr_assert_eq(index, 9u);
+  cr_assert_str_eq(error.pointer, "/key");
+  cr_assert(strstr(error.message, "gfx942") && strstr(error.message, "n=33") && strstr(error.message, "pack"), "%s",
+            error.message);
+}
+
+Test(build, a_when_that_cannot_be_evaluated_is_an_error) {
+  cleanup_kernel struct kernel *kernel = triton_kernel();
+  cleanup_json json_t *json = build_json(kernel);
+  cleanup_build struct build *build = build_of(json, kernel);
+  struct error error;
+  size_t index;
+  cr_assert_not(variant_of(build, "{\"n\": \"text\", \"dtype\": \"fp32\"}", &index, &error));
+  cr_assert(strstr(error.message, "variant 0"), "%s", error.message);
+}
+
+Test(build, a_key_of_another_kernel_is_refused) {
+  cleanup_kernel struct kernel *kernel = triton_kernel();
+  cleanup_json json_t *json = build_json(kernel);
+  cleanup_build struct build *build = build_of(json, kernel);
+  struct error error;
+  size_t index;
+  cr_assert_not(variant_of(build, "{\"n\": 33}", &index, &error));
+  cr_assert_str_eq(error.pointer, "/key");
+}
+
+Test(build, wrong_builds_are_refused) {
+  static const struct {
+    const char *old, *new, *pointer, *message;
+  } cases[] = {
+      {"\"arch\":\"gfx942\"", "\"more\":1", "/more", "unknown member"},
+      {"\"arch\":\"gfx942\",", "", "/arch", "missing"},
+      {"gfx942", "", "/arch", "1 to 200"},
+      {"gfx942", "gfx\\n942", "/arch", "control"},
+      {"\"warp_size\":64", "\"warp_size\":0", "/warp_size", "1 to 1024"},
+      {",\"warp_size\":64", "", "/warp_size", "missing"},
+      {"\"kernel\":\"sha256:", "\"kernel\":\"sha255:", "/kernel", "64 lower-case"},
+      {"\"triton\":\"3.6.0\"", "\"rocm\":\"6.4\"", "/toolchain/triton", "missing"},
+      {"\"torch\":\"2.9.0\"", "\"llvm\":\"19\"", "/toolchain/llvm", "unknown member"},
+      {"\"torch\":\"2.9.0\"", "\"torch\":2", "/toolchain/torch", "a string"},
+      {"n % 16 == 0", "n % 16 ==", "/variants/0/when", "column"},
+      {"n % 16 == 0", "m % 16 == 0", "/variants/0/when", "m"},
+      {"\"when\":\"n % 16 == 0\"", "\"if\":1", "/variants/0/if", "unknown member"},
+      {",\"when\":\"n % 16 == 0\"", "", "/variants/0", "must be the last one"},
+      {"{\"EVEN\":true}", "1", "/variants/0/constexprs", "an object"},
+      {"{\"y\":\"*fp32\"}", "[]", "/variants/0/signature", "an object"},
+      {"{\"shared\":0}", "0", "/variants/0/objects/0/metadata", "an object"},
+      {"{\"BLOCK\":128}", "{\"BLOCK\":64}", "/variants/0/objects/1/config", "two objects"},
+      {"{\"BLOCK\":128}", "{\"BLOCK\":[64]}", "/variants/0/objects/1/config/BLOCK", "a number"},
+      {"{\"BLOCK\":128}", "64", "/variants/0/objects/1/config", "an object"},
+      {"\"config\":{\"BLOCK\":128}", "\"code\":1", "/variants/0/objects/1/code", "unknown member"},
+      {"\"digest\":\"sha256:b", "\"digest\":\"b", "/variants/0/objects/0/digest", "64 lower-case"},
+      {"\"config\":{\"BLOCK\":128},\"digest\":\"" DIGEST_A "\"", "\"config\":{\"BLOCK\":128}",
+       "/variants/0/objects/1/digest", "missing"},
+      {"[{\"config\":{\"BLOCK\":64},\"digest\":\"" DIGEST_A "\"}]", "[]", "/variants/1/objects", "at least one"},
+  };
+  cleanup_kernel struct kernel *kernel = triton_kernel();
+  for (size_t i = 0; i < ARRAY_LENGTH(cases); i++) {
+    cleanup_json json_t *json = build_with(kernel, cases[i].old, cases[i].new);
+    struct build *build = NULL;
+    struct error error = {0};
+    cr_assert_not(build_parse(json, kernel, &build, &error), "%s was taken", cases[i].new);
+    cr_assert_str_eq(error.pointer, cases[i].pointer, "%s: pointer %s: %s", cases[i].new, error.pointer, error.message);
+    cr_assert(strstr(error.message, cases[i].message), "no \"%s\" in: %s", cases[i].message, error.message);
+  }
+}
+
+Test(build, the_number_of_variants_and_objects_is_limited) {
+  cleanup_kernel struct kernel *kernel = triton_kernel();
+  cleanup_json json_t *json = build_json(kernel), *variant = json_object(), *objects = json_array();
+  struct build *build;
+  struct error error;
+  json_object_set_new(json, "variants", json_array());
+  cr_assert_not(build_parse(json, kernel, &build, &error));
+  cr_assert_str_eq(error.pointer, "/variants");
+  for (int i = 0; i <= BUILD_OBJECTS_MAX; i++)
+    json_array_append_new(objects, json_null());
+  json_object_set(variant, "objects", objects);
+  json_array_append(json_object_get(json, "variants"), variant);
+  cr_assert_not(build_parse(json, kernel, &build, &error));
+  cr_assert(strstr(error.message, "at most 65536 objects"), "%s", error.message);
+  json_array_clear(objects);
+  for (int i = 0; i < BUILD_VARIANTS_MAX; i++)
+    json_array_append(json_object_get(json, "variants"), variant);
+  cr_assert_not(build_parse(json, kernel, &build, &error));
+  cr_assert(strstr(error.message, "1 to 256 variants"), "%s", error.message);
+}
+
+Test(build, of_another_kernel_is_refused) {
+  cleanup_kernel struct kernel *kernel = triton_kernel(),
+                               *hip = kernel_in("hip", "\"launch\": {\"grid\": [1], \"block\": [64]}");
+  cleanup_json json_t *json = build_json(kernel);
+  struct build *build;
+  struct error error;
+  cr_assert_not(build_parse(json, hip, &build, &error));
+  cr_assert_str_eq(error.pointer, "/kernel");
+}
+
+Test(build, of_a_kernel_in_c_is_refused) {
+  cleanup_kernel struct kernel *kernel =
+      kernel_in("c", "\"reference\": {\"source\": {\"path\": \"r.c\", \"digest\": \"" DIGEST_A
+                     "\"}, \"outputs\": {\"y\": \"f\"}}");
+  cleanup_json json_t *json = build_json(kernel);
+  struct build *build;
+  struct error error;
+  cr_assert_not(build_parse(json, kernel, &build, &error));
+  cr_assert(strstr(error.message, "takes no builds"), "%s", error.message);
+}
+
+Test(build, of_a_hip_kernel_needs_no_triton) {
+  cleanup_kernel struct kernel *kernel = kernel_in("hip", "\"launch\": {\"grid\": [1], \"block\": [64]}");
+  cleanup_json json_t *json = build_with(kernel, "\"triton\":\"3.6.0\"", "\"rocm\":\"6.4.1\"");
+  cleanup_build struct build *build = build_of(json, kernel);
+  cr_assert_null(build->triton);
+  cr_assert_str_eq(build->rocm, "6.4.1");
+}

@@ -121,7 +121,6 @@ class Program:
         self.log = open(folder / f"{pathlib.Path(arguments[0]).name}-{time.monotonic_ns()}.log", "w+")
         self.out = open(f"{self.log.name}.out", "w+")
         full = {**os.environ, **(environment or {})}
-        full.pop("WAVETUNE_URL", None)
         self.process = subprocess.Popen([str(a) for a in arguments], stdout=self.out, stderr=self.log, env=full,
                                         stdin=subprocess.DEVNULL)
 

@@ -1,0 +1,62 @@
+"""Every command of the README, as it stands there, in its order."""
+
+import os
+import re
+import shutil
+import subprocess
+
+import harness
+from harness import wait_until
+
+README = (harness.SOURCE / "README.md").read_text()
+COMMANDS = [line for block in re.findall(r"```sh\n(.*?)```", README, re.S) for line in block.splitlines() if line.strip()]
+
+
+def run(command, environment, timeout=400):
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=timeout, env=environment,
+                          cwd=harness.SOURCE, stdin=subprocess.DEVNULL)
+    assert done.returncode == 0, (command, done.stdout[-2000:], done.stderr[-3000:])
+    return done.stdout
+
+
+def test_quickstart_prints_the_table_publishes_and_fetches(tmp_path):
+    assert COMMANDS[0] == "deploy/quickstart.sh"
+    output = run(COMMANDS[0], {**os.environ, "QUICKSTART_FOLDER": str(tmp_path)}, 900)
+    for expected in ("winner (*)", "equivalence set (=)", "against the default", "GB/s", "channel  stable", "fresh ", "unchanged "):
+        assert expected in output, (expected, output[-3000:])
+
+
+def test_the_second_command_is_the_one_that_runs_this(tmp_path):
+    assert COMMANDS[1] == "tests/run.sh"
+    assert "tests/run.sh" in (harness.SOURCE / ".ci/run").read_text()
+    run(f"bash -n {COMMANDS[1]} && test -x {COMMANDS[1]}", dict(os.environ))
+
+
+def test_the_commands_of_a_day(tmp_path, start):
+    day = COMMANDS[2:]
+    folder = tmp_path / "dev"
+    if os.geteuid() == 0:  # PostgreSQL's user must be able to reach the folder
+        folder = harness.pathlib.Path("/var/lib") / f"wavetune-test-{os.getpid()}"
+    environment = {**os.environ, "PATH": f"{harness.BUILD}:{os.environ['PATH']}", "HOME": str(tmp_path),
+                   "WAVETUNE_FOLDER": str(folder), "WAVETUNE_PORT": "0", "WAVETUNE_STATE": str(tmp_path / "agent")}
+    try:
+        assert day.pop(0) == "wavetune-server dev"
+        server = start(lambda command, logs: harness.Program([harness.BUILD / "wavetune-server", "dev"], logs, environment), None)
+
+        def said(word):
+            assert server.process.poll() is None, server.messages[-3000:]
+            return next((line.split()[1] for line in server.output.splitlines() if line.startswith(word + " ")), None)
+
+        environment["WAVETUNE_URL"] = wait_until(lambda: said("url"), 60, "the url line")
+        environment["WAVETUNE_TOKEN"] = wait_until(lambda: said("token"), 10, "the token line")
+        command = day.pop(0)
+        assert command == 'wavetune-agent run --url "$WAVETUNE_URL"'
+        start(lambda _, logs: harness.Program(["bash", "-c", f"exec {command}"], logs, environment), None)
+        wait_until(lambda: " live " in run("wavetune agents", environment), 60, "the agent")
+        for command in day:
+            run(command, environment)
+        assert (tmp_path / ".cache/wavetune/current/cache.json").exists()
+        assert server.stop(30) == 0, server.messages[-2000:]
+        assert not list(folder.glob("**/postmaster.pid")), "PostgreSQL was stopped too"
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

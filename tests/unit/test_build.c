@@ -171,6 +171,8 @@ Test(build, wrong_builds_are_refused) {
       {"\"triton\":\"3.6.0\"", "\"rocm\":\"6.4\"", "/toolchain/triton", "missing"},
       {"\"torch\":\"2.9.0\"", "\"llvm\":\"19\"", "/toolchain/llvm", "unknown member"},
       {"\"torch\":\"2.9.0\"", "\"torch\":2", "/toolchain/torch", "a string"},
+      {"\"n % 16 == 0\"", "16", "/variants/0/when", "a string"},
+      {"\"variants\":", "\"variant\":", "/variant", "unknown member"},
       {"n % 16 == 0", "n % 16 ==", "/variants/0/when", "column"},
       {"n % 16 == 0", "m % 16 == 0", "/variants/0/when", "m"},
       {"\"when\":\"n % 16 == 0\"", "\"if\":1", "/variants/0/if", "unknown member"},
@@ -203,6 +205,9 @@ Test(build, the_number_of_variants_and_objects_is_limited) {
   cleanup_json json_t *json = build_json(kernel), *variant = json_object(), *objects = json_array();
   struct build *build;
   struct error error;
+  json_object_del(json, "variants");
+  cr_assert_not(build_parse(json, kernel, &build, &error));
+  cr_assert_str_eq(error.pointer, "/variants");
   json_object_set_new(json, "variants", json_array());
   cr_assert_not(build_parse(json, kernel, &build, &error));
   cr_assert_str_eq(error.pointer, "/variants");

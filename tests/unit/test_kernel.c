@@ -192,6 +192,7 @@ Test(kernel, wrong_names_languages_and_sources_are_refused) {
       {"/name", "\"soft\\u00e9\"", "/name", "letters, digits"},
       {"/other", "1", "/other", "unknown member"},
       {"/language", "\"rust\"", "/language", "not \"rust\""},
+      {"/language", NULL, "/language", "missing"},
       {"/entry", "\"a-b\"", "/entry", "C identifier"},
       {"/entry", "\"1a\"", "/entry", "C identifier"},
       {"/entry", "\"\"", "/entry", "C identifier"},
@@ -242,6 +243,7 @@ Test(kernel, wrong_arguments_are_refused) {
   static const struct refusal refusals[] = {
       {"/arguments", NULL, "/arguments", "missing"},
       {"/arguments/0", "[]", "/arguments/0", "object"},
+      {"/arguments/0/dtype", NULL, "/arguments/0/dtype", "missing"},
       {"/arguments/0/name", "\"x y\"", "/arguments/0/name", "C identifier"},
       {"/arguments/1/name", "\"y\"", "/arguments/1/name", "two arguments"},
       {"/arguments/0/dtype", "\"float\"", "/arguments/0/dtype", "not known"},

@@ -164,6 +164,11 @@ Test(kernel_folder, wrong_documents_are_refused_with_file_and_place) {
   assert_refused("{\"key\": [], \"versions\": {" PLAIN "}}", "at /name: member \"name\" is missing");
 }
 
+Test(kernel_folder, a_missing_reference_is_the_languages_business) {
+  assert_refused("{\"name\": \"copy\", \"key\": [\"n\"], \"arguments\": [], \"versions\": {" PLAIN "}}",
+                 "at /reference: member \"reference\" is missing");
+}
+
 Test(kernel_folder, wrong_references_are_refused) {
 #define WITH_REFERENCE(reference)                                                                                      \
   "{\"name\": \"copy\", \"key\": [\"n\"], \"arguments\": [], \"reference\": " reference ", \"versions\": {" PLAIN "}}"

@@ -3,9 +3,11 @@
  * Values: int (64-bit, every operation checked), bool (an int in arithmetic, as in Python), string, None.
  * Operators, from loosest: `x if c else y`; or; and; not; == != < <= > >= in, not in (chained as in Python); + -;
  * * // %; unary + -; **. `and`/`or` return an operand and evaluate the right one only when needed. // and % round as
- * Python's (towards minus infinity). Functions: min max (1 to 16 arguments) abs ceil_div next_pow2 log2 (floor; x >= 1).
- * Tuples and lists of literals or names appear on the right of `in` only. Literals: decimal and 0x integers, with _,
- * 'text' and "text" with the escapes \\ \' \" \n \t, True False None.
+ * Python's (towards minus infinity). Functions: min max (1 to 16 arguments) abs ceil_div (towards plus infinity)
+ * next_pow2 (x >= 1) log2 (floor; x >= 1).
+ * Tuples and lists appear on the right of `in` only; a string there is searched for the string on its left, as in Python
+ * ('MI300' in gpu_name). Literals: decimal and 0x integers, with _, 'text' and "text" (escapes: value_unquote), True
+ * False None. Strings are compared, never added or multiplied.
  * The lambda forms of triton-dejavu are accepted: `lambda kwarg: kwarg['BLOCK_M'] >= kwarg['BLOCK_N']`, and
  * `lambda config: config.num_warps == 4 or config.kwargs['BLOCK_M'] > 64`; the argument's members are the names.
  * Overflow, division by zero, a shift of type, a float name, an unknown name: errors with the column (1-based), never a
@@ -23,13 +25,17 @@
 
 struct expr;
 
+/* Whether an expression can read a value of this name as it stands: an ASCII identifier that is no word of the language. */
+bool expr_can_name(const char *name);
+
 must_check bool expr_parse(const char *text, struct expr **ret_expr, struct error *error);
 void expr_free(struct expr *expr);
 DEFINE_CLEANUP(struct expr *, cleanup_expr_free, expr_free)
 #define cleanup_expr __attribute__((cleanup(cleanup_expr_free)))
 
 /* Resolves every name of the expression to its index in `names` (at most 256); an unknown one is an error with its
- * column and the nearest known name. May be called again with other names. The names are not kept. */
+ * column and the nearest known name. Of equal names the later counts. May be called again with other names, after a
+ * refusal too. The names are not kept. */
 must_check bool expr_bind(struct expr *expr, const char *const *names, size_t n_names, struct error *error);
 
 /* After expr_bind: whether the expression reads slots[index], and the largest index it reads (-1: none). */

@@ -25,7 +25,8 @@ struct parameter {
   char *name;
   enum role role;
   size_t n_values;
-  struct value *values;
+  struct value *values;   /* None, bool, int or string; distinct */
+  uint32_t *values_order; /* indices of the values, sorted: how space_ordinal finds one */
 };
 
 struct space {
@@ -33,7 +34,8 @@ struct space {
   struct parameter *parameters; /* of a list: the distinct values are not collected, n_values is 0 */
   bool is_list;
   uint64_t raw_count;           /* points of the raw product, or configs of the list; 1 to INT64_MAX */
-  struct value *list;           /* is_list: raw_count × n_parameters, row by row */
+  struct value *list;           /* is_list: raw_count × n_parameters, row by row; rows are distinct */
+  uint32_t *list_order;         /* is_list: indices of the rows, sorted */
   size_t n_conditions;
   char **conditions;            /* their texts */
   struct expr **condition_exprs;
@@ -48,7 +50,8 @@ void space_free(struct space *space);
 DEFINE_CLEANUP(struct space *, cleanup_space_free, space_free)
 #define cleanup_space __attribute__((cleanup(cleanup_space_free)))
 
-/* Both ways in O(parameters). `values` has n_parameters elements, borrowed from the space. */
+/* Both ways in O(parameters × log values); false when the ordinal is outside or the values are no point of the space.
+ * `values` has n_parameters elements; space_config's are borrowed from the space. Conditions are not looked at. */
 must_check bool space_config(const struct space *space, uint64_t ordinal, struct value *values);
 must_check bool space_ordinal(const struct space *space, const struct value *values, uint64_t *ret_ordinal);
 
@@ -67,10 +70,13 @@ struct space_facts {
   const char *arch;
 };
 
-/* Enumeration in ordinal order, lazily: a condition is decided as soon as the parameters that it reads are set, and cuts
- * everything below. A condition that fails to evaluate early (say a division by zero that an earlier condition would
- * have excluded) is decided again at the full point, in the order of the conditions; failing there is an error.
- * `step_limit` bounds the partial points visited: beyond it the enumeration is an error that says so, and no hang. */
+/* A point is excluded when any condition is false for it. When none is and one fails to evaluate (a division by zero,
+ * say), that is an error: a condition may thus guard another one, in whatever order they stand. Conditions read
+ * parameters, key members, gpu_name and arch; a name that means two of those is refused.
+ *
+ * Enumeration in ordinal order, lazily: a condition is decided as soon as the parameters that it reads are set, and cuts
+ * everything below. `step_limit` bounds the partial points visited: beyond it the enumeration is an error that says so,
+ * and no hang. After SPACE_END and SPACE_ERROR every call answers SPACE_END. */
 #define SPACE_STEP_LIMIT_DEFAULT 100000000u
 struct space_iterator;
 must_check bool space_iterator_new(const struct space *space, const struct space_facts *facts, uint64_t step_limit,
@@ -82,11 +88,12 @@ enum space_step { SPACE_POINT, SPACE_END, SPACE_ERROR };
 must_check enum space_step space_iterator_next(struct space_iterator *iterator, uint64_t *ret_ordinal,
                                                struct error *error);
 
-/* The number of points that hold; more than `count_limit` is an error. */
+/* The number of points that hold; more than `count_limit` is an error. Parameters behind the last one that a condition
+ * reads are multiplied, not visited. */
 must_check bool space_count(const struct space *space, const struct space_facts *facts, uint64_t step_limit,
                             uint64_t count_limit, uint64_t *ret_count, struct error *error);
 
-/* Whether one point holds. */
+/* Whether one point holds; an ordinal outside of the space does not. It reads the conditions anew: for a few points. */
 must_check bool space_holds(const struct space *space, const struct space_facts *facts, uint64_t ordinal, bool *ret_holds,
                             struct error *error);
 
@@ -98,7 +105,7 @@ struct config_range {
 struct config_ranges {
   size_t n, capacity;
   struct config_range *ranges;
-};
+}; /* starts as {0} */
 void config_ranges_add(struct config_ranges *ranges, uint64_t ordinal); /* ordinals in rising order; joins neighbours */
 uint64_t config_ranges_count(const struct config_ranges *ranges);
 must_check json_t *config_ranges_to_json(const struct config_ranges *ranges); /* [[0, 48], [50, 22]] */

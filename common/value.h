@@ -31,7 +31,12 @@ bool value_equal(struct value a, struct value b);
 must_check bool value_from_json(const json_t *json, struct value *ret, struct error *error);
 must_check json_t *value_to_json(struct value value);
 
-/* As Python prints it: None, True, 64, 0.1, 'text' when `quoted` else text. Owned by the caller. */
+/* As Python prints it: None, True, 64, 0.1, 'text' when `quoted` else text. Owned by the caller. What is printed quoted
+ * reads back as an expression (floats apart, which expressions do not have). */
 must_check char *value_format(struct value value, bool quoted);
+
+/* Reads the quoted string that `text` begins with, as Python reads it: '…' or "…" with the escapes \\ \' \" \n \r \t
+ * and \x01 to \x7f. *ret_string is owned by the caller; *ret_length is how many bytes of `text` it took. */
+must_check bool value_unquote(const char *text, char **ret_string, size_t *ret_length, struct error *error);
 
 #endif

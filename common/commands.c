@@ -1,5 +1,5 @@
 /* The table of commands that main() of every program hands its arguments to. */
-#include "common/nearest.h"
+#include "common/names.h"
 #include "common/options.h"
 
 /* A program has fewer; more would be a slip in its table. */
@@ -58,9 +58,9 @@ static int unknown_command(const char *program, const struct command_spec *comma
     names[i] = commands[i].name;
   bool is_pair = argc > 1 && argv[1][0] != '-';
   cleanup_free char *pair = is_pair ? xasprintf("%.64s %.64s", argv[0], argv[1]) : xstrdup(argv[0]);
-  const char *nearest = nearest_name(pair, names, n_commands);
+  const char *nearest = name_nearest(pair, names, n_commands);
   if (!nearest)
-    nearest = nearest_name(argv[0], names, n_commands);
+    nearest = name_nearest(argv[0], names, n_commands);
   bool is_group = group_exists(argv[0], commands, n_commands);
   fprintf(stderr, "%s: unknown command \"%.128s\"", program, is_group ? pair : argv[0]);
   if (nearest)

@@ -27,11 +27,8 @@ bool identifier_is_valid(const char *text) {
 }
 
 bool name_is_reserved(const char *name) {
-  static const char *const words[] = {"and", "or", "not", "in", "if", "else", "lambda", "True", "False", "None"};
-  for (size_t i = 0; i < ARRAY_LENGTH(words); i++) {
-    if (string_equal(name, words[i]))
-      return true;
-  }
+  if (!expr_can_name(name))
+    return true;
   for (size_t i = 0; i < KERNEL_LAUNCH_FACTS; i++) {
     if (string_equal(name, kernel_fact_names[i]))
       return true;

@@ -18,13 +18,11 @@ static bool key_fits(const struct kernel *kernel, const struct key *key, struct 
     fits = string_equal(key->names[i], kernel->key_names[i]);
   if (fits)
     return true;
-  size_t size = 1;
-  for (size_t i = 0; i < kernel->n_key_names; i++)
-    size += strlen(kernel->key_names[i]) + 2;
-  cleanup_free char *list = xcalloc(size, 1);
+  cleanup_free char *list = xstrdup("");
   for (size_t i = 0; i < kernel->n_key_names; i++) {
-    strcat(list, i ? ", " : "");
-    strcat(list, kernel->key_names[i]);
+    char *longer = xasprintf("%s%s%s", list, i ? ", " : "", kernel->key_names[i]);
+    free(list);
+    list = longer;
   }
   return error_at(error, "/key", "the key of kernel \"%s\" must have exactly the members %s", kernel->name,
                   list[0] ? list : "{}");

@@ -12,7 +12,8 @@
 /* [A-Za-z_][A-Za-z0-9_]*, at most IDENTIFIER_MAX bytes. */
 bool identifier_is_valid(const char *text);
 
-/* Whether expressions give the name a meaning already: Python's words and the facts of the device. */
+/* Whether expressions give the name a meaning already: words of their language and facts of the
+ * device. */
 bool name_is_reserved(const char *name);
 
 /* Facts that every expression of a kernel may read, and those that launch expressions may read too. */

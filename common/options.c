@@ -9,7 +9,7 @@
 #include <stdarg.h>
 
 #include "common/file.h"
-#include "common/nearest.h"
+#include "common/names.h"
 
 #define CONFIG_FILE_MAX (64 * 1024)
 #define HELP_COLUMN_MAX 34
@@ -338,7 +338,7 @@ no_return static void unknown_flag(const struct options *options, const char *na
     names[n++] = common_options[i].name;
   /* Only the name: what follows "=" may be a token. */
   cleanup_free char *given = xstrndup(name, length);
-  const char *nearest = nearest_name(given, names, n);
+  const char *nearest = name_nearest(given, names, n);
   if (nearest)
     usage_error(options, "unknown flag --%s (did you mean --%s?)", given, nearest);
   usage_error(options, "unknown flag --%s", given);

@@ -6,6 +6,8 @@ static void check_build(const struct kernel *kernel, json_t *json, const struct 
   cleanup_build struct build *build = NULL;
   struct error error;
   size_t index;
+  if (!json)
+    return;
   /* The input cannot know the kernel's hash. */
   if (json_is_object(json))
     ALWAYS(json_object_set_new(json, "kernel", json_digest_text(&kernel->hash)) == 0);

@@ -440,7 +440,7 @@ Test(kernel_accepts, a_role_that_the_language_does_not_know_is_refused) {
 Test(kernel_accepts, a_parameter_named_like_something_else_is_refused) {
   static const struct {
     const char *name, *message;
-  } cases[] = {{"rows", "member of the key"}, {"gpu_name", "meaning in expressions"},
+  } cases[] = {{"rows", "member of the key"}, {"cus", "meaning in expressions"},
                {"warp_size", "meaning in"},   {"COLUMNS", "also a define"},
                {"three", "replace"},          {"softmax_fused", "replace"}};
   for (size_t i = 0; i < ARRAY_LENGTH(cases); i++) {

@@ -3,7 +3,6 @@
 #include <sys/wait.h>
 
 #include "common/file.h"
-#include "common/nearest.h"
 #include "common/options.h"
 
 static int run_show(struct options *options) {
@@ -49,7 +48,7 @@ static const struct option_spec show_options[] = {
 static const struct option_spec any_options[] = {
     {.name = "any", .type = OPTION_INTEGER, .argument = "N", .default_text = "-5", .help = "any integer"}};
 static const struct option_spec missing_options[] = {
-    {.name = "any", .type = OPTION_INTEGER, .argument = "N", .help = "any integer"}};
+    {.name = "any", .type = OPTION_INTEGER, .argument = "EXACTLY-THIS-MANY-OR-PERHAPS-MORE", .help = "any integer"}};
 
 static const struct command_spec commands[] = {
     {"kernel show", "[NAME]…", "Shows a kernel.", "A paragraph.\nIts second line.", show_options,
@@ -350,6 +349,11 @@ Test(options, help_shows_usage_defaults_ranges_and_variables) {
                    "  --version                show the version and exit\n");
 }
 
+Test(options, help_moves_a_text_below_an_option_that_is_too_wide_for_the_column) {
+  struct outcome got = RUN("submit", "--help");
+  assert_has(got.out, "  --any EXACTLY-THIS-MANY-OR-PERHAPS-MORE\n                 any integer (WAVETUNE_ANY)\n");
+}
+
 Test(options, help_is_shown_behind_wrong_values) {
   cr_assert_eq(RUN("kernel", "show", "--lease-seconds=x", "-h").code, EXIT_OK);
 }
@@ -390,21 +394,4 @@ Test(commands, an_unknown_command_is_answered_with_the_nearest) {
                    "prog: unknown command \"kernel shwo\" (did you mean \"kernel show\"?); see \"prog --help\"\n");
   assert_has(RUN("sumbit", "thing").err, "unknown command \"sumbit\" (did you mean \"submit\"?)");
   cr_assert_null(strstr(RUN("entirely-else").err, "did you mean"));
-}
-
-Test(nearest, counts_a_swap_of_neighbours_once) {
-  const char *const names[] = {"ab", "token", "tokens"};
-  cr_assert_str_eq(nearest_name("tkoen", names, 3), "token");
-  cr_assert_str_eq(nearest_name("ba", names, 1), "ab");
-}
-
-Test(nearest, finds_nothing_for_what_is_far_or_long) {
-  const char *const names[] = {"a", "token"};
-  char text[NEAREST_MAX + 2];
-  memset(text, 't', sizeof text);
-  text[NEAREST_MAX + 1] = '\0';
-  cr_assert_null(nearest_name("b", names, 2));
-  cr_assert_null(nearest_name(text, names, 2));
-  const char *const long_names[] = {text};
-  cr_assert_null(nearest_name("t", long_names, 1));
 }

@@ -15,15 +15,16 @@ struct compile_pool;
 /* `cache` is a private folder for objects; `processes` compilers run at most at once (0: CPUs online). */
 must_check bool compile_pool_new(const char *cache, unsigned processes, struct compile_pool **ret_pool,
                                  struct error *error);
-void compile_pool_free(struct compile_pool *pool); /* ends running compilers */
+void compile_pool_free(struct compile_pool *pool);                            /* ends running compilers */
+void compile_pool_set_timeout(struct compile_pool *pool, int64_t timeout_ms); /* of one compile; default 60,000 */
 
 struct compile_request {
   const struct kernel *kernel;
   const struct key *key;
   const struct space *space;
-  uint64_t config;        /* ordinal; ignored for a reference */
-  bool is_reference;      /* compile the kernel's reference instead */
-  const char *sources;    /* folder that holds the manifest's source paths */
+  uint64_t config;     /* ordinal; ignored for a reference */
+  bool is_reference;   /* compile the kernel's reference instead */
+  const char *sources; /* folder that holds the manifest's source paths */
   const char *gpu_name, *arch;
 };
 

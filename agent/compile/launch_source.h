@@ -1,0 +1,38 @@
+/* What the compiler is given beside a kernel's own source: definitions, and C text that joins the kernel to the worker.
+ *
+ * A kernel's text includes its first source, declares the prototype that follows from the manifest's arguments (a
+ * source that disagrees does not compile) and defines
+ *   void wavetune_launch(void **arguments);
+ * arguments[i] points to the storage of argument i, as for a GPU launch: of a buffer to a pointer variable, of a scalar
+ * to the value. A reference's text does the same and defines
+ *   double wavetune_reference(int argument, int64_t index, void **arguments);
+ * which computes element `index` of the output that is argument number `argument`.
+ *
+ * Memory: the texts are the caller's. Threads: any. */
+#ifndef WAVETUNE_AGENT_COMPILE_LAUNCH_SOURCE_H
+#define WAVETUNE_AGENT_COMPILE_LAUNCH_SOURCE_H
+
+#include "agent/compile/compile.h"
+
+must_check char *launch_source(const struct kernel *kernel);
+must_check char *reference_source(const struct kernel *kernel);
+
+/* What follows -D for a value: 64, 1 for True, 0 for False, a string as it is when it is an identifier and else as a C
+ * string. NULL for None: such a name is not defined. Owned by the caller. */
+must_check char *define_format(const char *name, struct value value);
+
+/* A definition or an environment variable of a compile: "NAME=VALUE" strings, each owned by the list. */
+struct settings {
+  size_t n, capacity;
+  char **texts;
+};
+void settings_add(struct settings *settings, char *text); /* takes it */
+void settings_release(struct settings *settings);
+#define cleanup_settings __attribute__((cleanup(settings_release)))
+
+/* The definitions (parameters of role constexpr, then the manifest's `defines`, evaluated over key, config, gpu_name and
+ * arch) and the environment variables (parameters of role env) of the request's config. */
+must_check bool settings_of_config(const struct compile_request *request, struct settings *defines,
+                                   struct settings *environment, struct error *error);
+
+#endif

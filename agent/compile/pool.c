@@ -1,0 +1,259 @@
+/* The compile pool: threads that each run one compiler at a time, a queue, and jobs shared by equal content.
+ *
+ * Memory: the pool owns its jobs; a ticket refers to one. A job that failed is kept as long as the pool, so that the
+ * same failure is not compiled again; one that succeeded lies on disk and is dropped with its last ticket. Threads:
+ * submit and wait from any; everything below `mutex` is guarded by it. */
+#include <errno.h>
+#include <pthread.h>
+#include <sys/eventfd.h>
+
+#include "agent/compile/cc.h"
+#include "common/file.h"
+
+#define BUCKETS 1024
+#define PROCESSES_MAX 256
+
+enum job_state { JOB_QUEUED, JOB_RUNNING, JOB_DONE };
+
+struct job {
+  struct cc_job compile;
+  char *object;
+  enum job_state state;
+  struct compile_result result;
+  unsigned tickets;
+  bool is_shared; /* in the table of jobs */
+  struct job *next_queued;
+  struct job *next_in_bucket;
+};
+
+struct ticket {
+  uint64_t id;
+  struct job *job;
+  struct ticket *next;
+};
+
+struct compile_pool {
+  struct cc cc;
+  char *cache; /* absolute */
+  unsigned n_threads;
+  pthread_t *threads;
+  int stop_fd;
+  pthread_mutex_t mutex;
+  pthread_cond_t queued, done;
+  bool stopping;
+  int64_t timeout_ms;
+  uint64_t next_ticket;
+  struct job *queue_first, *queue_last;
+  struct job *jobs[BUCKETS];
+  struct ticket *tickets[BUCKETS];
+};
+
+void compile_result_release(struct compile_result *result) {
+  free(result->object);
+  free(result->detail);
+  *result = (struct compile_result){0};
+}
+
+static size_t bucket_of(const struct digest *digest) { return (digest->bytes[0] | digest->bytes[1] << 8) % BUCKETS; }
+
+static void job_free(struct job *job) {
+  cc_job_release(&job->compile);
+  compile_result_release(&job->result);
+  free(job->object);
+  free(job);
+}
+
+static struct job *queue_take(struct compile_pool *pool) {
+  struct job *job = pool->queue_first;
+  pool->queue_first = job->next_queued;
+  if (!pool->queue_first)
+    pool->queue_last = NULL;
+  return job;
+}
+
+static void *compile_thread(void *context) {
+  struct compile_pool *pool = context;
+  pthread_mutex_lock(&pool->mutex);
+  while (true) {
+    while (!pool->stopping && !pool->queue_first)
+      pthread_cond_wait(&pool->queued, &pool->mutex);
+    if (pool->stopping)
+      break;
+    struct job *job = queue_take(pool);
+    job->state = JOB_RUNNING;
+    int64_t timeout_ms = pool->timeout_ms;
+    pthread_mutex_unlock(&pool->mutex);
+    struct compile_result result = cc_job_run(&pool->cc, &job->compile, job->object, timeout_ms, pool->stop_fd);
+    pthread_mutex_lock(&pool->mutex);
+    job->result = result;
+    job->state = JOB_DONE;
+    pthread_cond_broadcast(&pool->done);
+  }
+  pthread_mutex_unlock(&pool->mutex);
+  return NULL;
+}
+
+bool compile_pool_new(const char *cache, unsigned processes, struct compile_pool **ret_pool, struct error *error) {
+  struct cc cc;
+  if (!folder_make(cache, 0700, error) || !cc_open(&cc, error))
+    return false;
+  long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+  unsigned n_threads = processes ? processes : cpus > 0 ? (unsigned)cpus : 1;
+  struct compile_pool *pool = xcalloc(1, sizeof *pool);
+  pool->cc = cc;
+  pool->timeout_ms = CC_TIMEOUT_MS_DEFAULT;
+  pool->next_ticket = 1;
+  pthread_mutex_init(&pool->mutex, NULL);
+  pthread_cond_init(&pool->queued, NULL);
+  pthread_cond_init(&pool->done, NULL);
+  pool->cache = realpath(cache, NULL);
+  pool->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (!pool->cache || pool->stop_fd < 0) {
+    error_set(error, "cannot use %s for compiled objects: %s", cache, strerror(errno));
+    compile_pool_free(pool);
+    return false;
+  }
+  n_threads = n_threads < PROCESSES_MAX ? n_threads : PROCESSES_MAX;
+  pool->threads = xcalloc(n_threads, sizeof *pool->threads);
+  for (; pool->n_threads < n_threads; pool->n_threads++) {
+    int reason = pthread_create(&pool->threads[pool->n_threads], NULL, compile_thread, pool);
+    if (reason) {
+      error_set(error, "cannot start a compile thread: %s", strerror(reason));
+      compile_pool_free(pool);
+      return false;
+    }
+  }
+  *ret_pool = pool;
+  return true;
+}
+
+void compile_pool_free(struct compile_pool *pool) {
+  if (!pool)
+    return;
+  pthread_mutex_lock(&pool->mutex);
+  pool->stopping = true;
+  pthread_cond_broadcast(&pool->queued);
+  pthread_mutex_unlock(&pool->mutex);
+  if (pool->stop_fd >= 0)
+    ALWAYS(fd_write_all(pool->stop_fd, &(uint64_t){1}, sizeof(uint64_t)));
+  for (unsigned i = 0; i < pool->n_threads; i++)
+    pthread_join(pool->threads[i], NULL);
+  for (size_t i = 0; i < BUCKETS; i++) {
+    for (struct ticket *ticket = pool->tickets[i], *next; ticket; ticket = next) {
+      next = ticket->next;
+      if (--ticket->job->tickets == 0 && !ticket->job->is_shared)
+        job_free(ticket->job);
+      free(ticket);
+    }
+    for (struct job *job = pool->jobs[i], *next; job; job = next) {
+      next = job->next_in_bucket;
+      job_free(job);
+    }
+  }
+  if (pool->stop_fd >= 0)
+    close(pool->stop_fd);
+  pthread_cond_destroy(&pool->queued);
+  pthread_cond_destroy(&pool->done);
+  pthread_mutex_destroy(&pool->mutex);
+  cc_release(&pool->cc);
+  free(pool->cache);
+  free(pool->threads);
+  free(pool);
+}
+
+void compile_pool_set_timeout(struct compile_pool *pool, int64_t timeout_ms) {
+  pthread_mutex_lock(&pool->mutex);
+  pool->timeout_ms = timeout_ms;
+  pthread_mutex_unlock(&pool->mutex);
+}
+
+/* The job of a request's content: one that is there already, or a new one, queued unless its object is in the cache. */
+static struct job *job_for(struct compile_pool *pool, struct cc_job *compile) {
+  size_t bucket = bucket_of(&compile->digest);
+  for (struct job *job = pool->jobs[bucket]; job; job = job->next_in_bucket) {
+    if (digest_equal(&job->compile.digest, &compile->digest)) {
+      cc_job_release(compile);
+      return job;
+    }
+  }
+  char text[DIGEST_TEXT_SIZE];
+  struct job *job = xcalloc(1, sizeof *job);
+  job->object = xasprintf("%s/%s.so", pool->cache, digest_format(&compile->digest, text) + strlen("sha256:"));
+  job->compile = *compile;
+  job->is_shared = true;
+  job->next_in_bucket = pool->jobs[bucket];
+  pool->jobs[bucket] = job;
+  if (access(job->object, R_OK) == 0) {
+    job->state = JOB_DONE;
+    job->result = (struct compile_result){.ok = true, .object = xstrdup(job->object)};
+    return job;
+  }
+  if (pool->queue_last)
+    pool->queue_last->next_queued = job;
+  else
+    pool->queue_first = job;
+  pool->queue_last = job;
+  pthread_cond_signal(&pool->queued);
+  return job;
+}
+
+uint64_t compile_pool_submit(struct compile_pool *pool, const struct compile_request *request) {
+  struct cc_job compile;
+  struct error error;
+  bool prepared = cc_job_prepare(&pool->cc, request, &compile, &error);
+  struct ticket *ticket = xcalloc(1, sizeof *ticket);
+  pthread_mutex_lock(&pool->mutex);
+  if (prepared) {
+    ticket->job = job_for(pool, &compile);
+  } else {
+    ticket->job = xcalloc(1, sizeof *ticket->job);
+    ticket->job->state = JOB_DONE;
+    ticket->job->result.detail = xstrdup(error.message);
+  }
+  ticket->job->tickets++;
+  uint64_t id = ticket->id = pool->next_ticket++;
+  ticket->next = pool->tickets[id % BUCKETS];
+  pool->tickets[id % BUCKETS] = ticket;
+  pthread_mutex_unlock(&pool->mutex);
+  return id;
+}
+
+static struct job *ticket_take(struct compile_pool *pool, uint64_t id) {
+  for (struct ticket **at = &pool->tickets[id % BUCKETS]; *at; at = &(*at)->next) {
+    struct ticket *ticket = *at;
+    if (ticket->id != id)
+      continue;
+    struct job *job = ticket->job;
+    *at = ticket->next;
+    free(ticket);
+    return job;
+  }
+  die("compile_pool_wait: ticket %llu was taken or never given", (unsigned long long)id);
+}
+
+static void job_forget(struct compile_pool *pool, struct job *job) {
+  if (job->is_shared) {
+    struct job **at = &pool->jobs[bucket_of(&job->compile.digest)];
+    while (*at != job)
+      at = &(*at)->next_in_bucket;
+    *at = job->next_in_bucket;
+  }
+  job_free(job);
+}
+
+struct compile_result compile_pool_wait(struct compile_pool *pool, uint64_t ticket) {
+  pthread_mutex_lock(&pool->mutex);
+  struct job *job = ticket_take(pool, ticket);
+  while (job->state != JOB_DONE)
+    pthread_cond_wait(&pool->done, &pool->mutex);
+  struct compile_result result = job->result;
+  result.object = result.object ? xstrdup(result.object) : NULL;
+  result.detail = result.detail ? xstrdup(result.detail) : NULL;
+  /* The time was spent once: whoever takes it first reports it. */
+  job->result.compile_ms = 0;
+  bool is_kept = job->is_shared && !job->result.ok && !job->result.timed_out;
+  if (--job->tickets == 0 && !is_kept)
+    job_forget(pool, job);
+  pthread_mutex_unlock(&pool->mutex);
+  return result;
+}

@@ -1,0 +1,266 @@
+/* The CPU back end: buffers between canaries and guard pages, shared objects, a monotonic clock around calls.
+ *
+ * Memory: see device.h. Threads: one thread to a device; a launch runs on the caller's. */
+#include "agent/device/cpu.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#include "agent/compile/compile.h"
+#include "common/environment.h"
+
+#define CANARY 0xC5
+#define CACHE_LINE 64
+#define DISPLACE_BYTES_MAX ((size_t)1 << 30)
+
+struct cpu_device {
+  struct device base;
+  size_t page;
+  struct device_buffer *displacement; /* twice the last-level cache; made when it is first needed */
+};
+
+/* mapping: guard page | canary page | the buffer, then canary bytes to the page's end and a page more | guard page */
+struct cpu_buffer {
+  struct device_buffer base;
+  unsigned char *mapping;
+  size_t mapping_size;
+};
+
+struct device_module {
+  void *object;
+  void (*launch)(void **arguments);
+};
+
+static bool cpu_probe(json_t **ret_devices, struct error *error) {
+  cleanup_cpu_facts struct cpu_facts facts = {0};
+  cleanup_environment struct environment environment = {0};
+  cpu_facts_read(&facts);
+  if (!compiler_identity(&environment.cpu, error))
+    return false;
+  environment.gpu = xstrdup(facts.model);
+  environment.arch = xstrdup(facts.machine);
+  environment.partition = xstrdup("");
+  environment.compute_units = facts.cpus;
+  *ret_devices = json_pack("[{s:s, s:s, s:s, s:o, s:{s:I, s:I, s:I, s:I}}]", "backend", "cpu", "device", "cpu0", "name",
+                           facts.model, "environment", environment_to_json(&environment), "facts", "cpus",
+                           (json_int_t)facts.cpus, "l2_bytes", (json_int_t)facts.l2_bytes, "llc_bytes",
+                           (json_int_t)facts.llc_bytes, "memory_bytes", (json_int_t)facts.memory_bytes);
+  if (!*ret_devices)
+    return error_set(error, "the CPU's model name is not UTF-8");
+  return true;
+}
+
+static bool cpu_open(const char *name, struct device **ret_device, struct error *error) {
+  if (!string_equal(name, "cpu0"))
+    return error_set(error, "no device %s: the CPU back end has one device, cpu0", name);
+  cleanup_cpu_facts struct cpu_facts facts = {0};
+  cpu_facts_read(&facts);
+  struct cpu_device *device = xcalloc(1, sizeof *device);
+  device->base.ops = &cpu_ops;
+  device->base.gpu_name = TAKE(facts.model);
+  device->base.arch = TAKE(facts.machine);
+  device->base.cache_bytes = facts.llc_bytes;
+  device->page = (size_t)sysconf(_SC_PAGESIZE);
+  *ret_device = &device->base;
+  return true;
+}
+
+static void cpu_buffer_free(struct device *device, struct device_buffer *base) {
+  (void)device;
+  struct cpu_buffer *buffer = (struct cpu_buffer *)base;
+  munmap(buffer->mapping, buffer->mapping_size);
+  free(buffer);
+}
+
+static void cpu_close(struct device *base) {
+  struct cpu_device *device = (struct cpu_device *)base;
+  if (device->displacement)
+    cpu_buffer_free(base, device->displacement);
+  free(base->gpu_name);
+  free(base->arch);
+  free(device);
+}
+
+/* The bytes before and after a buffer that nobody may write. */
+static void canaries(const struct cpu_device *device, struct cpu_buffer *buffer, unsigned char *ret_starts[2],
+                     size_t ret_sizes[2]) {
+  unsigned char *end = (unsigned char *)buffer->base.address + buffer->base.size;
+  ret_starts[0] = buffer->mapping + device->page;
+  ret_sizes[0] = device->page;
+  ret_starts[1] = end;
+  ret_sizes[1] = (size_t)(buffer->mapping + buffer->mapping_size - device->page - end);
+}
+
+static bool cpu_buffer_new(struct device *base, size_t size, struct device_buffer **ret_buffer, struct error *error) {
+  struct cpu_device *device = (struct cpu_device *)base;
+  size_t page = device->page, padded, mapping_size;
+  if (__builtin_add_overflow(size, page - 1, &padded) ||
+      __builtin_add_overflow(padded / page * page, 4 * page, &mapping_size))
+    return error_set(error, "a buffer of %zu bytes is too large", size);
+  unsigned char *mapping = mmap(NULL, mapping_size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (mapping == MAP_FAILED || mprotect(mapping + page, mapping_size - 2 * page, PROT_READ | PROT_WRITE) < 0) {
+    int reason = errno;
+    if (mapping != MAP_FAILED)
+      munmap(mapping, mapping_size);
+    return error_set(error, "cannot allocate %zu bytes on the device: %s", size, strerror(reason));
+  }
+  struct cpu_buffer *buffer = xmalloc(sizeof *buffer);
+  *buffer = (struct cpu_buffer){{mapping + 2 * page, size}, mapping, mapping_size};
+  unsigned char *starts[2];
+  size_t sizes[2];
+  canaries(device, buffer, starts, sizes);
+  for (int i = 0; i < 2; i++)
+    memset(starts[i], CANARY, sizes[i]);
+  *ret_buffer = &buffer->base;
+  return true;
+}
+
+static bool cpu_buffer_intact(struct device *base, struct device_buffer *base_buffer, struct error *error) {
+  struct cpu_buffer *buffer = (struct cpu_buffer *)base_buffer;
+  unsigned char *starts[2];
+  size_t sizes[2];
+  bool intact = true;
+  canaries((struct cpu_device *)base, buffer, starts, sizes);
+  for (int i = 0; i < 2; i++) {
+    for (size_t k = 0; k < sizes[i]; k++) {
+      if (starts[i][k] == CANARY)
+        continue;
+      ptrdiff_t offset = starts[i] + k - (unsigned char *)base_buffer->address;
+      if (intact)
+        intact = error_set(error, "a byte outside of the buffer was written, at offset %td of %zu", offset,
+                           base_buffer->size);
+      starts[i][k] = CANARY;
+    }
+  }
+  return intact;
+}
+
+static bool cpu_copy(struct device *device, void *to, const void *from, size_t size, struct error *error) {
+  (void)device, (void)error;
+  memcpy(to, from, size);
+  return true;
+}
+
+static bool cpu_module_load(struct device *device, const char *object, const char *entry,
+                            struct device_module **ret_module, struct error *error) {
+  (void)device;
+  void *handle = dlopen(object, RTLD_NOW | RTLD_LOCAL);
+  if (!handle)
+    return error_set(error, "cannot load %s: %s", entry, dlerror());
+  void *launch = dlsym(handle, "wavetune_launch");
+  if (!launch) {
+    dlclose(handle);
+    return error_set(error, "cannot load %s: its object has no wavetune_launch; compile it again", entry);
+  }
+  struct device_module *module = xmalloc(sizeof *module);
+  module->object = handle;
+  memcpy(&module->launch, &launch, sizeof launch);
+  *ret_module = module;
+  return true;
+}
+
+static void cpu_module_unload(struct device *device, struct device_module *module) {
+  (void)device;
+  dlclose(module->object);
+  free(module);
+}
+
+static bool cpu_launch(struct device *device, const struct device_launch *launch, struct error *error) {
+  (void)device, (void)error;
+  launch->module->launch(launch->arguments);
+  return true;
+}
+
+static bool cpu_synchronize(struct device *device, struct error *error) {
+  (void)device, (void)error;
+  return true;
+}
+
+static bool cpu_displace(struct device *base, struct error *error) {
+  struct cpu_device *device = (struct cpu_device *)base;
+  size_t size = base->cache_bytes < DISPLACE_BYTES_MAX / 2 ? 2 * base->cache_bytes : DISPLACE_BYTES_MAX;
+  if (!device->displacement && !cpu_buffer_new(base, size, &device->displacement, error))
+    return false;
+  volatile unsigned char *bytes = device->displacement->address;
+  for (size_t i = 0; i < device->displacement->size; i += CACHE_LINE)
+    bytes[i]++;
+  return true;
+}
+
+static inline int64_t clock_raw_ns(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC_RAW, &now);
+  return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+static inline void rotation_step(struct device_rotation *rotation) {
+  size_t copy = rotation->next;
+  for (size_t i = 0; i < rotation->n_operands; i++)
+    *rotation->operands[i].pointer = rotation->operands[i].base + copy * rotation->operands[i].stride;
+  rotation->next = copy + 1 < rotation->n_copies ? copy + 1 : 0;
+}
+
+/* Restores what the call changed. It happens after the call, so that by the copy's next turn it has left the caches. */
+static void rotation_restore(const struct device_rotation *rotation) {
+  for (size_t i = 0; i < rotation->n_operands; i++)
+    if (rotation->operands[i].pristine)
+      memcpy(*rotation->operands[i].pointer, rotation->operands[i].pristine, rotation->operands[i].size);
+}
+
+static bool cpu_time(struct device *device, struct device_timing *timings, size_t n, struct error *error) {
+  for (size_t t = 0; t < n; t++) {
+    struct device_timing *timing = &timings[t];
+    struct device_rotation *rotation = timing->rotation;
+    void (*call)(void **) = timing->launch.module->launch;
+    void **arguments = timing->launch.arguments;
+    bool restores = false;
+    for (size_t i = 0; i < rotation->n_operands; i++)
+      restores |= rotation->operands[i].pristine != NULL;
+    if (rotation->displace && !cpu_displace(device, error))
+      return false;
+    int64_t total = 0, start = clock_raw_ns();
+    for (unsigned k = 0; k < timing->calls; k++) {
+      rotation_step(rotation);
+      if (restores)
+        start = clock_raw_ns();
+      call(arguments);
+      if (restores) {
+        total += clock_raw_ns() - start;
+        rotation_restore(rotation);
+      }
+    }
+    if (!restores)
+      total = clock_raw_ns() - start;
+    /* A clock that did not move still is a duration above zero. */
+    timing->us = (double)(total > 0 ? total : 1) / 1000 / timing->calls;
+  }
+  return true;
+}
+
+static double cpu_device_clock_mhz(struct device *device) {
+  (void)device;
+  return cpu_clock_mhz();
+}
+
+const struct device_ops cpu_ops = {
+    .backend = "cpu",
+    .timer = "clock_monotonic_raw",
+    .probe = cpu_probe,
+    .open = cpu_open,
+    .close = cpu_close,
+    .buffer_new = cpu_buffer_new,
+    .buffer_free = cpu_buffer_free,
+    .buffer_intact = cpu_buffer_intact,
+    .upload = cpu_copy,
+    .download = cpu_copy,
+    .copy = cpu_copy,
+    .module_load = cpu_module_load,
+    .module_unload = cpu_module_unload,
+    .launch = cpu_launch,
+    .synchronize = cpu_synchronize,
+    .time = cpu_time,
+    .displace = cpu_displace,
+    .clock_mhz = cpu_device_clock_mhz,
+};

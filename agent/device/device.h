@@ -1,0 +1,119 @@
+/* The seam between measuring and a device's runtime: one table of functions a back end, and nothing else.
+ *
+ * A back end opens devices, allocates buffers on them, loads compiled objects and launches and times them. Callers use
+ * the table through device->ops and never ask which back end it is. The CPU back end (cpu.c) loads shared objects; a
+ * GPU back end loads code objects through its runtime, which it opens with dlopen.
+ *
+ * Work is given in order, as on a GPU's stream: launches and copies may still run when the call returns, and what went
+ * wrong with them may be told by a later call; synchronize() ends both. time() waits for what it timed.
+ *
+ * Memory: buffers and modules belong to the caller, who frees them before the device is closed. Threads: one thread to
+ * a device. */
+#ifndef WAVETUNE_AGENT_DEVICE_DEVICE_H
+#define WAVETUNE_AGENT_DEVICE_DEVICE_H
+
+#include "common/json.h"
+
+struct device_ops;
+
+/* What every back end's device begins with. */
+struct device {
+  const struct device_ops *ops;
+  char *gpu_name, *arch; /* as the environment states them */
+  size_t cache_bytes;    /* last-level data cache that one launch can use: what a cold regime has to displace */
+};
+
+/* Device memory of `size` bytes at `address` (as a kernel sees it), at least 4,096-byte aligned. Before it and after it
+ * lie canary bytes, and where the device can, pages that fault when touched. */
+struct device_buffer {
+  void *address;
+  size_t size;
+};
+
+struct device_module; /* a loaded object with one entry point */
+
+/* A launch's grid and block in threads and blocks; all zero where a launch is one call (language c). */
+struct device_geometry {
+  uint32_t grid[3], block[3], shared_bytes;
+};
+
+/* One call: arguments[i] points to the storage of argument i (of a buffer: a variable with its address; of a scalar:
+ * the value), which is read when the launch is given. */
+struct device_launch {
+  struct device_module *module;
+  struct device_geometry geometry;
+  void **arguments;
+};
+
+/* A buffer argument that moves from call to call, so that no call finds its operands in a cache: call k of all uses
+ * copy k % n_copies, at base + copy * stride. Where `pristine` is not NULL the kernel changes what it reads: the copy
+ * is restored from there after each call. */
+struct device_operand {
+  void **pointer; /* the argument's storage */
+  char *base;
+  size_t stride, size;
+  const void *pristine;
+};
+
+struct device_rotation {
+  size_t n_operands;
+  struct device_operand *operands;
+  size_t n_copies;
+  size_t next;   /* the copy that the next call uses; advanced by time() */
+  bool displace; /* displace the caches before each sample: the operands are too large to be copied */
+};
+
+/* One sample: `calls` calls one directly after the other. */
+struct device_timing {
+  struct device_launch launch;
+  struct device_rotation *rotation;
+  unsigned calls;
+  double us; /* written: the mean time of a call */
+};
+
+struct device_ops {
+  const char *backend; /* "cpu" */
+  const char *timer;   /* what time() reads: stored with every sample */
+
+  /* The devices there are: an array of {"backend", "device", "name", "environment", "facts"} (a new reference). */
+  must_check bool (*probe)(json_t **ret_devices, struct error *error);
+  must_check bool (*open)(const char *name, struct device **ret_device, struct error *error);
+  void (*close)(struct device *device);
+
+  must_check bool (*buffer_new)(struct device *device, size_t size, struct device_buffer **ret_buffer,
+                                struct error *error);
+  void (*buffer_free)(struct device *device, struct device_buffer *buffer);
+  /* Whether the canary bytes around a buffer are as they were; the error says where not. Restores them. */
+  must_check bool (*buffer_intact)(struct device *device, struct device_buffer *buffer, struct error *error);
+  /* Host to device, device to host, device to device. */
+  must_check bool (*upload)(struct device *device, void *to, const void *bytes, size_t size, struct error *error);
+  must_check bool (*download)(struct device *device, void *bytes, const void *from, size_t size, struct error *error);
+  must_check bool (*copy)(struct device *device, void *to, const void *from, size_t size, struct error *error);
+
+  /* Loads a compiled object and finds `entry` in it. */
+  must_check bool (*module_load)(struct device *device, const char *object, const char *entry,
+                                 struct device_module **ret_module, struct error *error);
+  void (*module_unload)(struct device *device, struct device_module *module);
+
+  must_check bool (*launch)(struct device *device, const struct device_launch *launch, struct error *error);
+  must_check bool (*synchronize)(struct device *device, struct error *error);
+
+  /* Takes the samples in order, back to back, and waits for the last. Of a rotation that restores, each call is timed
+   * on its own and the sample is the mean; of any other, one interval around all calls is divided. */
+  must_check bool (*time)(struct device *device, struct device_timing *timings, size_t n, struct error *error);
+  /* Puts other data into all data caches. */
+  must_check bool (*displace)(struct device *device, struct error *error);
+  /* The core clock now, in MHz; 0 when it is not known. */
+  double (*clock_mhz)(struct device *device);
+};
+
+/* Every device of every back end of this machine. */
+must_check bool devices_probe(json_t **ret_devices, struct error *error);
+
+/* Opens a device by the name that probe gave it ("cpu0"). */
+must_check bool device_open(const char *name, struct device **ret_device, struct error *error);
+static inline void device_close(struct device *device) { device->ops->close(device); }
+DEFINE_CLEANUP(struct device *, cleanup_device_close, device_close)
+#define cleanup_device __attribute__((cleanup(cleanup_device_close)))
+
+#endif

@@ -1,0 +1,13 @@
+/* Input data from a seed: the same argument, extent and seed give the same bytes on every machine with the same libm.
+ *
+ * Random data, because equal or zero operands switch fewer bits and run faster at a power limit (ROCm/rocBLAS#1486).
+ * Memory: none. Threads: any. */
+#ifndef WAVETUNE_AGENT_MEASURE_INPUTS_H
+#define WAVETUNE_AGENT_MEASURE_INPUTS_H
+
+#include "common/kernel.h"
+
+/* Fills a buffer argument of `elements` elements as its manifest says. Arguments of different index get different data. */
+void inputs_fill(const struct argument *argument, size_t argument_index, int64_t elements, uint64_t seed, void *bytes);
+
+#endif

@@ -1,0 +1,235 @@
+/* Buffers, rotation and scalars of a kernel with a key on a device. Memory: see problem.h. Threads: one. */
+#include "agent/measure/problem.h"
+
+#include "agent/measure/element.h"
+#include "agent/measure/inputs.h"
+
+#define CACHE_LINE 64
+#define PAGE 4096
+
+static bool scope_fill(const struct problem *problem, struct scope *scope, struct error *error) {
+  return key_scope_add(problem->key, scope, error) &&
+         scope_add(scope, "gpu_name", value_string(problem->device->gpu_name), error) &&
+         scope_add(scope, "arch", value_string(problem->device->arch), error);
+}
+
+static bool buffer_new(struct problem *problem, size_t size, struct device_buffer **ret_buffer, struct error *error) {
+  return problem->device->ops->buffer_new(problem->device, size, ret_buffer, error);
+}
+
+static bool operand_new(struct problem *problem, size_t i, const struct scope *scope, uint64_t seed,
+                        struct error *error) {
+  const struct argument *argument = &problem->kernel->arguments[i];
+  const struct device_ops *ops = problem->device->ops;
+  struct operand *operand = &problem->operands[i];
+  /* The config is not in scope: buffers are made once and shared by all configs. */
+  if (!argument_elements(argument, scope, &operand->elements, error))
+    return false;
+  operand->bytes = (size_t)operand->elements * dtype_size(argument->dtype);
+  if (!buffer_new(problem, operand->bytes, &operand->checked, error))
+    return error_prefix(error, "argument \"%s\": ", argument->name);
+  if (argument->access != ACCESS_READ)
+    operand->written = xmalloc(operand->bytes);
+  if (argument->access == ACCESS_WRITE)
+    return true;
+  operand->given = xmalloc(operand->bytes);
+  inputs_fill(argument, i, operand->elements, seed, operand->given);
+  if (!ops->upload(problem->device, operand->checked->address, operand->given, operand->bytes, error))
+    return false;
+  return argument->access == ACCESS_READ ||
+         (buffer_new(problem, operand->bytes, &operand->pristine, error) &&
+          ops->upload(problem->device, operand->pristine->address, operand->given, operand->bytes, error));
+}
+
+/* Copies of small operands lie close together, so that they fill the cache and not only its sets at page starts. */
+static size_t stride_of(size_t bytes) {
+  size_t unit = bytes < PAGE ? CACHE_LINE : PAGE;
+  return (bytes + unit - 1) / unit * unit;
+}
+
+static bool copies_new(struct problem *problem, struct operand *operand, size_t n_copies, struct error *error) {
+  size_t stride = stride_of(operand->bytes);
+  if (!buffer_new(problem, stride * n_copies, &operand->copies, error))
+    return false;
+  /* Outputs too: their pages have to be there before they are timed. */
+  for (size_t k = 0; k < n_copies; k++)
+    if (!problem->device->ops->copy(problem->device, (char *)operand->copies->address + k * stride,
+                                    operand->checked->address, operand->bytes, error))
+      return false;
+  return true;
+}
+
+static bool rotation_new(struct problem *problem, const struct problem_options *options, struct error *error) {
+  struct device_rotation *rotation = &problem->rotation;
+  size_t total = 0;
+  for (size_t i = 0; i < problem->kernel->n_arguments; i++)
+    total += stride_of(problem->operands[i].bytes);
+  rotation->operands = xcalloc(problem->kernel->n_arguments, sizeof *rotation->operands);
+  rotation->n_copies = 1;
+  if (options->is_cold && total) {
+    size_t needed = (2 * problem->device->cache_bytes + total - 1) / total;
+    needed = needed < 2 ? 2 : needed;
+    rotation->displace = needed > options->rotation_bytes_max / total;
+    rotation->n_copies = rotation->displace ? 1 : needed;
+  }
+  for (size_t i = 0; i < problem->kernel->n_arguments; i++) {
+    struct operand *operand = &problem->operands[i];
+    if (!operand->checked)
+      continue;
+    if (rotation->n_copies > 1 && !copies_new(problem, operand, rotation->n_copies, error))
+      return error_prefix(error, "cold copies of argument \"%s\": ", problem->kernel->arguments[i].name);
+    rotation->operands[rotation->n_operands++] = (struct device_operand){
+        .pointer = &problem->pointers[i],
+        .base = operand->copies ? operand->copies->address : operand->checked->address,
+        .stride = stride_of(operand->bytes),
+        .size = operand->bytes,
+        .pristine = operand->pristine ? operand->pristine->address : NULL,
+    };
+  }
+  return true;
+}
+
+static void scalar_range(enum dtype dtype, int64_t *min, int64_t *max) {
+  *min = INT64_MIN;
+  *max = INT64_MAX;
+  if (dtype_is_floating(dtype)) {
+    *max = (int64_t)1 << 53;
+    *min = -*max;
+  } else if (dtype == DTYPE_BOOL || dtype == DTYPE_UINT8 || dtype == DTYPE_UINT16 || dtype == DTYPE_UINT32) {
+    *min = 0;
+    *max = dtype == DTYPE_BOOL ? 1 : ((int64_t)1 << 8 * dtype_size(dtype)) - 1;
+  } else if (dtype == DTYPE_UINT64) {
+    *min = 0;
+  } else if (dtype != DTYPE_INT64) {
+    *max = ((int64_t)1 << (8 * dtype_size(dtype) - 1)) - 1;
+    *min = -*max - 1;
+  }
+}
+
+static bool scalar_evaluate(const struct argument *argument, const struct scope *scope, uint64_t *ret_scalar,
+                            struct error *error) {
+  /* Written as the argument's type: candidates and problems come from malloc, which has no type of its own. */
+  cleanup_expr struct expr *expr = NULL;
+  struct value value;
+  int64_t min, max;
+  if (!expr_parse(argument->value, &expr, error) || !expr_bind(expr, scope->names, scope->n, error) ||
+      !expr_eval(expr, scope->values, &value, error))
+    return error_prefix(error, "argument \"%s\": ", argument->name);
+  int64_t integer = value.type == VALUE_BOOL ? value.boolean : value.type == VALUE_INT ? value.integer : 0;
+  scalar_range(argument->dtype, &min, &max);
+  if ((value.type != VALUE_BOOL && value.type != VALUE_INT) || integer < min || integer > max)
+    return error_set(error, "argument \"%s\": %.80s does not give a value of %s", argument->name, argument->value,
+                     dtype_name(argument->dtype));
+  *ret_scalar = 0;
+  if (dtype_size(argument->dtype) == 8 && !dtype_is_floating(argument->dtype))
+    *ret_scalar = (uint64_t)integer;
+  else
+    element_set(argument->dtype, ret_scalar, 0, (double)integer);
+  return true;
+}
+
+static bool scalars_evaluate(const struct problem *problem, uint64_t config, uint64_t *scalars, struct error *error) {
+  struct scope scope = {0};
+  if (!scope_fill(problem, &scope, error) || !space_scope_add(problem->space, config, &scope, error))
+    return false;
+  for (size_t i = 0; i < problem->kernel->n_arguments; i++)
+    if (!problem->kernel->arguments[i].is_buffer &&
+        !scalar_evaluate(&problem->kernel->arguments[i], &scope, &scalars[i], error))
+      return false;
+  return true;
+}
+
+/* What the reference is called with: inputs on the host, scalars as the baseline has them. */
+static void expectations_compute(struct problem *problem, uint64_t seed) {
+  for (size_t i = 0; i < problem->kernel->n_arguments; i++) {
+    struct operand *operand = &problem->operands[i];
+    problem->host_pointers[i] = operand->given ? operand->given : operand->written;
+    problem->host_arguments[i] = problem->kernel->arguments[i].is_buffer ? (void *)&problem->host_pointers[i]
+                                                                         : (void *)&problem->host_scalars[i];
+  }
+  for (size_t i = 0; i < problem->kernel->n_arguments && problem->reference; i++)
+    if (problem->kernel->arguments[i].reference_entry)
+      expectation_compute(problem->reference, i, problem->operands[i].elements, problem->kernel->reference_samples,
+                          seed, problem->host_arguments, &problem->operands[i].expected);
+}
+
+bool problem_new(struct device *device, const struct kernel *kernel, const struct key *key, const struct space *space,
+                 struct reference *reference, const struct problem_options *options, struct problem **ret_problem,
+                 struct error *error) {
+  cleanup_problem struct problem *problem = xcalloc(1, sizeof *problem);
+  *problem = (struct problem){.device = device, .kernel = kernel, .key = key, .space = space, .reference = reference};
+  struct scope scope = {0};
+  if (!scope_fill(problem, &scope, error))
+    return false;
+  for (size_t i = 0; i < kernel->n_arguments; i++)
+    if (kernel->arguments[i].is_buffer && !operand_new(problem, i, &scope, options->seed, error))
+      return false;
+  if (!scalars_evaluate(problem, options->baseline, problem->host_scalars, error) ||
+      !rotation_new(problem, options, error))
+    return false;
+  expectations_compute(problem, options->seed);
+  *ret_problem = TAKE(problem);
+  return true;
+}
+
+void problem_free(struct problem *problem) {
+  for (size_t i = 0; i < problem->kernel->n_arguments; i++) {
+    struct operand *operand = &problem->operands[i];
+    struct device_buffer *buffers[] = {operand->checked, operand->pristine, operand->copies};
+    for (size_t k = 0; k < ARRAY_LENGTH(buffers); k++)
+      if (buffers[k])
+        problem->device->ops->buffer_free(problem->device, buffers[k]);
+    expectation_release(&operand->expected);
+    free(operand->given);
+    free(operand->written);
+  }
+  if (problem->reference)
+    reference_free(problem->reference);
+  free(problem->rotation.operands);
+  free(problem);
+}
+
+bool candidate_load(struct problem *problem, uint64_t config, const char *object, struct candidate **ret_candidate,
+                    struct error *error) {
+  struct candidate *candidate = xcalloc(1, sizeof *candidate);
+  candidate->config = config;
+  if (!scalars_evaluate(problem, config, candidate->scalars, error) ||
+      !problem->device->ops->module_load(problem->device, object, problem->kernel->entry, &candidate->module, error)) {
+    free(candidate);
+    return false;
+  }
+  for (size_t i = 0; i < problem->kernel->n_arguments; i++)
+    candidate->arguments[i] =
+        problem->kernel->arguments[i].is_buffer ? (void *)&problem->pointers[i] : (void *)&candidate->scalars[i];
+  *ret_candidate = candidate;
+  return true;
+}
+
+void candidate_free(struct problem *problem, struct candidate *candidate) {
+  problem->device->ops->module_unload(problem->device, candidate->module);
+  free(candidate);
+}
+
+struct device_launch candidate_launch(struct candidate *candidate) {
+  return (struct device_launch){.module = candidate->module, .arguments = candidate->arguments};
+}
+
+bool problem_reset(struct problem *problem, int mark, struct error *error) {
+  for (size_t i = 0; i < problem->kernel->n_arguments; i++) {
+    struct operand *operand = &problem->operands[i];
+    const struct argument *argument = &problem->kernel->arguments[i];
+    const void *bytes = operand->given;
+    if (!argument->is_buffer)
+      continue;
+    problem->pointers[i] = operand->checked->address;
+    if (argument->access == ACCESS_READ)
+      continue;
+    if (argument->access == ACCESS_WRITE) {
+      elements_mark(argument->dtype, operand->written, operand->elements, mark);
+      bytes = operand->written;
+    }
+    if (!problem->device->ops->upload(problem->device, operand->checked->address, bytes, operand->bytes, error))
+      return false;
+  }
+  return true;
+}

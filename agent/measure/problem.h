@@ -1,0 +1,77 @@
+/* A kernel with a key on a device: its buffers, filled once, and the configs that run on them.
+ *
+ * Every buffer argument has one checked copy between canaries, which correctness runs use. What the timing uses depends
+ * on the regime, decided here once:
+ * - warm: always the checked copy; operands stay in whatever cache holds them.
+ * - cold: copies of all operands, together at least twice the last-level cache, used in turn; when that would take more
+ *   than `rotation_bytes_max`, the checked copy with the caches displaced before every sample, one call a sample.
+ *   Translations (TLB) are as cold as the data; the instructions are not.
+ *
+ * Memory: a problem owns its buffers and expectations, borrows device, kernel, key and space. Threads: one. */
+#ifndef WAVETUNE_AGENT_MEASURE_PROBLEM_H
+#define WAVETUNE_AGENT_MEASURE_PROBLEM_H
+
+#include "agent/device/device.h"
+#include "agent/measure/reference.h"
+#include "common/kernel.h"
+
+#define ROTATION_BYTES_MAX ((size_t)1 << 30)
+
+/* One buffer argument; all zero for a scalar. */
+struct operand {
+  int64_t elements;
+  size_t bytes;
+  void *given;   /* on the host: what a call finds in it; NULL for access write */
+  void *written; /* on the host: room for what a call left in it; NULL for access read */
+  struct device_buffer *checked;
+  struct device_buffer *pristine; /* `given` on the device, for access readwrite */
+  struct device_buffer *copies;   /* of a rotation; NULL when there is none */
+  struct expectation expected;    /* what the reference says of it */
+};
+
+struct problem_options {
+  uint64_t baseline; /* the config whose scalars the reference gets */
+  uint64_t seed;
+  bool is_cold;
+  size_t rotation_bytes_max;
+};
+
+struct problem {
+  struct device *device;
+  const struct kernel *kernel;
+  const struct key *key;
+  const struct space *space;
+  struct operand operands[KERNEL_ARGUMENTS_MAX];
+  void *pointers[KERNEL_ARGUMENTS_MAX]; /* storage of the buffer arguments of the next call */
+  struct device_rotation rotation;
+  struct reference *reference;                                                      /* NULL: outputs are not compared */
+  void *host_pointers[KERNEL_ARGUMENTS_MAX], *host_arguments[KERNEL_ARGUMENTS_MAX]; /* what the reference gets */
+  uint64_t host_scalars[KERNEL_ARGUMENTS_MAX];
+};
+
+/* One config, loaded. */
+struct candidate {
+  uint64_t config;
+  struct device_module *module;
+  uint64_t scalars[KERNEL_ARGUMENTS_MAX];
+  void *arguments[KERNEL_ARGUMENTS_MAX];
+};
+
+/* `reference` is taken over in any case. */
+must_check bool problem_new(struct device *device, const struct kernel *kernel, const struct key *key,
+                            const struct space *space, struct reference *reference,
+                            const struct problem_options *options, struct problem **ret_problem, struct error *error);
+void problem_free(struct problem *problem);
+DEFINE_CLEANUP(struct problem *, cleanup_problem_free, problem_free)
+#define cleanup_problem __attribute__((cleanup(cleanup_problem_free)))
+
+/* Loads a config's object and evaluates its scalars. */
+must_check bool candidate_load(struct problem *problem, uint64_t config, const char *object,
+                               struct candidate **ret_candidate, struct error *error);
+void candidate_free(struct problem *problem, struct candidate *candidate);
+struct device_launch candidate_launch(struct candidate *candidate);
+
+/* Puts the checked copies in place: outputs marked as not written, what is read as it was filled. */
+must_check bool problem_reset(struct problem *problem, int mark, struct error *error);
+
+#endif

@@ -1,0 +1,182 @@
+/* What the check of a config finds, and what it lets pass. */
+#include "tests/unit/agent_fixture.h"
+
+#include "agent/measure/check.h"
+
+struct checked {
+  enum outcome outcome;
+  struct error error;
+};
+
+/* Compiles, loads and checks config 0. */
+static struct checked check(const char *source, struct fixture_options options) {
+  struct fixture fixture = fixture_new(source, options);
+  struct checked checked = {0};
+  struct device *device;
+  struct reference *reference;
+  struct problem *problem;
+  struct candidate *candidate;
+  char *object = fixture_object(&fixture, 0, false), *reference_object = fixture_object(&fixture, 0, true);
+  cr_assert(device_open("cpu0", &device, &checked.error));
+  cr_assert(reference_load(reference_object, &reference, &checked.error), "%s", checked.error.message);
+  struct problem_options problem_options = {.seed = 1, .rotation_bytes_max = ROTATION_BYTES_MAX};
+  cr_assert(problem_new(device, fixture.kernel, &fixture.key, fixture.space, reference, &problem_options, &problem,
+                        &checked.error),
+            "%s", checked.error.message);
+  cr_assert(candidate_load(problem, 0, object, &candidate, &checked.error), "%s", checked.error.message);
+  checked.outcome = candidate_check(problem, candidate, &checked.error);
+  /* The check leaves nothing behind that would blame the next config. */
+  if (checked.outcome != OUTCOME_correct) {
+    struct error error;
+    for (size_t i = 0; i < fixture.kernel->n_arguments; i++)
+      cr_expect(!problem->operands[i].checked ||
+                device->ops->buffer_intact(device, problem->operands[i].checked, &error));
+  }
+  candidate_free(problem, candidate);
+  problem_free(problem);
+  device_close(device);
+  free(object);
+  free(reference_object);
+  fixture_free(&fixture);
+  return checked;
+}
+
+static void expect_wrong(struct checked checked, const char *beginning) {
+  cr_expect_eq(checked.outcome, OUTCOME_correctness);
+  cr_expect(string_starts(checked.error.message, beginning), "%s", checked.error.message);
+}
+
+#define LOOP                                                                                                           \
+  "#include <stdint.h>\nvoid f(float *y, const float *x, int64_t n) {\nfor (int64_t i = 0; i < n; i++) y[i] = x[i] + " \
+  "1;\n"
+
+Test(check, what_is_right_passes) {
+  struct checked checked = check(FIXTURE_GOOD, (struct fixture_options){0});
+  cr_expect_eq(checked.outcome, OUTCOME_correct, "%s", checked.error.message);
+}
+
+Test(check, every_extent_passes) {
+  for (int64_t n = 1; n <= 4097; n = n * 4 - 1) {
+    struct checked checked = check(FIXTURE_GOOD, (struct fixture_options){.n = n});
+    cr_expect_eq(checked.outcome, OUTCOME_correct, "%s", checked.error.message);
+    n += n == 1;
+  }
+}
+
+Test(check, a_wrong_last_value_is_found) {
+  expect_wrong(check(LOOP "y[n - 1] = 1000;}\n", (struct fixture_options){.n = 100000}),
+               "y[99999] is 1000, the reference has ");
+}
+
+Test(check, a_value_within_the_tolerance_passes) {
+  struct checked checked = check(LOOP "y[0] += 5e-7f;}\n", (struct fixture_options){0});
+  cr_expect_eq(checked.outcome, OUTCOME_correct, "%s", checked.error.message);
+}
+
+Test(check, an_element_that_is_not_written_is_found_wherever_it_is) {
+  expect_wrong(check("#include <stdint.h>\nvoid f(float *y, const float *x, int64_t n) {\n"
+                     "for (int64_t i = 0; i < n; i++) if (i != 54321) y[i] = x[i] + 1;}\n",
+                     (struct fixture_options){.n = 100000}),
+               "y[54321] was not written; 1 of its 100000 elements were not");
+}
+
+Test(check, a_nan_is_found_wherever_it_is) {
+  expect_wrong(check(LOOP "y[54321] = __builtin_nanf(\"\");}\n", (struct fixture_options){.n = 100000}),
+               "y[54321] is NaN, the reference has ");
+}
+
+Test(check, a_nan_that_the_reference_has_too_passes) {
+  struct checked checked = check(
+      LOOP "y[54321] = y[1] = __builtin_nanf(\"\");}\n",
+      (struct fixture_options){.n = 100000,
+                               .reference = "#include <stdint.h>\ndouble f_at(int64_t i, float *y, const float *x, "
+                                            "int64_t n) {\nreturn i == 54321 || i == 1 ? __builtin_nan(\"\") : "
+                                            "x[i] + 1.0; }\n"});
+  cr_expect_eq(checked.outcome, OUTCOME_correct, "%s", checked.error.message);
+}
+
+Test(check, an_infinity_is_not_within_any_tolerance) {
+  expect_wrong(check(LOOP "y[0] = __builtin_inff();}\n", (struct fixture_options){0}),
+               "y[0] is inf, the reference has ");
+}
+
+Test(check, a_write_beyond_the_end_is_found) {
+  expect_wrong(check(LOOP "y[n] = 1;}\n", (struct fixture_options){0}),
+               "argument \"y\": a byte outside of the buffer was written, at offset 400");
+}
+
+Test(check, a_write_before_the_beginning_is_found) {
+  expect_wrong(check(LOOP "y[-1] = 1;}\n", (struct fixture_options){0}),
+               "argument \"y\": a byte outside of the buffer was written, at offset -4");
+}
+
+Test(check, a_write_around_an_input_is_found) {
+  expect_wrong(check(LOOP "((float *)x)[n] = 1;}\n", (struct fixture_options){.n = 1024}),
+               "argument \"x\": a byte outside of the buffer was written, at offset 4096");
+}
+
+#define BYTES                                                                                                          \
+  "[{\"name\":\"y\",\"dtype\":\"uint8\",\"shape\":[\"n\"],\"access\":\"write\"},{\"name\":\"n\",\"dtype\":\"int64\","  \
+  "\"value\":\"n\"}]"
+#define BYTES_REFERENCE "#include <stdint.h>\ndouble f_at(int64_t i, uint8_t *y, int64_t n) { return (uint8_t)i; }\n"
+
+Test(check, integers_may_have_any_value) {
+  struct checked checked =
+      check("#include <stdint.h>\nvoid f(uint8_t *y, int64_t n) { for (int64_t i = 0; i < n; i++) y[i] = i; }\n",
+            (struct fixture_options){.arguments = BYTES, .reference = BYTES_REFERENCE});
+  cr_expect_eq(checked.outcome, OUTCOME_correct, "%s", checked.error.message);
+}
+
+Test(check, an_integer_that_is_not_written_is_found) {
+  expect_wrong(
+      check("#include <stdint.h>\nvoid f(uint8_t *y, int64_t n) {\nfor (int64_t i = 0; i < n; i++) if (i != 300) "
+            "y[i] = i; }\n",
+            (struct fixture_options){.arguments = BYTES, .reference = BYTES_REFERENCE}),
+      "y[300] was not written; 1 of its 1000 elements were not");
+}
+
+#define CHANGED                                                                                                        \
+  "[{\"name\":\"y\",\"dtype\":\"float32\",\"shape\":[\"n\"],\"access\":\"readwrite\"},{\"name\":\"n\",\"dtype\":"      \
+  "\"int64\",\"value\":\"n\"}]"
+
+Test(check, a_buffer_that_is_changed_is_compared_with_what_it_was_before) {
+  struct checked checked =
+      check("#include <stdint.h>\nvoid f(float *y, int64_t n) { for (int64_t i = 0; i < n; i++) y[i] = 2 * y[i]; }\n",
+            (struct fixture_options){.arguments = CHANGED,
+                                     .reference = "#include <stdint.h>\ndouble f_at(int64_t i, float *y, int64_t n) { "
+                                                  "return 2.0 * y[i]; }\n"});
+  cr_expect_eq(checked.outcome, OUTCOME_correct, "%s", checked.error.message);
+}
+
+#define HALVES                                                                                                         \
+  "[{\"name\":\"y\",\"dtype\":\"float16\",\"shape\":[\"n\"],\"access\":\"write\"},{\"name\":\"x\",\"dtype\":"          \
+  "\"float16\",\"shape\":[\"n\"],\"access\":\"read\"},{\"name\":\"n\",\"dtype\":\"int32\",\"value\":\"n\"}]"
+
+Test(check, a_result_rounded_to_its_dtype_is_right) {
+  struct checked checked = check(
+      "void f(_Float16 *y, const _Float16 *x, int n) { for (int i = 0; i < n; i++) y[i] = 30000 * (float)x[i]; }\n",
+      (struct fixture_options){.arguments = HALVES,
+                               .reference = "#include <stdint.h>\ndouble f_at(int64_t i, _Float16 *y, const "
+                                            "_Float16 *x, int n) { return 30000.0 * x[i]; }\n"});
+  cr_expect_eq(checked.outcome, OUTCOME_correct, "%s", checked.error.message);
+}
+
+Test(check, every_kind_of_scalar_reaches_the_kernel) {
+  struct checked checked =
+      check("#include <stdint.h>\nvoid f(double *y, _Bool a, int8_t b, uint16_t c, uint64_t d, float e, double g) {\n"
+            "y[0] = a; y[1] = b; y[2] = c; y[3] = d; y[4] = e; y[5] = g; }\n",
+            (struct fixture_options){
+                .arguments = "[{\"name\":\"y\",\"dtype\":\"float64\",\"shape\":[6],\"access\":\"write\"},"
+                             "{\"name\":\"a\",\"dtype\":\"bool\",\"value\":\"n > "
+                             "3\"},{\"name\":\"b\",\"dtype\":\"int8\",\"value\":\"-n\"},"
+                             "{\"name\":\"c\",\"dtype\":\"uint16\",\"value\":65535},"
+                             "{\"name\":\"d\",\"dtype\":\"uint64\",\"value\":\"2 ** 40\"},"
+                             "{\"name\":\"e\",\"dtype\":\"float32\",\"value\":\"BLOCK\"},"
+                             "{\"name\":\"g\",\"dtype\":\"float64\",\"value\":-7}]",
+                .space = "{\"parameters\": {\"BLOCK\": [32]}}",
+                .reference =
+                    "#include <stdint.h>\ndouble f_at(int64_t i, double *y, _Bool a, int8_t b, uint16_t c, uint64_t d, "
+                    "float e, double g) {\nreturn (double[]){1, -100, 65535, 0x1p40, 32, -7}[i]; }\n",
+                .n = 100});
+  cr_expect_eq(checked.outcome, OUTCOME_correct, "%s", checked.error.message);
+}

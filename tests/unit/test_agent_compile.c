@@ -1,0 +1,302 @@
+/* The compile pool and the system C compiler. */
+#include "tests/unit/agent_fixture.h"
+
+#include <dlfcn.h>
+#include <math.h>
+#include <unistd.h>
+
+#include "agent/compile/launch_source.h"
+
+/* 2^32 tokens keep the compiler busy for minutes. */
+#define ENDLESS "#define a(x) x x x x\n#define b(x) a(a(a(a(x))))\nint y = b(b(b(b(+)))) 1;\n"
+
+#define TWO_BLOCKS "{\"parameters\": {\"BLOCK\": [1, 2]}}"
+
+static size_t files_in(const struct fixture *fixture, const char *ending) {
+  char *command = xasprintf("%s/cache", fixture->folder);
+  size_t n = 0;
+  cr_assert_eq(chdir(command), 0);
+  free(command);
+  FILE *list = popen("ls", "r");
+  char line[512];
+  while (fgets(line, sizeof line, list))
+    n += strstr(line, ending) != NULL;
+  pclose(list);
+  return n;
+}
+
+Test(compile, an_object_runs_what_the_source_says) {
+  struct fixture fixture = fixture_new(FIXTURE_GOOD, (struct fixture_options){0});
+  struct compile_result result = fixture_compile(&fixture, 0);
+  cr_assert(result.ok, "%s", result.detail);
+  cr_expect_gt(result.compile_ms, 0);
+  void *object = dlopen(result.object, RTLD_NOW);
+  cr_assert_not_null(object);
+  void (*launch)(void **);
+  *(void **)&launch = dlsym(object, "wavetune_launch");
+  cr_assert_not_null(launch);
+  float y[3], x[3] = {1, 2, 3}, *y_pointer = y, *x_pointer = x;
+  int64_t n = 3;
+  launch((void *[]){&y_pointer, &x_pointer, &n});
+  cr_expect_eq(y[2], 4);
+  dlclose(object);
+  compile_result_release(&result);
+  fixture_free(&fixture);
+}
+
+Test(compile, a_reference_computes_one_element) {
+  struct fixture fixture = fixture_new(FIXTURE_GOOD, (struct fixture_options){0});
+  char *path = fixture_object(&fixture, 0, true);
+  void *object = dlopen(path, RTLD_NOW);
+  double (*element)(int, int64_t, void **);
+  *(void **)&element = dlsym(object, "wavetune_reference");
+  cr_assert_not_null(element);
+  float x[3] = {1, 2, 3}, *x_pointer = x, *y_pointer = NULL;
+  int64_t n = 3;
+  void *arguments[] = {&y_pointer, &x_pointer, &n};
+  cr_expect_eq(element(0, 1, arguments), 3);
+  cr_expect(isnan(element(1, 1, arguments)), "argument 1 is no output");
+  dlclose(object);
+  free(path);
+  fixture_free(&fixture);
+}
+
+Test(compile, the_detail_of_a_failure_is_the_first_error_with_its_line) {
+  struct fixture fixture = fixture_new("void f(void) {\n  this is not C;\n}\n", (struct fixture_options){0});
+  struct compile_result result = fixture_compile(&fixture, 0);
+  cr_expect_not(result.ok);
+  cr_expect_not(result.timed_out);
+  cr_expect(string_starts(result.detail, "kernel.c:2:"), "%s", result.detail);
+  cr_expect_not_null(strstr(result.detail, "error:"));
+  compile_result_release(&result);
+  fixture_free(&fixture);
+}
+
+Test(compile, a_source_that_disagrees_with_the_manifest_does_not_compile) {
+  struct fixture fixture = fixture_new("void f(double *y, const float *x, int n) {}\n", (struct fixture_options){0});
+  struct compile_result result = fixture_compile(&fixture, 0);
+  cr_expect_not(result.ok);
+  cr_expect_not_null(strstr(result.detail, "conflicting types for 'f'"), "%s", result.detail);
+  compile_result_release(&result);
+  fixture_free(&fixture);
+}
+
+Test(compile, a_name_that_nobody_defines_is_an_error_of_the_compile) {
+  struct fixture fixture =
+      fixture_new("void g(void);\nvoid f(float *y, const float *x, long n) { g(); }\n", (struct fixture_options){0});
+  struct compile_result result = fixture_compile(&fixture, 0);
+  cr_expect_not(result.ok);
+  cr_expect_not_null(strstr(result.detail, "undefined reference to `g'"), "%s", result.detail);
+  compile_result_release(&result);
+  fixture_free(&fixture);
+}
+
+Test(compile, a_compiler_that_does_not_end_is_stopped) {
+  struct fixture fixture = fixture_new(ENDLESS, (struct fixture_options){0});
+  compile_pool_set_timeout(fixture.pool, 200);
+  struct compile_result result = fixture_compile(&fixture, 0);
+  cr_expect_not(result.ok);
+  cr_expect(result.timed_out);
+  cr_expect_str_eq(result.detail, "the compiler did not end within 200 ms");
+  cr_expect_eq(files_in(&fixture, ""), 0, "the scratch folder stays behind");
+  compile_result_release(&result);
+  fixture_free(&fixture);
+}
+
+Test(compile, freeing_the_pool_ends_a_running_compiler) {
+  struct fixture fixture = fixture_new(ENDLESS, (struct fixture_options){0});
+  struct compile_request request = fixture_request(&fixture, 0, false);
+  (void)compile_pool_submit(fixture.pool, &request);
+  fixture_free(&fixture); /* returns */
+}
+
+Test(compile, an_object_of_an_earlier_pool_is_found) {
+  struct fixture fixture = fixture_new(FIXTURE_GOOD, (struct fixture_options){0});
+  char *first = fixture_object(&fixture, 0, false);
+  char *cache = xasprintf("%s/cache", fixture.folder);
+  struct error error;
+  compile_pool_free(fixture.pool);
+  cr_assert(compile_pool_new(cache, 1, &fixture.pool, &error));
+  struct compile_result second = fixture_compile(&fixture, 0);
+  cr_assert(second.ok);
+  cr_expect_eq(second.compile_ms, 0);
+  cr_expect_str_eq(second.object, first);
+  compile_result_release(&second);
+  free(cache);
+  free(first);
+  fixture_free(&fixture);
+}
+
+Test(compile, equal_content_is_compiled_once_while_it_is_in_flight) {
+  struct fixture fixture = fixture_new(FIXTURE_GOOD, (struct fixture_options){.space = TWO_BLOCKS});
+  struct compile_request request = fixture_request(&fixture, 0, false);
+  uint64_t tickets[2] = {compile_pool_submit(fixture.pool, &request), compile_pool_submit(fixture.pool, &request)};
+  struct compile_result results[2];
+  for (int i = 0; i < 2; i++)
+    results[i] = compile_pool_wait(fixture.pool, tickets[i]);
+  cr_expect(results[0].ok && results[1].ok);
+  cr_expect_gt(results[0].compile_ms, 0);
+  cr_expect_eq(results[1].compile_ms, 0);
+  for (int i = 0; i < 2; i++)
+    compile_result_release(&results[i]);
+  fixture_free(&fixture);
+}
+
+Test(compile, a_failure_is_remembered) {
+  struct fixture fixture = fixture_new("#error no\n", (struct fixture_options){0});
+  struct compile_result first = fixture_compile(&fixture, 0), second = fixture_compile(&fixture, 0);
+  cr_expect_gt(first.compile_ms, 0);
+  cr_expect_eq(second.compile_ms, 0);
+  cr_expect_str_eq(first.detail, second.detail);
+  compile_result_release(&first);
+  compile_result_release(&second);
+  fixture_free(&fixture);
+}
+
+Test(compile, configs_share_an_object_when_no_source_mentions_what_differs) {
+  struct fixture fixture =
+      fixture_new(FIXTURE_GOOD "/* not BLOCKS, not MY_BLOCK */\n", (struct fixture_options){.space = TWO_BLOCKS});
+  char *first = fixture_object(&fixture, 0, false), *second = fixture_object(&fixture, 1, false);
+  cr_expect_str_eq(first, second);
+  free(first);
+  free(second);
+  fixture_free(&fixture);
+}
+
+Test(compile, configs_have_objects_of_their_own_when_a_source_mentions_what_differs) {
+  struct fixture fixture =
+      fixture_new(FIXTURE_GOOD "int block = BLOCK;\n", (struct fixture_options){.space = TWO_BLOCKS});
+  char *first = fixture_object(&fixture, 0, false), *second = fixture_object(&fixture, 1, false);
+  cr_expect_str_neq(first, second);
+  free(first);
+  free(second);
+  fixture_free(&fixture);
+}
+
+Test(compile, configs_have_objects_of_their_own_when_names_are_pasted) {
+  struct fixture fixture = fixture_new(FIXTURE_GOOD "#define PASTE(a, b) a##b\nint block = PASTE(BLO, CK);\n",
+                                       (struct fixture_options){.space = TWO_BLOCKS});
+  char *first = fixture_object(&fixture, 0, false), *second = fixture_object(&fixture, 1, false);
+  cr_expect_str_neq(first, second);
+  free(first);
+  free(second);
+  fixture_free(&fixture);
+}
+
+Test(compile, equal_content_gives_equal_bytes_in_other_folders) {
+  char *texts[2];
+  size_t sizes[2];
+  struct error error;
+  for (int i = 0; i < 2; i++) {
+    struct fixture fixture = fixture_new(FIXTURE_GOOD "const char *where = __FILE__, *when = __DATE__ __TIME__;\n",
+                                         (struct fixture_options){0});
+    char *object = fixture_object(&fixture, 0, false);
+    cr_assert(file_read(object, 1 << 20, &texts[i], &sizes[i], &error));
+    free(object);
+    fixture_free(&fixture);
+  }
+  cr_expect_eq(sizes[0], sizes[1]);
+  cr_expect_eq(memcmp(texts[0], texts[1], sizes[0]), 0);
+  free(texts[0]);
+  free(texts[1]);
+}
+
+Test(compile, a_manifests_defines_are_computed_from_key_and_config) {
+  struct fixture fixture = fixture_new(
+      FIXTURE_GOOD "_Static_assert(TOTAL == 1002, \"\");\n_Static_assert(ODD == 0, \"\");\n",
+      (struct fixture_options){.space = TWO_BLOCKS, .defines = "{\"TOTAL\": \"n + BLOCK\", \"ODD\": \"n % 2 == 1\"}"});
+  struct compile_result right = fixture_compile(&fixture, 1), wrong = fixture_compile(&fixture, 0);
+  cr_expect(right.ok, "%s", right.detail);
+  cr_expect_not(wrong.ok);
+  compile_result_release(&right);
+  compile_result_release(&wrong);
+  fixture_free(&fixture);
+}
+
+Test(compile, a_define_that_cannot_be_computed_fails_with_its_name) {
+  struct fixture fixture =
+      fixture_new(FIXTURE_GOOD, (struct fixture_options){.defines = "{\"PART\": \"n // (BLOCK - 1)\"}"});
+  struct compile_result result = fixture_compile(&fixture, 0);
+  cr_expect_not(result.ok);
+  cr_expect(string_starts(result.detail, "the define PART: "), "%s", result.detail);
+  compile_result_release(&result);
+  fixture_free(&fixture);
+}
+
+Test(compile, a_config_outside_of_the_space_fails) {
+  struct fixture fixture = fixture_new(FIXTURE_GOOD, (struct fixture_options){0});
+  struct compile_result result = fixture_compile(&fixture, 7);
+  cr_expect_not(result.ok);
+  cr_expect_str_eq(result.detail, "config 7 is outside of the space, which has 1 points");
+  compile_result_release(&result);
+  fixture_free(&fixture);
+}
+
+Test(compile, sources_that_are_not_there_fail) {
+  struct fixture fixture = fixture_new(FIXTURE_GOOD, (struct fixture_options){0});
+  struct compile_request request = fixture_request(&fixture, 0, false);
+  request.sources = "/nonexistent";
+  struct compile_result result = compile_pool_wait(fixture.pool, compile_pool_submit(fixture.pool, &request));
+  cr_expect_not(result.ok);
+  cr_expect(string_starts(result.detail, "cannot find the kernel's sources in /nonexistent"), "%s", result.detail);
+  compile_result_release(&result);
+  fixture_free(&fixture);
+}
+
+Test(compile, a_parameter_of_role_env_is_in_the_compilers_environment) {
+  struct fixture fixture =
+      fixture_new(FIXTURE_GOOD "const char *when = __DATE__;\n",
+                  (struct fixture_options){.space = "{\"parameters\": {\"SOURCE_DATE_EPOCH\": [0, 86400]},"
+                                                    " \"roles\": {\"SOURCE_DATE_EPOCH\": \"env\"}}"});
+  char *object = fixture_object(&fixture, 1, false), *text;
+  size_t size;
+  struct error error;
+  cr_assert(file_read(object, 1 << 20, &text, &size, &error));
+  cr_expect_not_null(memmem(text, size, "Jan  2 1970", 11));
+  free(text);
+  free(object);
+  fixture_free(&fixture);
+}
+
+Test(compile, a_cache_that_cannot_be_made_is_an_error) {
+  struct compile_pool *pool;
+  struct error error;
+  cr_expect_not(compile_pool_new("/dev/null/cache", 1, &pool, &error));
+  cr_expect_not_null(strstr(error.message, "/dev/null"), "%s", error.message);
+}
+
+Test(compile, the_compilers_identity_is_its_name_and_version) {
+  char *identity = NULL;
+  struct error error;
+  cr_assert(compiler_identity(&identity, &error), "%s", error.message);
+  char name[16];
+  int major, minor, patch;
+  cr_expect_eq(sscanf(identity, "%15s %d.%d.%d", name, &major, &minor, &patch), 4, "%s", identity);
+  cr_expect(string_equal(name, "gcc") || string_equal(name, "clang"));
+  free(identity);
+}
+
+Test(compile, no_compiler_in_the_path_is_an_error_that_says_what_to_install) {
+  struct error error;
+  char *identity;
+  setenv("PATH", "/nonexistent", 1);
+  cr_expect_not(compiler_identity(&identity, &error));
+  cr_expect_not_null(strstr(error.message, "install a C compiler"));
+}
+
+static void expect_define(struct value value, const char *expected) {
+  char *text = define_format("X", value);
+  cr_expect_str_eq(text, expected);
+  free(text);
+}
+
+Test(define, values_become_what_c_understands) {
+  expect_define(value_int(-64), "X=-64");
+  expect_define(value_bool(true), "X=1");
+  expect_define(value_bool(false), "X=0");
+  expect_define(value_string("two_pass"), "X=two_pass");
+  expect_define(value_string("two pass"), "X=\"two pass\"");
+  expect_define(value_string(""), "X=\"\"");
+  expect_define(value_string("a\"b\\c\n"), "X=\"a\\\"b\\\\c\\012\"");
+  cr_expect_null(define_format("X", value_none()));
+}

@@ -1,0 +1,162 @@
+/* Input data and elements by dtype. */
+#include <criterion/criterion.h>
+#include <math.h>
+
+#include "agent/measure/element.h"
+#include "agent/measure/inputs.h"
+
+static struct argument argument_of(enum dtype dtype, enum fill_kind fill, double low, double high) {
+  return (struct argument){.dtype = dtype, .is_buffer = true, .fill = fill, .fill_low = low, .fill_high = high};
+}
+
+Test(inputs, the_same_seed_gives_the_same_bytes) {
+  struct argument argument = argument_of(DTYPE_FLOAT32, FILL_NORMAL, 0, 1);
+  float first[1001], second[1001];
+  inputs_fill(&argument, 2, 1001, 7, first);
+  inputs_fill(&argument, 2, 1001, 7, second);
+  cr_expect_eq(memcmp(first, second, sizeof first), 0);
+}
+
+Test(inputs, another_seed_gives_other_bytes) {
+  struct argument argument = argument_of(DTYPE_FLOAT32, FILL_NORMAL, 0, 1);
+  float first[100], second[100];
+  inputs_fill(&argument, 2, 100, 7, first);
+  inputs_fill(&argument, 2, 100, 8, second);
+  cr_expect_neq(memcmp(first, second, sizeof first), 0);
+}
+
+Test(inputs, two_arguments_get_different_data) {
+  struct argument argument = argument_of(DTYPE_FLOAT32, FILL_NORMAL, 0, 1);
+  float first[100], second[100];
+  inputs_fill(&argument, 0, 100, 7, first);
+  inputs_fill(&argument, 1, 100, 7, second);
+  cr_expect_neq(memcmp(first, second, sizeof first), 0);
+}
+
+static void expect_normal(enum dtype dtype) {
+  enum { N = 20000 };
+  static double bytes[N];
+  struct argument argument = argument_of(dtype, FILL_NORMAL, 0, 1);
+  inputs_fill(&argument, 0, N, 1, bytes);
+  double sum = 0, squares = 0;
+  for (int i = 0; i < N; i++) {
+    double value = element_get(dtype, bytes, i);
+    sum += value;
+    squares += value * value;
+  }
+  cr_expect_float_eq(sum / N, 0, 0.03, "%s", dtype_name(dtype));
+  cr_expect_float_eq(squares / N, 1, 0.05, "%s", dtype_name(dtype));
+}
+
+Test(inputs, normal_has_mean_0_and_deviation_1) {
+  expect_normal(DTYPE_FLOAT16);
+  expect_normal(DTYPE_BFLOAT16);
+  expect_normal(DTYPE_FLOAT32);
+  expect_normal(DTYPE_FLOAT64);
+}
+
+Test(inputs, uniform_stays_in_its_range_and_fills_it) {
+  double values[10000], least = INFINITY, most = -INFINITY;
+  struct argument argument = argument_of(DTYPE_FLOAT64, FILL_UNIFORM, -2, 3);
+  inputs_fill(&argument, 0, 10000, 1, values);
+  for (int i = 0; i < 10000; i++) {
+    least = fmin(least, values[i]);
+    most = fmax(most, values[i]);
+  }
+  cr_expect(least >= -2 && least < -1.99);
+  cr_expect(most < 3 && most > 2.99);
+}
+
+Test(inputs, integers_include_both_ends) {
+  int8_t values[1000];
+  bool seen[5] = {false};
+  struct argument argument = argument_of(DTYPE_INT8, FILL_INTEGERS, -2, 2);
+  inputs_fill(&argument, 0, 1000, 1, values);
+  for (int i = 0; i < 1000; i++) {
+    cr_assert(values[i] >= -2 && values[i] <= 2);
+    seen[values[i] + 2] = true;
+  }
+  for (int i = 0; i < 5; i++)
+    cr_expect(seen[i], "%d", i - 2);
+}
+
+Test(inputs, zeros_are_zeros) {
+  uint32_t values[100];
+  memset(values, 0xff, sizeof values);
+  struct argument argument = argument_of(DTYPE_UINT32, FILL_ZEROS, 0, 0);
+  inputs_fill(&argument, 0, 100, 1, values);
+  for (int i = 0; i < 100; i++)
+    cr_expect_eq(values[i], 0);
+}
+
+Test(inputs, index_counts_as_far_as_the_type_can) {
+  int8_t bytes[200];
+  struct argument small = argument_of(DTYPE_INT8, FILL_INDEX, 0, 0);
+  inputs_fill(&small, 0, 200, 1, bytes);
+  cr_expect_eq(bytes[127], 127);
+  cr_expect_eq(bytes[128], 0);
+  static uint16_t halves[3000];
+  struct argument half = argument_of(DTYPE_FLOAT16, FILL_INDEX, 0, 0);
+  inputs_fill(&half, 0, 3000, 1, halves);
+  cr_expect_eq(element_get(DTYPE_FLOAT16, halves, 2047), 2047);
+  cr_expect_eq(element_get(DTYPE_FLOAT16, halves, 2048), 0);
+  int64_t wide[3];
+  struct argument large = argument_of(DTYPE_INT64, FILL_INDEX, 0, 0);
+  inputs_fill(&large, 0, 3, 1, wide);
+  cr_expect_eq(wide[2], 2);
+}
+
+Test(element, every_dtype_reads_back_what_it_can_hold) {
+  static const enum dtype all[] = {
+#define X(name, enumerator, size, c_type) enumerator,
+      DTYPES(X)
+#undef X
+  };
+  for (size_t i = 0; i < ARRAY_LENGTH(all); i++) {
+    uint64_t bytes[4] = {0};
+    element_set(all[i], bytes, 1, 1);
+    cr_expect_eq(element_get(all[i], bytes, 1), 1, "%s", dtype_name(all[i]));
+    cr_expect_eq(element_get(all[i], bytes, 0), 0, "%s: the neighbour was written", dtype_name(all[i]));
+    cr_expect_eq(element_get(all[i], bytes, 2), 0, "%s: the neighbour was written", dtype_name(all[i]));
+  }
+}
+
+static double rounded(enum dtype dtype, double value) {
+  uint64_t bytes = 0;
+  element_set(dtype, &bytes, 0, value);
+  return element_get(dtype, &bytes, 0);
+}
+
+Test(element, what_does_not_fit_is_rounded_or_saturates) {
+  cr_expect_eq(rounded(DTYPE_INT8, 1000), 127);
+  cr_expect_eq(rounded(DTYPE_INT8, -1000), -128);
+  cr_expect_eq(rounded(DTYPE_UINT16, -1), 0);
+  cr_expect_eq(rounded(DTYPE_INT32, 2.6), 3);
+  cr_expect_eq(rounded(DTYPE_INT64, 1e300), 0x1p63 - 1024);
+  cr_expect_eq(rounded(DTYPE_UINT64, 1e300), 0x1p64 - 2048);
+  cr_expect_eq(rounded(DTYPE_BFLOAT16, 1 + 0x1p-9), 1, "halfway goes to even");
+  cr_expect_eq(rounded(DTYPE_BFLOAT16, 1 + 3 * 0x1p-9), 1 + 0x1p-7);
+  cr_expect_eq(rounded(DTYPE_FLOAT16, 1e6), INFINITY);
+  cr_expect(isnan(rounded(DTYPE_BFLOAT16, NAN)));
+}
+
+Test(element, a_mark_is_seen_until_the_element_is_written) {
+  static const enum dtype all[] = {
+#define X(name, enumerator, size, c_type) enumerator,
+      DTYPES(X)
+#undef X
+  };
+  for (size_t i = 0; i < ARRAY_LENGTH(all); i++) {
+    for (int mark = 0; mark < 2; mark++) {
+      uint64_t bytes[4];
+      elements_mark(all[i], bytes, 4, mark);
+      for (int k = 0; k < 4; k++)
+        cr_expect(element_is_marked(all[i], bytes, k, mark), "%s", dtype_name(all[i]));
+      cr_expect_not(element_is_marked(all[i], bytes, 0, !mark), "%s", dtype_name(all[i]));
+      cr_expect(!dtype_is_floating(all[i]) || isnan(element_get(all[i], bytes, 0)));
+      element_set(all[i], bytes, 2, 1);
+      cr_expect_not(element_is_marked(all[i], bytes, 2, mark), "%s", dtype_name(all[i]));
+      cr_expect(element_is_marked(all[i], bytes, 3, mark), "%s", dtype_name(all[i]));
+    }
+  }
+}

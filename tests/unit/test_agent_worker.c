@@ -1,0 +1,334 @@
+/* The worker as its supervisor sees it: a child with a socket as fd 3 and a shared page as fd 4. */
+#include "tests/unit/agent_fixture.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "agent/worker.h"
+#include "common/kernel_folder.h"
+
+#define MISBEHAVING SOURCE_FOLDER "/tests/data/kernels/misbehaving"
+
+enum mode { GOOD, SLOW, WRONG, CRASH, HANG, NO_COMPILE, OUT_OF_BOUNDS, UNWRITTEN };
+
+struct child {
+  pid_t pid;
+  FILE *from;
+  int to;
+  struct worker_status *status;
+  struct kernel_folder *folder;
+  struct compile_pool *pool;
+  char *scratch;
+};
+
+static struct child child_start(void) {
+  struct child child = {0};
+  struct error error = {0};
+  char scratch[] = "/tmp/wavetune-test-XXXXXX";
+  int sockets[2], page = memfd_create("status", 0);
+  cr_assert_not_null(mkdtemp(scratch));
+  child.scratch = xstrdup(scratch);
+  cr_assert(kernel_folder_load(MISBEHAVING, &child.folder, &error), "%s", error.message);
+  cr_assert(compile_pool_new(scratch, 2, &child.pool, &error), "%s", error.message);
+  cr_assert_eq(ftruncate(page, 4096), 0);
+  child.status = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, page, 0);
+  cr_assert_neq(child.status, MAP_FAILED);
+  cr_assert_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, sockets), 0);
+  child.pid = fork();
+  cr_assert_geq(child.pid, 0);
+  if (child.pid == 0) {
+    signal(SIGSEGV, SIG_DFL);
+    int high[] = {fcntl(sockets[1], F_DUPFD, 10), fcntl(page, F_DUPFD, 10)};
+    dup2(high[0], WORKER_SOCKET_FD);
+    dup2(high[1], WORKER_STATUS_FD);
+    close_range(5, ~0u, 0);
+    _exit(worker_main());
+  }
+  close(sockets[1]);
+  close(page);
+  child.to = sockets[0];
+  child.from = fdopen(dup(sockets[0]), "r");
+  return child;
+}
+
+/* Ends the worker by closing its socket, and returns its wait status. */
+static int child_end(struct child *child) {
+  struct error error;
+  int status;
+  shutdown(child->to, SHUT_WR);
+  cr_assert_eq(waitpid(child->pid, &status, 0), child->pid);
+  fclose(child->from);
+  close(child->to);
+  munmap(child->status, 4096);
+  kernel_folder_free(child->folder);
+  compile_pool_free(child->pool);
+  cr_expect(folder_remove(child->scratch, &error));
+  free(child->scratch);
+  return status;
+}
+
+static void send_text(struct child *child, const char *text) {
+  cr_assert(fd_write_all(child->to, text, strlen(text)) && fd_write_all(child->to, "\n", 1));
+}
+
+static void send_request(struct child *child, json_t *request) {
+  char *text = json_dumps(request, JSON_COMPACT);
+  send_text(child, text);
+  free(text);
+  json_decref(request);
+}
+
+/* The next answer, or NULL when the worker is gone. */
+static json_t *receive(struct child *child) {
+  char *line = NULL;
+  size_t size = 0;
+  if (getline(&line, &size, child->from) <= 0) {
+    free(line);
+    return NULL;
+  }
+  json_t *answer = fixture_json(line);
+  free(line);
+  return answer;
+}
+
+static char *object_of(struct child *child, uint64_t config, bool is_reference) {
+  struct error error = {0};
+  struct key key;
+  json_t *json = fixture_json("{\"n\": 1000}");
+  cr_assert(key_parse(json, NULL, 0, &key, &error));
+  json_decref(json);
+  struct compile_request request = {.kernel = child->folder->kernel,
+                                    .key = &key,
+                                    .space = child->folder->space,
+                                    .config = config,
+                                    .is_reference = is_reference,
+                                    .sources = MISBEHAVING};
+  struct compile_result result = compile_pool_wait(child->pool, compile_pool_submit(child->pool, &request));
+  cr_assert(result.ok, "%s", result.detail);
+  key_release(&key);
+  return result.object;
+}
+
+static void send_open(struct child *child, uint64_t baseline, const char *regime) {
+  char *object = object_of(child, baseline, false), *reference = object_of(child, 0, true);
+  send_request(child, json_pack("{s:s, s:s, s:O, s:{s:i}, s:O, s:i, s:s, s:s, s:{s:I, s:s}}", "do", "open", "device",
+                                "cpu0", "kernel", child->folder->kernel->json, "key", "n", 1000, "space",
+                                child->folder->space->json, "seed", 7, "regime", regime, "reference", reference,
+                                "baseline", "config", (json_int_t)baseline, "object", object));
+  free(object);
+  free(reference);
+}
+
+static void send_measure(struct child *child, const enum mode *modes, size_t n, int rounds) {
+  json_t *configs = json_array();
+  for (size_t i = 0; i < n; i++) {
+    char *object = object_of(child, modes[i], false);
+    json_array_append_new(configs, json_pack("{s:i, s:s}", "config", modes[i], "object", object));
+    free(object);
+  }
+  send_request(child, json_pack("{s:s, s:i, s:o}", "do", "measure", "rounds", rounds, "configs", configs));
+}
+
+static void expect_member(struct child *child, const char *member, const char *beginning) {
+  json_t *answer = receive(child);
+  cr_assert_not_null(answer, "the worker is gone");
+  const json_t *value = json_object_get(answer, member);
+  char *text = json_dumps(answer, 0);
+  cr_expect(value, "%s", text);
+  cr_expect(!beginning || (json_is_string(value) && string_starts(json_string_value(value), beginning)), "%s", text);
+  free(text);
+  json_decref(answer);
+}
+
+static void open_good(struct child *child) {
+  send_open(child, GOOD, "warm");
+  expect_member(child, "opened", NULL);
+}
+
+Test(worker, probe_lists_the_devices) {
+  struct child child = child_start();
+  send_text(&child, "{\"do\": \"probe\"}");
+  json_t *answer = receive(&child);
+  cr_assert_not_null(answer);
+  json_t *device = json_array_get(json_object_get(answer, "devices"), 0);
+  cr_expect_str_eq(json_string_value(json_object_get(device, "device")), "cpu0");
+  cr_expect_str_neq(json_string_value(json_object_get(json_object_get(device, "environment"), "gpu")), "");
+  json_decref(answer);
+  int status = child_end(&child);
+  cr_expect(WIFEXITED(status) && WEXITSTATUS(status) == 0, "%d", status);
+}
+
+Test(worker, a_screen_gives_pairs_for_one_config) {
+  struct child child = child_start();
+  send_open(&child, GOOD, "cold");
+  expect_member(&child, "opened", NULL);
+  send_measure(&child, (enum mode[]){GOOD}, 1, 6);
+  json_t *answer = receive(&child);
+  cr_assert_not_null(answer);
+  cr_expect_eq(json_integer_value(json_object_get(answer, "config")), GOOD);
+  cr_expect_str_eq(json_string_value(json_object_get(answer, "outcome")), "correct");
+  cr_expect_str_eq(json_string_value(json_object_get(answer, "timer")), "clock_monotonic_raw");
+  cr_expect_eq(json_array_size(json_object_get(answer, "samples_us")), 6);
+  cr_expect_eq(json_array_size(json_object_get(answer, "baseline_us")), 6);
+  cr_expect_gt(json_integer_value(json_object_get(answer, "device_us")), 0);
+  cr_expect_not_null(json_object_get(answer, "clock_mhz"));
+  json_decref(answer);
+  expect_member(&child, "done", NULL);
+  child_end(&child);
+}
+
+Test(worker, a_final_answers_for_every_config) {
+  struct child child = child_start();
+  open_good(&child);
+  send_measure(&child, (enum mode[]){SLOW, WRONG, GOOD}, 3, 4);
+  size_t n_correct = 0, n_wrong = 0;
+  for (int i = 0; i < 3; i++) {
+    json_t *answer = receive(&child);
+    cr_assert_not_null(answer);
+    const char *outcome = json_string_value(json_object_get(answer, "outcome"));
+    n_correct += string_equal(outcome, "correct");
+    n_wrong += string_equal(outcome, "correctness");
+    json_decref(answer);
+  }
+  cr_expect_eq(n_correct, 2);
+  cr_expect_eq(n_wrong, 1);
+  expect_member(&child, "done", NULL);
+  child_end(&child);
+}
+
+static void expect_incorrect(enum mode mode, const char *detail) {
+  struct child child = child_start();
+  open_good(&child);
+  send_measure(&child, &mode, 1, 4);
+  json_t *answer = receive(&child);
+  cr_assert_not_null(answer);
+  cr_expect_str_eq(json_string_value(json_object_get(answer, "outcome")), "correctness");
+  cr_expect(string_starts(json_string_value(json_object_get(answer, "detail")), detail), "%s",
+            json_string_value(json_object_get(answer, "detail")));
+  json_decref(answer);
+  expect_member(&child, "done", NULL);
+  /* The next config is not blamed for it. */
+  send_measure(&child, (enum mode[]){GOOD}, 1, 4);
+  expect_member(&child, "samples_us", NULL);
+  expect_member(&child, "done", NULL);
+  child_end(&child);
+}
+
+Test(worker, a_wrong_value_has_the_outcome_correctness) { expect_incorrect(WRONG, "y[0] is "); }
+Test(worker, an_unwritten_element_has_the_outcome_correctness) {
+  expect_incorrect(UNWRITTEN, "y[999] was not written");
+}
+Test(worker, a_write_out_of_bounds_has_the_outcome_correctness) { expect_incorrect(OUT_OF_BOUNDS, "argument \"y\": "); }
+
+Test(worker, a_crash_ends_only_the_child_and_the_page_names_the_culprit) {
+  struct child child = child_start();
+  open_good(&child);
+  send_measure(&child, (enum mode[]){GOOD, CRASH}, 2, 4);
+  json_t *answer;
+  while ((answer = receive(&child)))
+    json_decref(answer);
+  cr_expect_eq(atomic_load(&child.status->config), CRASH);
+  cr_expect_eq(atomic_load(&child.status->phase), WORKER_CHECKING);
+  cr_expect_gt(atomic_load(&child.status->since_ns), 0);
+  int status = child_end(&child);
+  cr_expect(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV, "%d", status);
+}
+
+Test(worker, a_hang_is_seen_in_the_page_and_can_be_killed) {
+  struct child child = child_start();
+  open_good(&child);
+  send_measure(&child, (enum mode[]){HANG}, 1, 4);
+  for (int i = 0; i < 2000 && atomic_load(&child.status->config) != HANG; i++)
+    usleep(5000);
+  cr_expect_eq(atomic_load(&child.status->config), HANG);
+  cr_assert_eq(kill(child.pid, SIGKILL), 0);
+  int status = child_end(&child);
+  cr_expect(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+}
+
+Test(worker, nobody_has_the_turn_between_requests) {
+  struct child child = child_start();
+  open_good(&child);
+  send_measure(&child, (enum mode[]){GOOD}, 1, 3);
+  expect_member(&child, "samples_us", NULL);
+  expect_member(&child, "done", NULL);
+  send_text(&child, "{}"); /* its answer follows the end of the request before */
+  expect_member(&child, "error", NULL);
+  cr_expect_eq(atomic_load(&child.status->config), WORKER_CONFIG_NONE);
+  cr_expect_eq(atomic_load(&child.status->phase), WORKER_IDLE);
+  child_end(&child);
+}
+
+Test(worker, a_wrong_baseline_is_the_outcome_of_open) {
+  struct child child = child_start();
+  send_open(&child, WRONG, "warm");
+  json_t *answer = receive(&child);
+  cr_assert_not_null(answer);
+  cr_expect_str_eq(json_string_value(json_object_get(answer, "outcome")), "correctness");
+  json_decref(answer);
+  send_measure(&child, (enum mode[]){GOOD}, 1, 3);
+  expect_member(&child, "error", "nothing is open");
+  child_end(&child);
+}
+
+Test(worker, open_may_be_repeated) {
+  struct child child = child_start();
+  open_good(&child);
+  send_open(&child, SLOW, "cold");
+  expect_member(&child, "opened", NULL);
+  send_measure(&child, (enum mode[]){GOOD}, 1, 3);
+  expect_member(&child, "samples_us", NULL);
+  expect_member(&child, "done", NULL);
+  child_end(&child);
+}
+
+Test(worker, an_object_that_cannot_be_loaded_has_the_outcome_runtime) {
+  struct child child = child_start();
+  open_good(&child);
+  send_text(&child, "{\"do\":\"measure\",\"rounds\":3,\"configs\":[{\"config\":0,\"object\":\"/dev/null\"}]}");
+  expect_member(&child, "detail", "cannot load misbehaving: ");
+  expect_member(&child, "done", NULL);
+  child_end(&child);
+}
+
+Test(worker, what_it_does_not_understand_is_an_error_and_not_the_end) {
+  static const struct {
+    const char *request, *error;
+  } cases[] = {
+      {"{", ""},
+      {"{\"do\": \"dance\"}", "\"dance\" is nothing that a worker does"},
+      {"{\"do\": \"probe\", \"now\": true}", ""},
+      {"{\"do\": \"open\"}", ""},
+      {"{\"do\": \"measure\", \"rounds\": 3, \"configs\": []}", "nothing is open"},
+      {"{\"do\":\"open\",\"device\":\"cpu0\",\"kernel\":{},\"key\":{},\"space\":{},\"seed\":1,\"regime\":\"tepid\","
+       "\"baseline\":{\"config\":0,\"object\":\"\"}}",
+       "the regime must be \"cold\" or \"warm\""},
+  };
+  struct child child = child_start();
+  for (size_t i = 0; i < ARRAY_LENGTH(cases); i++) {
+    send_text(&child, cases[i].request);
+    expect_member(&child, "error", cases[i].error);
+  }
+  open_good(&child);
+  send_text(&child, "{\"do\":\"measure\",\"rounds\":3,\"configs\":[{\"config\":99,\"object\":\"\"}]}");
+  expect_member(&child, "error", "");
+  send_text(&child, "{\"do\":\"measure\",\"rounds\":0,\"configs\":[]}");
+  expect_member(&child, "error", "");
+  int status = child_end(&child);
+  cr_expect(WIFEXITED(status) && WEXITSTATUS(status) == 0, "%d", status);
+}
+
+Test(worker, without_its_page_it_ends_with_an_error) {
+  pid_t pid = fork();
+  if (pid == 0) {
+    close(WORKER_STATUS_FD);
+    _exit(worker_main());
+  }
+  int status;
+  waitpid(pid, &status, 0);
+  cr_expect(WIFEXITED(status) && WEXITSTATUS(status) == 2);
+}

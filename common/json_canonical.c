@@ -3,15 +3,37 @@
 
 #include "common/json.h"
 
+/* Replaces the digits of "d.ddde-XX" by those of the next larger magnitude; false where a digit would be added. */
+static bool digits_increment(char *scientific) {
+  for (char *c = strchr(scientific, 'e'); c-- > scientific;) {
+    if (*c < '0' || *c > '9')
+      continue;
+    if (*c != '9') {
+      ++*c;
+      return true;
+    }
+    *c = '0';
+  }
+  return false;
+}
+
+/* Whether `precision` digits read back as the number; they are written to `scientific`. The nearest such digits do not
+ * always: above a power of two doubles lie twice as far apart as below it, so the next digits up may read back although
+ * the nearest, below it, do not. (Those numbers all have 16 digits and an exponent, so float_format never has to
+ * write them plainly.) */
+static bool digits_read_back(double number, int precision, char scientific[FLOAT_TEXT_SIZE]) {
+  snprintf(scientific, FLOAT_TEXT_SIZE, "%.*e", precision - 1, number);
+  return strtod(scientific, NULL) == number || (digits_increment(scientific) && strtod(scientific, NULL) == number);
+}
+
 /* Python's repr: the shortest digits that read back equal, plain between 1e-4 and 1e16, else with an exponent of at
  * least two digits (CPython, Python/pystrtod.c, format code 'r'). */
 char *float_format(double number, char text[FLOAT_TEXT_SIZE]) {
   ALWAYS(isfinite(number));
   int precision = 1;
   char scientific[FLOAT_TEXT_SIZE];
-  do
-    snprintf(scientific, sizeof scientific, "%.*e", precision - 1, number);
-  while (strtod(scientific, NULL) != number && precision++ < 17);
+  while (!digits_read_back(number, precision, scientific))
+    precision++;
   int exponent = atoi(strchr(scientific, 'e') + 1);
   if (exponent >= -4 && exponent < 16) {
     int decimals = precision - 1 - exponent;

@@ -55,22 +55,34 @@ static bool sample_check(const struct verdict_sample *sample, struct error *erro
   return true;
 }
 
-static int samples_compare(const void *a, const void *b) {
-  const struct verdict_sample *left = a, *right = b;
-  if (left->config != right->config)
-    return left->config < right->config ? -1 : 1;
-  return (left->process > right->process) - (left->process < right->process);
+static int by_config_and_process(const struct verdict_sample *a, const struct verdict_sample *b) {
+  if (a->config != b->config)
+    return a->config < b->config ? -1 : 1;
+  return (a->process > b->process) - (a->process < b->process);
 }
 
-static bool samples_check(const struct verdict_sample *sorted, size_t n, struct error *error) {
-  for (size_t i = 0; i < n; i++) {
-    if (!sample_check(&sorted[i], error))
-      return false;
-    if (i && samples_compare(&sorted[i - 1], &sorted[i]) == 0)
-      return error_set(error, "config %llu is given twice for process %lld; join its rounds into one sample",
-                       (unsigned long long)sorted[i].config, (long long)sorted[i].process);
-  }
-  return true;
+/* Of two samples of one config in one process the longer comes first; the rest makes the order that of a set. */
+static int samples_compare(const void *a, const void *b) {
+  const struct verdict_sample *left = a, *right = b;
+  int order = by_config_and_process(left, right);
+  if (order)
+    return order;
+  if (left->n != right->n)
+    return left->n > right->n ? -1 : 1;
+  const int64_t left_weights[] = {left->spills, left->lds_bytes, left->vgprs};
+  const int64_t right_weights[] = {right->spills, right->lds_bytes, right->vgprs};
+  order = memcmp(left->samples_us, right->samples_us, left->n * sizeof *left->samples_us);
+  order = order ? order : memcmp(left->baseline_us, right->baseline_us, left->n * sizeof *left->baseline_us);
+  return order ? order : memcmp(left_weights, right_weights, sizeof left_weights);
+}
+
+/* Keeps the first sample of each config in each process; returns how many there are. */
+static size_t samples_distinct(struct verdict_sample *sorted, size_t n) {
+  size_t kept = 0;
+  for (size_t i = 0; i < n; i++)
+    if (kept == 0 || by_config_and_process(&sorted[kept - 1], &sorted[i]) != 0)
+      sorted[kept++] = sorted[i];
+  return kept;
 }
 
 /* The config's own ratios to the baseline, process by process. */
@@ -260,10 +272,12 @@ static int finalists_compare(const void *a, const void *b) {
 
 bool verdict_decide(const struct verdict_sample *samples, size_t n, uint64_t baseline, uint64_t seed,
                     struct verdict *ret_verdict, struct error *error) {
+  for (size_t i = 0; i < n; i++)
+    if (!sample_check(&samples[i], error))
+      return false;
   cleanup_free struct verdict_sample *sorted = xmemdup(samples, n * sizeof *samples);
   qsort(sorted, n, sizeof *sorted, samples_compare);
-  if (!samples_check(sorted, n, error))
-    return false;
+  n = samples_distinct(sorted, n);
   __attribute__((cleanup(candidates_release))) struct candidates candidates = candidates_find(sorted, n);
   if (candidates.n == 0)
     return error_set(error, "no config was measured correctly in %d processes; measure in more processes",

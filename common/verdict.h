@@ -33,7 +33,7 @@
 #define VERDICT_US_MIN 1e-6 /* of a time that can have been measured */
 #define VERDICT_US_MAX 1e12
 
-/* One config in one process, at most one sample for each such pair: rounds that came in several leases are joined.
+/* One config in one process; of several for one such pair (a lease that was measured again) the longest is used.
  * `n` pairs, n >= 1, all from VERDICT_US_MIN to VERDICT_US_MAX. Arrays are borrowed. */
 struct verdict_sample {
   uint64_t config;

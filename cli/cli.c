@@ -26,7 +26,7 @@ int cli_call(struct http_client *client, const char *method, const char *path, c
   struct error error;
   int status = 0;
   if (!http_json(client, method, path, body, 0, ret_answer, &status, &error))
-    return cli_fail(status ? EXIT_REFUSED : EXIT_UNREACHABLE, &error);
+    return cli_fail(status >= 400 && status < 500 ? EXIT_REFUSED : EXIT_UNREACHABLE, &error);
   return EXIT_OK;
 }
 

@@ -24,8 +24,8 @@
 /* A connection to --url with --token. NULL after it said why not. */
 must_check struct http_client *cli_connect(const struct options *options);
 
-/* Calls the server; anything but a 2xx answer is said on stderr. Returns EXIT_OK, EXIT_UNREACHABLE or EXIT_REFUSED; the
- * answer (NULL where the server sent none) is the caller's. */
+/* Calls the server; anything but a 2xx answer is said on stderr. Returns EXIT_OK, EXIT_UNREACHABLE (no answer, or 5xx)
+ * or EXIT_REFUSED (4xx); the answer (NULL where the server sent none) is the caller's. */
 must_check int cli_call(struct http_client *client, const char *method, const char *path, const json_t *body,
                         json_t **ret_answer);
 

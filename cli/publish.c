@@ -187,9 +187,10 @@ static int command_diff(struct options *options) {
   if (code != EXIT_OK)
     return code;
   cleanup_json json_t *diff = release_diff(from, to);
+  int difference = digest_equal(&from->digest, &to->digest) ? EXIT_OK : EXIT_FAILED;
   if (option_flag(options, "json")) {
     cli_print_json(diff);
-    return EXIT_OK;
+    return difference;
   }
   changes_print(diff, "removed", "-");
   changes_print(diff, "added", "+");
@@ -197,7 +198,7 @@ static int command_diff(struct options *options) {
   printf("%zu removed, %zu added, %zu changed, %" JSON_INTEGER_FORMAT " the same\n",
          json_array_size(json_object_get(diff, "removed")), json_array_size(json_object_get(diff, "added")),
          json_array_size(json_object_get(diff, "changed")), json_integer_value(json_object_get(diff, "same")));
-  return EXIT_OK;
+  return difference;
 }
 
 static const struct option_spec publish_options[] = {
@@ -257,7 +258,7 @@ const struct command_spec spec_promote = {
 const struct command_spec spec_diff = {
     .name = "diff",
     .arguments = "RELEASE RELEASE",
-    .summary = "what changed between two releases",
+    .summary = "what changed between two releases; exits with 1 when they differ",
     .options = diff_options,
     .n_options = ARRAY_LENGTH(diff_options),
     .run = command_diff,

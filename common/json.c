@@ -68,6 +68,8 @@ char *json_pointer_index(char *text, size_t size, const char *pointer, size_t in
 }
 
 static const char *type_name(const json_t *value) {
+  if (!value)
+    return "absent";
   switch (json_typeof(value)) {
   case JSON_OBJECT:
     return "an object";

@@ -14,10 +14,10 @@ enum stage { STAGE_SCREEN, STAGE_HALVING, STAGE_FINAL };
 const char *stage_name(enum stage stage);
 
 struct lease {
-  char *id, *job;       /* "" for tune */
+  char *id, *job; /* "" for tune */
   int64_t epoch;
   struct kernel *kernel;
-  char *sources;        /* folder with the kernel's files */
+  char *sources; /* folder with the kernel's files */
   struct key key;
   struct space *space;
   struct config_ranges configs;
@@ -25,7 +25,7 @@ struct lease {
   enum stage stage;
   int64_t round, process;
   uint64_t seed;
-  char *regime;         /* "cold" or "warm" */
+  char *regime; /* "cold" or "warm" */
 };
 void lease_release(struct lease *lease);
 
@@ -40,13 +40,13 @@ const char *outcome_name(enum outcome outcome);
 struct measurement {
   uint64_t config;
   enum outcome outcome;
-  char *detail;             /* why not correct; NULL else */
-  const char *timer;        /* NULL when nothing was timed */
+  char *detail;      /* why not correct; NULL else */
+  const char *timer; /* NULL when nothing was timed */
   size_t n;
   double *samples_us, *baseline_us; /* n pairs */
   int64_t compile_ms;
-  int64_t device_us;        /* time the device was occupied for it */
-  double clock_mhz;         /* 0: not known */
+  int64_t device_us; /* time the device was occupied for it */
+  double clock_mhz;  /* 0: not known */
 };
 
 struct lease_hooks {

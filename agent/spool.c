@@ -144,7 +144,7 @@ static bool folder_lock(const char *folder, int *ret_fd, struct error *error) {
 }
 
 bool spool_open(const char *folder, uint64_t empty_at, struct spool **ret_spool, struct error *error) {
-  int lock_fd;
+  int lock_fd = -1;
   if (!folder_lock(folder, &lock_fd, error))
     return false;
   struct spool *spool = xcalloc(1, sizeof *spool);

@@ -1,0 +1,265 @@
+/* One device's thread: asks for a lease, gets the kernel's sources, executes the lease, spools what it yields. */
+#include "agent/agent.h"
+#include "agent/lease_read.h"
+#include "agent/sources.h"
+#include "common/log.h"
+
+#define LEASE_WAIT_S 20
+#define LEASE_ANSWER_MS 15000 /* beyond the wait */
+#define BLOB_MS 60000
+#define IDLE_LEAST_MS 1000 /* between two leases asked for in vain */
+#define BACKOFF_LEAST_MS 250
+#define BACKOFF_MOST_MS 10000
+#define FAILED_LEAST_MS 1000 /* after a lease that could not be executed: another agent may be able to */
+#define FAILED_MOST_MS 60000
+
+struct working {
+  struct device_thread *thread;
+  const struct lease_terms *terms;
+  size_t n_measured;
+  struct backoff backoff;
+};
+
+static bool working_stopped(void *context) {
+  const struct working *working = context;
+  struct agent *agent = working->thread->agent;
+  return agent_is_stopping(agent) || !held_is_alive(agent->held, working->terms->id, working->terms->epoch);
+}
+
+static bool record_append(struct agent *agent, const struct lease_terms *terms, const char *member, json_t *taken) {
+  struct error error;
+  uint64_t number;
+  cleanup_json json_t *record =
+      json_pack("{s:s, s:I, s:o}", "lease", terms->id, "epoch", (json_int_t)terms->epoch, member, taken);
+  bool ok = spool_append(agent->spool, record, &number, &error);
+  if (!ok)
+    log_error("%s", error.message);
+  return ok;
+}
+
+static json_t *numbers_to_json(const double *numbers, size_t n) {
+  json_t *array = json_array();
+  for (size_t i = 0; i < n; i++)
+    json_array_append_new(array, json_real(numbers[i]));
+  return array;
+}
+
+/* A compiler's words may be in any encoding. */
+static json_t *text_to_json(const char *text) {
+  json_t *json = json_string(text);
+  if (json)
+    return json;
+  cleanup_free char *copy = xstrdup(text);
+  for (char *at = copy; *at; at++) {
+    if ((unsigned char)*at >= 0x80)
+      *at = '?';
+  }
+  return json_string(copy);
+}
+
+static json_t *measurement_to_json(const struct lease *lease, const struct measurement *measurement) {
+  json_t *json = json_pack("{s:I, s:I, s:I, s:s, s:s, s:I, s:I}", "config", (json_int_t)measurement->config, "process",
+                           (json_int_t)lease->process, "round", (json_int_t)lease->round, "outcome",
+                           outcome_name(measurement->outcome), "regime", lease->regime, "compile_ms",
+                           (json_int_t)measurement->compile_ms, "device_us", (json_int_t)measurement->device_us);
+  if (measurement->detail)
+    json_object_set_new(json, "detail", text_to_json(measurement->detail));
+  if (measurement->n) {
+    json_object_set_new(json, "timer", json_string(measurement->timer));
+    json_object_set_new(json, "samples_us", numbers_to_json(measurement->samples_us, measurement->n));
+    json_object_set_new(json, "baseline_us", numbers_to_json(measurement->baseline_us, measurement->n));
+  }
+  if (measurement->clock_mhz > 0)
+    json_object_set_new(json, "clock_mhz", json_real(measurement->clock_mhz));
+  return json;
+}
+
+static bool working_measured(void *context, const struct lease *lease, const struct measurement *measurement) {
+  struct working *working = context;
+  working->n_measured++;
+  return record_append(working->thread->agent, working->terms, "measurement", measurement_to_json(lease, measurement));
+}
+
+/* Gets a blob, for as long as the lease lives. */
+static bool blob_read(void *context, const struct source *source, char **ret_bytes, size_t *ret_size,
+                      struct error *error) {
+  struct working *working = context;
+  char digest[DIGEST_TEXT_SIZE];
+  cleanup_free char *path = xasprintf("/v1/blobs/%s", digest_format(&source->digest, digest));
+  struct http_request request = {.method = "GET", .path = path, .timeout_ms = BLOB_MS};
+  while (!working_stopped(working)) {
+    cleanup_http_response struct http_response response = {0};
+    bool answered = http_send(working->thread->client, &request, &response, error);
+    if (answered && response.status == 200) {
+      *ret_bytes = TAKE(response.body);
+      *ret_size = response.size;
+      return true;
+    }
+    if (answered && response.status < 500 && response.status != 429)
+      return error_set(error, "the server answered %d to GET %s, the kernel's file %s", response.status, path,
+                       source->path);
+    agent_wait(working->thread->agent, backoff_next_ms(&working->backoff, response.retry_after_s), NULL);
+  }
+  return error_set(error, "the lease ended before the kernel's file %s was there", source->path);
+}
+
+static bool lease_prepare(struct working *working, const json_t *json, struct lease *ret, struct error *error) {
+  struct lease lease = {0};
+  cleanup_free char *root = xasprintf("%s/kernels", working->thread->agent->state);
+  struct source_reader reader = {blob_read, working};
+  if (!lease_read(json, &lease, error))
+    return false;
+  if (!sources_prepare(root, lease.kernel, &reader, &lease.sources, error)) {
+    lease_release(&lease);
+    return false;
+  }
+  *ret = lease;
+  return true;
+}
+
+static enum lease_end lease_work(struct working *working, const json_t *json, struct error *error) {
+  struct lease lease = {0};
+  struct lease_hooks hooks = {.context = working, .measured = working_measured, .stopped = working_stopped};
+  if (!lease_prepare(working, json, &lease, error))
+    return LEASE_FAILED;
+  log_info("lease: began lease=%s epoch=%lld job=%s kernel=%s stage=%s configs=%llu device=%s", lease.id,
+           (long long)lease.epoch, lease.job, lease.kernel->name, stage_name(lease.stage),
+           (unsigned long long)config_ranges_count(&lease.configs), working->thread->executor.device);
+  enum lease_end end = lease_execute(&working->thread->executor, &lease, &hooks, error);
+  lease_release(&lease);
+  return end;
+}
+
+/* Says in the spool how the lease ended, so that the server hears of it after its last measurement. */
+static bool end_append(struct working *working, enum lease_end end, const struct error *error) {
+  struct agent *agent = working->thread->agent;
+  if (end == LEASE_DONE)
+    return record_append(agent, working->terms, "done", json_true());
+  const char *reason = end == LEASE_FAILED        ? error->message
+                       : agent_is_stopping(agent) ? "the agent ends"
+                                                  : "the agent could not renew it in time or store what it measured";
+  return record_append(agent, working->terms, "release", text_to_json(reason));
+}
+
+/* Whether the lease was executed, or ended for no fault of this device. */
+static bool lease_granted(struct device_thread *thread, const json_t *json, int64_t asked_ms) {
+  struct agent *agent = thread->agent;
+  struct lease_terms terms;
+  struct error error;
+  if (!lease_terms_read(json, &terms, &error)) {
+    log_error("lease: the server grants a lease that makes no sense: %s", error.message);
+    return false;
+  }
+  struct working working = {
+      .thread = thread, .terms = &terms, .backoff = backoff_new(BACKOFF_LEAST_MS, BACKOFF_MOST_MS)};
+  held_add(agent->held, &(struct held_grant){.lease = terms.id,
+                                             .epoch = terms.epoch,
+                                             .asked_ms = asked_ms,
+                                             .expires_in_ms = terms.expires_in_ms,
+                                             .renew_every_ms = terms.renew_every_ms,
+                                             .current = &thread->executor.current});
+  agent_signal(agent, &agent->must_renew);
+  enum lease_end end = lease_work(&working, json, &error);
+  if (end == LEASE_FAILED)
+    log_error("lease: failed lease=%s epoch=%lld: %s", terms.id, (long long)terms.epoch, error.message);
+  else
+    log_info("lease: %s lease=%s epoch=%lld measured=%zu", end == LEASE_DONE ? "done" : "stopped", terms.id,
+             (long long)terms.epoch, working.n_measured);
+  bool is_told = end_append(&working, end, &error);
+  held_end(agent->held, terms.id, terms.epoch);
+  if (!is_told)
+    held_drop(agent->held, terms.id, terms.epoch); /* it expires */
+  agent_signal(agent, &agent->must_post);
+  return is_told && end != LEASE_FAILED;
+}
+
+static int64_t idle_exit_ms(const struct agent *agent) { return option_integer(agent->options, "idle-exit") * 1000; }
+
+static void leases_count(struct agent *agent, int change) {
+  pthread_mutex_lock(&agent->mutex);
+  agent->n_leases += (size_t)change;
+  agent->worked_ms = clock_monotonic_ms();
+  pthread_mutex_unlock(&agent->mutex);
+}
+
+/* There was no work. */
+static void device_idle(struct device_thread *thread, int64_t asked_ms) {
+  struct agent *agent = thread->agent;
+  int64_t now_ms = clock_monotonic_ms();
+  executor_drop_worker(&thread->executor);
+  pthread_mutex_lock(&agent->mutex);
+  bool is_idle = agent->n_leases == 0 && idle_exit_ms(agent) && now_ms - agent->worked_ms >= idle_exit_ms(agent);
+  pthread_mutex_unlock(&agent->mutex);
+  if (is_idle && spool_is_empty(agent->spool)) {
+    log_info("agent: no work for %lld s; it ends", (long long)(idle_exit_ms(agent) / 1000));
+    agent_stop(agent);
+  }
+  if (now_ms - asked_ms < IDLE_LEAST_MS)
+    agent_wait(agent, IDLE_LEAST_MS - (now_ms - asked_ms), NULL);
+}
+
+static struct server_answer lease_ask(struct device_thread *thread, const char *id, const char *nonce) {
+  int64_t idle_s = idle_exit_ms(thread->agent) / 1000;
+  int64_t wait_s = idle_s && idle_s < LEASE_WAIT_S ? idle_s : LEASE_WAIT_S;
+  cleanup_json json_t *body = json_pack("{s:s, s:s, s:s, s:I}", "agent", id, "device", thread->executor.device, "nonce",
+                                        nonce, "wait", (json_int_t)wait_s);
+  return server_ask(thread->client, "POST", "/v1/leases", body, wait_s * 1000 + LEASE_ANSWER_MS);
+}
+
+struct asking {
+  char nonce[33]; /* kept while an answer may have been lost: then the same lease is granted again */
+  struct backoff backoff, failed;
+};
+
+static void device_step(struct device_thread *thread, struct asking *asking) {
+  struct agent *agent = thread->agent;
+  cleanup_free char *id = agent_id(agent);
+  int64_t asked_ms = clock_monotonic_ms();
+  cleanup_server_answer struct server_answer answer = lease_ask(thread, id, asking->nonce);
+  if (answer.reply == REPLY_OK) {
+    backoff_reset(&asking->backoff);
+    random_hex(asking->nonce, 16);
+    if (!answer.json) {
+      device_idle(thread, asked_ms);
+      return;
+    }
+    leases_count(agent, 1);
+    bool ok = lease_granted(thread, answer.json, asked_ms);
+    leases_count(agent, -1);
+    if (ok)
+      backoff_reset(&asking->failed);
+    else
+      agent_wait(agent, backoff_next_ms(&asking->failed, 0), NULL);
+    return;
+  }
+  if (agent_is_stopping(agent))
+    return;
+  log_warning("lease: %s gets none: %s", thread->executor.device, answer.error.message);
+  if (answer.reply == REPLY_NOT_FOUND) {
+    agent_signal(agent, &agent->must_enrol);
+    agent_signal(agent, &agent->must_renew);
+  }
+  if (answer.reply != REPLY_LATER)
+    random_hex(asking->nonce, 16);
+  agent_wait(agent, backoff_next_ms(&asking->backoff, answer.retry_after_s), NULL);
+}
+
+void *device_thread_run(void *context) {
+  struct device_thread *thread = context;
+  struct agent *agent = thread->agent;
+  MAGIC_CHECK(agent, AGENT_MAGIC);
+  struct asking asking = {
+      .backoff = backoff_new(BACKOFF_LEAST_MS, BACKOFF_MOST_MS),
+      .failed = backoff_new(FAILED_LEAST_MS, FAILED_MOST_MS),
+  };
+  random_hex(asking.nonce, 16);
+  while (!agent_is_stopping(agent))
+    device_step(thread, &asking);
+  executor_drop_worker(&thread->executor);
+  pthread_mutex_lock(&agent->mutex);
+  agent->n_measuring--;
+  pthread_mutex_unlock(&agent->mutex);
+  spool_wake(agent->spool);
+  agent_signal(agent, &agent->must_post);
+  return NULL;
+}

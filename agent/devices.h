@@ -1,0 +1,31 @@
+/* The devices of this machine, as a worker sees them: the supervisor itself never loads a GPU runtime.
+ *
+ * Memory: devices own their texts and JSON. Threads: any but the main one (agent/spawner.h). */
+#ifndef WAVETUNE_AGENT_DEVICES_H
+#define WAVETUNE_AGENT_DEVICES_H
+
+#include "agent/spawner.h"
+#include "common/environment.h"
+
+struct device_seen {
+  const char *name;    /* "cpu0"; borrowed from json */
+  const char *backend; /* "cpu" */
+  struct environment environment;
+  json_t *json; /* as the worker told it */
+};
+
+struct devices {
+  size_t n;
+  struct device_seen *seen;
+};
+
+/* Asks a worker. Environments that are not full are refused. */
+must_check bool devices_ask(struct spawner *spawner, struct devices *ret_devices, struct error *error);
+void devices_release(struct devices *devices);
+#define cleanup_devices __attribute__((cleanup(devices_release)))
+
+/* The device with this name, the first one when it is NULL; an unknown name is an error that lists those there are. */
+must_check bool devices_find(const struct devices *devices, const char *name, const struct device_seen **ret_device,
+                             struct error *error);
+
+#endif

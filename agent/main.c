@@ -1,0 +1,13 @@
+/* wavetune-agent: measures kernels on the devices of this machine, for a server (run) or alone (tune). */
+#include "agent/commands.h"
+#include "agent/worker.h"
+
+int main(int argc, char **argv) {
+  /* Not in the list of commands: only the supervisor starts workers. */
+  if (argc == 2 && string_equal(argv[1], "worker"))
+    return worker_main();
+  json_object_seed(0); /* before there are threads */
+  const struct command_spec commands[] = {run_command, tune_command, probe_command, env_command};
+  return commands_run("wavetune-agent", "Measures kernels on this machine's devices, for a server or alone.", commands,
+                      ARRAY_LENGTH(commands), argc, argv);
+}

@@ -1,0 +1,45 @@
+/* Options of measuring. */
+#include "agent/measure_options.h"
+
+#define COMPILE_WINDOW 16
+#define CONFIGS_PER_WORKER 256 /* then a new process: what kernels leave behind must not pile up */
+
+struct executor executor_make(const struct options *options, struct spawner *spawner, struct compile_pool *pool,
+                              const struct device_seen *device) {
+  return (struct executor){
+      .spawner = spawner,
+      .pool = pool,
+      .device = device->name,
+      .gpu_name = device->environment.gpu,
+      .arch = device->environment.arch,
+      .compiles_first = string_equal(device->backend, "cpu"),
+      .limits = {.open_ms = option_integer(options, "open-timeout") * 1000,
+                 .config_ms = option_integer(options, "config-timeout") * 1000},
+      .screen_rounds = option_integer(options, "screen-rounds"),
+      .final_rounds = option_integer(options, "final-rounds"),
+      .compile_window = COMPILE_WINDOW,
+      .configs_per_worker = CONFIGS_PER_WORKER,
+      .current = WORKER_CONFIG_NONE,
+  };
+}
+
+/* $VARIABLE/NAME, else ~/HOME_PART/NAME, else /tmp/NAME-UID. */
+static char *user_folder(const char *variable, const char *home_part, const char *name) {
+  const char *base = getenv(variable), *home = getenv("HOME");
+  if (base && base[0] == '/')
+    return xasprintf("%s/%s", base, name);
+  if (home && home[0] == '/')
+    return xasprintf("%s/%s/%s", home, home_part, name);
+  return xasprintf("/tmp/%s-%u", name, (unsigned)getuid());
+}
+
+char *state_folder_default(void) {
+  const char *given = getenv("STATE_DIRECTORY"); /* systemd's StateDirectory= */
+  if (given && given[0] == '/' && !strchr(given, ':'))
+    return xstrdup(given);
+  if (geteuid() == 0)
+    return xstrdup("/var/lib/wavetune-agent");
+  return user_folder("XDG_STATE_HOME", ".local/state", "wavetune-agent");
+}
+
+char *cache_folder_default(void) { return user_folder("XDG_CACHE_HOME", ".cache", "wavetune"); }

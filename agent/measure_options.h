@@ -1,0 +1,28 @@
+/* The options that `run` and `tune` share: how to measure, and where files lie.
+ *
+ * Threads: at start, one. */
+#ifndef WAVETUNE_AGENT_MEASURE_OPTIONS_H
+#define WAVETUNE_AGENT_MEASURE_OPTIONS_H
+
+#include "agent/devices.h"
+#include "agent/lease_execute.h"
+#include "common/options.h"
+
+/* clang-format off */
+#define MEASURE_OPTIONS                                                                                                \
+  {"screen-rounds", OPTION_INTEGER, "N", "5", 1, 10000, "pairs of samples of a config in the screen", false},         \
+  {"final-rounds", OPTION_INTEGER, "N", "30", 1, 10000, "pairs of samples of a finalist in each process", false},     \
+  {"config-timeout", OPTION_INTEGER, "SECONDS", "30", 1, 86400,                                                       \
+   "limit for loading, for checking and for each turn of timing a config", false},                                    \
+  {"open-timeout", OPTION_INTEGER, "SECONDS", "60", 1, 86400, "limit for opening a device and its buffers", false},   \
+  {"compilers", OPTION_INTEGER, "N", "0", 0, 256, "compilers that run at once; 0: one to each CPU", false}
+/* clang-format on */
+
+struct executor executor_make(const struct options *options, struct spawner *spawner, struct compile_pool *pool,
+                              const struct device_seen *device);
+
+/* Where the agent keeps its state, and where `tune` keeps what can be made again; owned by the caller. */
+char *state_folder_default(void);
+char *cache_folder_default(void);
+
+#endif

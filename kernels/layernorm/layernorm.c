@@ -10,15 +10,21 @@
 #define STEP (LANES * UNROLL)
 #define EPSILON 1e-5f
 
+#if LANES > 1
 typedef float vector __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
+#define LANE(vectors, i) ((vectors)[i])
+#else
+typedef float vector;
+#define LANE(vectors, i) (vectors)
+#endif
 
 static inline float lanes_sum(const vector *vectors) {
   vector total = vectors[0];
   for (int u = 1; u < UNROLL; u++)
     total += vectors[u];
-  float sum = total[0];
+  float sum = LANE(total, 0);
   for (int l = 1; l < LANES; l++)
-    sum += total[l];
+    sum += LANE(total, l);
   return sum;
 }
 

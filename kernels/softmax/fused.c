@@ -56,7 +56,7 @@ static float row_exp(float *restrict to, const float *restrict x, float maximum,
       sums[u] += e;
     }
   for (; i < columns; i++)
-    sum += to[i] = vector_exp(vector_of(x[i] - maximum))[0];
+    sum += to[i] = LANE(vector_exp(vector_of(x[i] - maximum)), 0);
   for (int u = 0; u < UNROLL; u++)
     sum += lanes_sum(sums[u]);
   return sum;

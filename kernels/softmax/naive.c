@@ -12,14 +12,14 @@
 static inline vector exponential(vector x) {
 #if EXP == libm
   for (int l = 0; l < LANES; l++)
-    x[l] = expf(x[l]);
+    LANE(x, l) = expf(LANE(x, l));
   return x;
 #else
   return vector_exp(x);
 #endif
 }
 
-static inline float exponential_one(float x) { return exponential(vector_of(x))[0]; }
+static inline float exponential_one(float x) { return LANE(exponential(vector_of(x)), 0); }
 
 static inline vector quotient(vector value, float sum) {
 #if RECIPROCAL
@@ -51,7 +51,7 @@ static void row_softmax(float *restrict y, const float *restrict x, int64_t colu
     *(vector *)(y + i) = quotient(e, sum);
   }
   for (int64_t i = whole; i < columns; i++)
-    y[i] = quotient(vector_of(y[i]), sum)[0];
+    y[i] = LANE(quotient(vector_of(y[i]), sum), 0);
 }
 
 void softmax_naive(float *restrict y, const float *restrict x, int64_t rows, int64_t columns) {

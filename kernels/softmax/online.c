@@ -38,7 +38,7 @@ static void row_softmax(float *restrict y, const float *restrict x, int64_t colu
     maximum = float_max(maximum, x[i]);
   float sum = lanes_sum(sums * vector_exp(maxima - maximum));
   for (int64_t i = whole; i < columns; i++)
-    sum += y[i] = vector_exp(vector_of(x[i] - maximum))[0];
+    sum += y[i] = LANE(vector_exp(vector_of(x[i] - maximum)), 0);
   const float scale = 1 / sum;
   for (int64_t v = 0; v < vectors; v += BLOCK) {
     int64_t end = vectors - v < BLOCK ? vectors : v + BLOCK;

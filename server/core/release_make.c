@@ -1,0 +1,309 @@
+/* Which winners a release includes and why the others are left out. A plan owns its reasons and borrows the rest. Pure
+ * functions, any thread. */
+#include "server/core/release_make.h"
+
+void release_candidates_release(struct release_candidates *candidates) {
+  for (size_t i = 0; i < candidates->n; i++) {
+    struct release_candidate *candidate = &candidates->all[i];
+    free(candidate->name);
+    json_decref(candidate->key);
+    free(candidate->key_text);
+    free(candidate->state);
+    free(candidate->reason);
+    json_decref(candidate->config);
+    free(candidate->equivalents);
+  }
+  free(candidates->all);
+  for (size_t i = 0; i < candidates->n_spaces; i++)
+    space_free(candidates->spaces[i]);
+  free(candidates->spaces);
+  *candidates = (struct release_candidates){0};
+}
+
+static bool outcome_parse(const char *name, enum verdict_outcome *ret) {
+  static const enum verdict_outcome outcomes[] = {VERDICT_FASTER, VERDICT_SAME, VERDICT_SLOWER, VERDICT_AMBIGUOUS};
+  for (size_t i = 0; i < ARRAY_LENGTH(outcomes); i++)
+    if (strcmp(verdict_outcome_name(outcomes[i]), name) == 0) {
+      *ret = outcomes[i];
+      return true;
+    }
+  return false;
+}
+
+bool release_candidate_read_verdict(struct release_candidate *candidate, const json_t *verdict, struct error *error) {
+  const char *outcome;
+  json_t *set;
+  if (!json_get_string(verdict, "", "verdict", JSON_REQUIRED, &outcome, error) ||
+      !json_get_array(verdict, "", "equivalence_set", JSON_REQUIRED, &set, error))
+    return false;
+  if (!outcome_parse(outcome, &candidate->outcome))
+    return error_at(error, "/verdict", "\"%.32s\" is no outcome of a verdict", outcome);
+  size_t n = json_array_size(set);
+  free(candidate->equivalents);
+  candidate->equivalents = xcalloc(n ? n : 1, sizeof *candidate->equivalents);
+  for (size_t i = 0; i < n; i++)
+    candidate->equivalents[i] = (uint64_t)json_integer_value(json_array_get(set, i));
+  candidate->n_equivalents = n;
+  return true;
+}
+
+static int pin_to_candidate(const void *wanted, const void *element) {
+  const struct release_candidate *candidate = wanted;
+  const struct release_pin *pin = element;
+  int order = memcmp(candidate->kernel.bytes, pin->kernel.bytes, DIGEST_SIZE);
+  return order ? order : strcmp(candidate->key_text, pin->key_text);
+}
+
+const struct release_pin *release_pin_of(const struct release_request *request,
+                                         const struct release_candidate *candidate) {
+  if (!request->n_pins)
+    return NULL;
+  return bsearch(candidate, request->pins, request->n_pins, sizeof *request->pins, pin_to_candidate);
+}
+
+void release_plan_release(struct release_plan *plan) {
+  for (size_t i = 0; i < plan->n_skipped; i++)
+    free(plan->skipped[i].reason);
+  free(plan->skipped);
+  free(plan->included);
+  *plan = (struct release_plan){0};
+}
+
+static void plan_include(struct release_plan *plan, const struct release_candidate *candidate,
+                         const struct release_pin *pin, uint64_t ordinal) {
+  GROW(plan->included, plan->n_included, plan->included_capacity);
+  plan->included[plan->n_included++] = (struct release_included){candidate, pin, ordinal};
+}
+
+/* Takes over the reason. */
+static void plan_skip(struct release_plan *plan, struct release_skipped skipped) {
+  GROW(plan->skipped, plan->n_skipped, plan->skipped_capacity);
+  plan->skipped[plan->n_skipped++] = skipped;
+}
+
+static void plan_skip_job(struct release_plan *plan, const struct release_candidate *candidate, char *reason) {
+  plan_skip(plan, (struct release_skipped){candidate->name, candidate->kernel, candidate->key, candidate->job, reason});
+}
+
+static int by_name_kernel_and_key(const struct release_candidate *left, const struct release_candidate *right) {
+  int order = strcmp(left->name, right->name);
+  if (!order)
+    order = memcmp(left->kernel.bytes, right->kernel.bytes, DIGEST_SIZE);
+  return order ? order : strcmp(left->key_text, right->key_text);
+}
+
+/* A group is one (kernel, key); in it the job that finished last comes first, unfinished ones after all others. */
+static int candidates_compare(const void *a, const void *b) {
+  const struct release_candidate *left = a, *right = b;
+  int order = by_name_kernel_and_key(left, right);
+  if (order)
+    return order;
+  if (left->finished_us != right->finished_us)
+    return left->finished_us > right->finished_us ? -1 : 1;
+  return left->job > right->job ? -1 : 1;
+}
+
+/* Why a job's winner cannot be released (the caller's), or NULL. */
+static char *unusable_reason(const struct release_request *request, const struct release_candidate *candidate) {
+  if (request->has_as_of && (candidate->finished_us == 0 || candidate->finished_us > request->as_of_us))
+    return xstrdup("not finished as of that time");
+  if (strcmp(candidate->state, "failed") == 0)
+    return xasprintf("no winner: failed: %s", candidate->reason ? candidate->reason : "no reason was given");
+  if (strcmp(candidate->state, "cancelled") == 0)
+    return xstrdup("no winner: cancelled");
+  if (strcmp(candidate->state, "done") != 0)
+    return xasprintf("no winner yet: %s", candidate->state);
+  if (!candidate->has_winner)
+    return xstrdup("no winner");
+  if (candidate->outcome == VERDICT_AMBIGUOUS)
+    return xstrdup("ambiguous: the winner is neither faster than the baseline nor the same beyond doubt");
+  if (candidate->outcome == VERDICT_SLOWER)
+    return xstrdup("slower than its baseline");
+  return NULL;
+}
+
+static bool sets_meet(const struct release_candidate *one, const struct release_candidate *other) {
+  for (size_t i = 0; i < one->n_equivalents; i++)
+    for (size_t j = 0; j < other->n_equivalents; j++)
+      if (one->equivalents[i] == other->equivalents[j])
+        return true;
+  return false;
+}
+
+static bool jobs_conflict(const struct release_candidate *newest, const struct release_candidate *former) {
+  return digest_equal(&newest->space, &former->space) && !sets_meet(newest, former);
+}
+
+static char *conflict_reason(const struct release_candidate *other) {
+  return xasprintf("conflicting: job %lld measured the same space and no config is among the best of both; run the "
+                   "job once more or pin a config",
+                   (long long)other->job);
+}
+
+/* One (kernel, key) without a pin. */
+static void group_plan(const struct release_request *request, const struct release_candidate *group, size_t n,
+                       struct release_plan *plan) {
+  const struct release_candidate *newest = NULL, *former = NULL;
+  for (size_t i = 0; i < n && !former; i++) {
+    cleanup_free char *reason = unusable_reason(request, &group[i]);
+    if (!reason)
+      *(newest ? &former : &newest) = &group[i];
+  }
+  bool conflict = former && jobs_conflict(newest, former);
+  if (newest && !conflict)
+    plan_include(plan, newest, NULL, newest->ordinal);
+  for (size_t i = 0; i < n; i++) {
+    char *reason = unusable_reason(request, &group[i]);
+    if (!reason && conflict && (&group[i] == newest || &group[i] == former))
+      reason = conflict_reason(&group[i] == newest ? former : newest);
+    else if (!reason && &group[i] != newest)
+      reason = xasprintf("superseded by job %lld", (long long)newest->job);
+    if (reason)
+      plan_skip_job(plan, &group[i], reason);
+  }
+}
+
+/* Whether `config` is a point of the space that its conditions allow; else why not, in *ret_reason. */
+static bool pin_is_in_space(const struct release_pin *pin, const struct environment *environment,
+                            const struct release_candidate *candidate, uint64_t *ret_ordinal, char **ret_reason) {
+  struct error error;
+  cleanup_key struct key key = {0};
+  bool holds = false;
+  if (!space_config_from_json(candidate->pinned_space, pin->config, ret_ordinal, &error)) {
+    *ret_reason =
+        xasprintf("the pin names a config outside the space of job %lld: %s", (long long)candidate->job, error.message);
+    return false;
+  }
+  ALWAYS(key_parse(pin->key, NULL, 0, &key, &error)); /* the pin's key was made by key_to_json */
+  const struct space_facts facts = {&key, environment->gpu, environment->arch};
+  if (!space_holds(candidate->pinned_space, &facts, *ret_ordinal, &holds, &error)) {
+    *ret_reason = xasprintf("a condition cannot be decided for the pinned config: %s", error.message);
+    return false;
+  }
+  if (!holds)
+    *ret_reason =
+        xasprintf("the pin names a config that the conditions of job %lld's space exclude", (long long)candidate->job);
+  return holds;
+}
+
+/* One (kernel, key) with a pin: the newest job whose space knows the config gives its number. */
+static void pinned_plan(const struct release_pin *pin, const struct environment *environment,
+                        const struct release_candidate *group, size_t n, struct release_plan *plan) {
+  cleanup_free char *first_reason = NULL;
+  bool found = false;
+  for (size_t i = 0; i < n && !found; i++) {
+    uint64_t ordinal;
+    char *reason = NULL;
+    found = pin_is_in_space(pin, environment, &group[i], &ordinal, &reason);
+    if (found)
+      plan_include(plan, &group[i], pin, ordinal);
+    else if (!first_reason)
+      first_reason = TAKE(reason);
+    free(reason);
+  }
+  if (!found)
+    plan_skip(plan, (struct release_skipped){group->name, pin->kernel, pin->key, 0, TAKE(first_reason)});
+  for (size_t i = 0; i < n; i++)
+    plan_skip_job(plan, &group[i], xstrdup("superseded by the pin"));
+}
+
+static bool kernel_is_named(const struct release_request *request, const struct digest *kernel) {
+  for (size_t i = 0; i < request->n_kernels; i++)
+    if (digest_equal(&request->kernels[i], kernel))
+      return true;
+  return false;
+}
+
+/* Of the included winners with one name (a run of them: they are sorted by name), drops those of kernels that the
+ * request does not name and that were registered before the newest. */
+static void kernels_supersede(const struct release_request *request, struct release_plan *plan) {
+  size_t kept = 0;
+  for (size_t first = 0, end; first < plan->n_included; first = end) {
+    const struct release_candidate *newest = plan->included[first].candidate;
+    for (end = first; end < plan->n_included; end++) {
+      const struct release_candidate *candidate = plan->included[end].candidate;
+      if (strcmp(candidate->name, newest->name) != 0)
+        break;
+      if (candidate->kernel_order > newest->kernel_order)
+        newest = candidate;
+    }
+    for (size_t i = first; i < end; i++) {
+      const struct release_included *included = &plan->included[i];
+      const struct release_candidate *candidate = included->candidate;
+      char text[DIGEST_TEXT_SIZE];
+      if (digest_equal(&candidate->kernel, &newest->kernel) || kernel_is_named(request, &candidate->kernel))
+        plan->included[kept++] = *included;
+      else
+        plan_skip(plan, (struct release_skipped){
+                            candidate->name, candidate->kernel, candidate->key, included->pin ? 0 : candidate->job,
+                            xasprintf("superseded by kernel %s of the same name, which is newer; name this one in "
+                                      "\"kernels\" to release it",
+                                      digest_format(&newest->kernel, text))});
+    }
+  }
+  plan->n_included = kept;
+}
+
+static void kernels_without_jobs_skip(const struct release_request *request,
+                                      const struct release_candidates *candidates, struct release_plan *plan) {
+  for (size_t i = 0; i < request->n_kernels; i++) {
+    bool has_job = false;
+    for (size_t j = 0; j < candidates->n && !has_job; j++)
+      has_job = digest_equal(&candidates->all[j].kernel, &request->kernels[i]);
+    if (!has_job)
+      plan_skip(plan, (struct release_skipped){NULL, request->kernels[i], NULL, 0,
+                                               xstrdup("no job tunes this kernel for this environment and tag")});
+  }
+}
+
+void release_plan(const struct release_request *request, const struct environment *environment,
+                  struct release_candidates *candidates, struct release_plan *ret_plan) {
+  size_t n_pins = request->n_pins;
+  cleanup_free bool *pin_is_used = xcalloc(n_pins ? n_pins : 1, sizeof *pin_is_used);
+  *ret_plan = (struct release_plan){0};
+  if (candidates->n)
+    qsort(candidates->all, candidates->n, sizeof *candidates->all, candidates_compare);
+  for (size_t first = 0, end; first < candidates->n; first = end) {
+    const struct release_candidate *group = &candidates->all[first];
+    for (end = first + 1; end < candidates->n && by_name_kernel_and_key(group, &candidates->all[end]) == 0; end++)
+      ;
+    const struct release_pin *pin = release_pin_of(request, group);
+    if (pin) {
+      pin_is_used[pin - request->pins] = true;
+      pinned_plan(pin, environment, group, end - first, ret_plan);
+    } else {
+      group_plan(request, group, end - first, ret_plan);
+    }
+  }
+  kernels_supersede(request, ret_plan);
+  for (size_t i = 0; i < n_pins; i++)
+    if (!pin_is_used[i])
+      plan_skip(ret_plan,
+                (struct release_skipped){
+                    NULL, request->pins[i].kernel, request->pins[i].key, 0,
+                    xstrdup("pinned, but no job of this environment and tag has this kernel and key, so its space is "
+                            "not known; submit the job first")});
+  kernels_without_jobs_skip(request, candidates, ret_plan);
+}
+
+struct release *release_from_plan(const struct release_plan *plan, const struct environment *environment,
+                                  const char *tag) {
+  struct release *release = xcalloc(1, sizeof *release);
+  release->environment = environment_copy(environment);
+  release->tag = xstrdup(tag);
+  release->winners = xcalloc(plan->n_included ? plan->n_included : 1, sizeof *release->winners);
+  for (size_t i = 0; i < plan->n_included; i++) {
+    const struct release_included *included = &plan->included[i];
+    const struct release_candidate *candidate = included->candidate;
+    release->winners[release->n_winners++] = (struct release_winner){
+        .name = xstrdup(candidate->name),
+        .kernel = candidate->kernel,
+        .key = json_incref(candidate->key),
+        .config = included->pin ? space_config_to_json(candidate->pinned_space, included->ordinal)
+                                : json_incref(candidate->config),
+        .ordinal = included->ordinal,
+        .space = candidate->space,
+    };
+  }
+  return release;
+}

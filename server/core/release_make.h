@@ -1,0 +1,118 @@
+/* What a release includes: for each (kernel, key) the pin, else the newest done job whose verdict is usable; what is
+ * left out is listed with the reason.
+ *
+ * A job is usable when it is done and its winner is faster than its baseline or the same; an ambiguous one is skipped,
+ * and an older usable one stands in, so that an undecided re-tune never takes a key out of a release. The two newest
+ * usable jobs conflict when they measured the same space and no config is among the best of both: then neither is
+ * included until a third campaign or a pin decides. Of several kernels with one name (one was edited) the one that was
+ * registered last is taken; the others only when the request names them in "kernels".
+ *
+ * Memory: a request and its plan own what they hold, but plans borrow candidates and pins, which must outlive them.
+ * Threads: pure functions, any thread. */
+#ifndef WAVETUNE_SERVER_CORE_RELEASE_MAKE_H
+#define WAVETUNE_SERVER_CORE_RELEASE_MAKE_H
+
+#include "common/release.h"
+#include "common/space.h"
+#include "common/verdict.h"
+
+#define RELEASE_PINS_MAX 10000
+#define RELEASE_KERNELS_MAX 1000
+#define RELEASE_TAG_MAX 128
+
+struct release_pin {
+  size_t index; /* in the request, for pointers */
+  struct digest kernel;
+  json_t *key;
+  char *key_text; /* canonical */
+  json_t *config;
+};
+
+/* The body of POST /v1/releases. */
+struct release_request {
+  struct environment environment; /* partial */
+  char *tag;
+  size_t n_kernels; /* 0: all */
+  struct digest *kernels;
+  bool has_as_of;
+  int64_t as_of_us; /* since 1970, UTC */
+  size_t n_pins;
+  struct release_pin *pins; /* sorted by (kernel, key_text), distinct */
+};
+must_check bool release_request_parse(const json_t *json, struct release_request *ret, struct error *error);
+void release_request_release(struct release_request *request);
+#define cleanup_release_request __attribute__((cleanup(release_request_release)))
+
+/* One job of the release's environment and tag, with its winner when it has one. */
+struct release_candidate {
+  int64_t job;
+  char *name; /* the kernel's */
+  struct digest kernel;
+  int64_t kernel_order; /* kernels that were registered later have higher numbers */
+  json_t *key;
+  char *key_text; /* canonical */
+  struct digest space;
+  const struct space *pinned_space; /* where a pin is for this (kernel, key), else NULL; in the candidates' spaces */
+  char *state;                      /* as the API names it: "done", "failed", … */
+  char *reason;                     /* why it failed, or NULL */
+  int64_t finished_us;              /* 0: not finished */
+  bool has_winner;
+  uint64_t ordinal;
+  json_t *config; /* its values */
+  enum verdict_outcome outcome;
+  size_t n_equivalents;
+  uint64_t *equivalents; /* the winner's equivalence set */
+};
+struct release_candidates {
+  size_t n;
+  struct release_candidate *all;
+  size_t n_spaces; /* of pinned jobs, each once */
+  struct space **spaces;
+};
+void release_candidates_release(struct release_candidates *candidates);
+#define cleanup_release_candidates __attribute__((cleanup(release_candidates_release)))
+
+/* The pin for a candidate's (kernel, key), or NULL. */
+const struct release_pin *release_pin_of(const struct release_request *request,
+                                         const struct release_candidate *candidate);
+
+/* Reads {"verdict": "FASTER", "equivalence_set": [17, 19], …} into the candidate. */
+must_check bool release_candidate_read_verdict(struct release_candidate *candidate, const json_t *verdict,
+                                               struct error *error);
+
+struct release_included {
+  const struct release_candidate *candidate; /* of a pin: the job whose space knows the pinned config */
+  const struct release_pin *pin;             /* NULL: the job's own winner */
+  uint64_t ordinal;
+};
+
+struct release_skipped {
+  const char *name; /* NULL when no job knows the kernel here */
+  struct digest kernel;
+  const json_t *key; /* NULL: the kernel as a whole */
+  int64_t job;       /* 0: none, a pin or a kernel was skipped */
+  char *reason;
+};
+
+struct release_plan {
+  size_t n_included, included_capacity;
+  struct release_included *included;
+  size_t n_skipped, skipped_capacity;
+  struct release_skipped *skipped;
+};
+
+/* Sorts the candidates. Those of kernels that the request does not name must not be among them. `environment` is the
+ * full one, whose gpu and arch the conditions of a pinned config's space may read. */
+void release_plan(const struct release_request *request, const struct environment *environment,
+                  struct release_candidates *candidates, struct release_plan *ret_plan);
+void release_plan_release(struct release_plan *plan);
+#define cleanup_release_plan __attribute__((cleanup(release_plan_release)))
+
+/* The release of a plan, not sealed yet. */
+must_check struct release *release_from_plan(const struct release_plan *plan, const struct environment *environment,
+                                             const char *tag);
+
+/* "2026-11-21T07:05:00.25Z" or with an offset, strictly RFC 3339, as microseconds since 1970. */
+must_check bool time_parse(const char *text, int64_t *ret_us, struct error *error);
+
+#endif

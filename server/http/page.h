@@ -1,0 +1,14 @@
+/* Pages of lists whose rows have ids: reading limit and after, and writing {"items", "next"}.
+ *
+ * Memory: items are taken over. Threads: the request's owner. */
+#ifndef WAVETUNE_SERVER_HTTP_PAGE_H
+#define WAVETUNE_SERVER_HTTP_PAGE_H
+
+#include "server/http/request.h"
+
+/* `start` is where a list begins that has no "after". Answers 422 and returns false when they are wrong. */
+must_check bool page_by_id(struct request *request, int64_t start, int64_t *ret_limit, int64_t *ret_after);
+
+must_check json_t *page_to_json(json_t *items, int64_t next); /* next 0: null; a new reference */
+
+#endif

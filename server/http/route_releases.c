@@ -1,0 +1,227 @@
+/* Making releases and reading them, as they are and rendered.
+ *
+ * Memory: requests, candidates and plans live as long as the handler. Threads: database workers. */
+#include "common/render.h"
+#include "server/core/cache_lookup.h"
+#include "server/http/page.h"
+#include "server/http/routes.h"
+#include "server/store/releases.h"
+
+static void object_set(json_t *object, const char *name, json_t *value) {
+  ALWAYS(json_object_set_new(object, name, value) == 0);
+}
+
+static json_t *job_text(int64_t job) {
+  char text[24];
+  snprintf(text, sizeof text, "%lld", (long long)job);
+  return job ? json_string(text) : json_null();
+}
+
+static json_t *named(const char *name, const struct digest *kernel, const json_t *key, int64_t job) {
+  json_t *object = json_object();
+  object_set(object, "name", name ? json_string(name) : json_null());
+  object_set(object, "kernel", json_digest_text(kernel));
+  object_set(object, "key", key ? json_deep_copy(key) : json_null());
+  object_set(object, "job", job_text(job));
+  return object;
+}
+
+static json_t *included_to_json(const struct release_plan *plan) {
+  json_t *array = json_array();
+  for (size_t i = 0; i < plan->n_included; i++) {
+    const struct release_included *included = &plan->included[i];
+    const struct release_candidate *candidate = included->candidate;
+    bool pinned = included->pin != NULL;
+    json_t *object = named(candidate->name, &candidate->kernel, candidate->key, pinned ? 0 : candidate->job);
+    object_set(object, "pinned", json_boolean(pinned));
+    ALWAYS(json_array_append_new(array, object) == 0);
+  }
+  return array;
+}
+
+static json_t *skipped_to_json(const struct release_plan *plan) {
+  json_t *array = json_array();
+  for (size_t i = 0; i < plan->n_skipped; i++) {
+    const struct release_skipped *skipped = &plan->skipped[i];
+    json_t *object = named(skipped->name, &skipped->kernel, skipped->key, skipped->job);
+    object_set(object, "reason", json_string(skipped->reason));
+    ALWAYS(json_array_append_new(array, object) == 0);
+  }
+  return array;
+}
+
+/* Which environment the request means; answers 422 and returns false when that is not one. */
+static bool environment_choose(struct request *request, const struct release_request *wanted,
+                               const struct release_environments *known, struct environment *ret) {
+  struct error error;
+  size_t index = 0;
+  cleanup_free char *sentence = NULL, *asked = environment_format(&wanted->environment);
+  cleanup_free const struct environment **there = xcalloc(known->n + 1, sizeof(struct environment *));
+  json_t *extra;
+  for (size_t i = 0; i < known->n; i++)
+    there[i] = &known->all[i];
+  switch (cache_lookup(&wanted->environment, there, known->n, &index)) {
+  case CACHE_MATCH_ONE:
+    *ret = environment_copy(there[index]);
+    return true;
+  case CACHE_MATCH_NONE:
+    extra = json_pack("{s:o}", "nearest", cache_nearest(&wanted->environment, there, known->n, &sentence));
+    error_at(&error, "/environment", "no job with tag \"%.50s\" was tuned for %.150s; %s", wanted->tag, asked,
+             sentence ? sentence : "there is none of this tag at all: submit jobs first");
+    break;
+  case CACHE_MATCH_SEVERAL:
+    extra = json_pack("{s:o}", "environments", cache_fitting(&wanted->environment, there, known->n));
+    error_at(&error, "/environment",
+             "several environments with jobs of tag \"%.50s\" fit; state the members in which they differ "
+             "(\"environments\" lists them)",
+             wanted->tag);
+    break;
+  }
+  request_problem_extra(request, 422, &error, extra);
+  return false;
+}
+
+static void plan_answer(struct worker *worker, struct request *request, const struct release_plan *plan,
+                        const struct environment *environment, const char *tag) {
+  struct error error;
+  bool is_new;
+  cleanup_free char *bytes = NULL;
+  size_t size;
+  cleanup_release struct release *release = release_from_plan(plan, environment, tag);
+  if (!plan->n_included) {
+    error_set(&error, "nothing can be released for this environment and tag; \"skipped\" says why");
+    request_problem_extra(request, 422, &error, json_pack("{s:o}", "skipped", skipped_to_json(plan)));
+    return;
+  }
+  /* A plan has one winner for each (kernel, key), which is all that sealing refuses. */
+  ALWAYS(release_seal(release, &bytes, &size, &error));
+  if (!release_store(worker->db, release, bytes, size, &is_new, &error)) {
+    request_unavailable(request, &error);
+    return;
+  }
+  json_t *answer = json_object();
+  object_set(answer, "release", json_digest_text(&release->digest));
+  object_set(answer, "bytes", json_stringn(bytes, size));
+  object_set(answer, "winners", json_integer((json_int_t)release->n_winners));
+  object_set(answer, "included", included_to_json(plan));
+  object_set(answer, "skipped", skipped_to_json(plan));
+  request_answer_json(request, is_new ? 201 : 200, answer);
+}
+
+static void release_post(struct worker *worker, struct request *request) {
+  static const char *const no_arguments[] = {NULL};
+  struct error error;
+  cleanup_release_request struct release_request wanted = {0};
+  cleanup_release_environments struct release_environments known = {0};
+  cleanup_release_candidates struct release_candidates candidates = {0};
+  cleanup_release_plan struct release_plan plan = {0};
+  cleanup_environment struct environment environment = {0};
+  if (!request_query_only(request, no_arguments))
+    return;
+  if (!release_request_parse(request->json, &wanted, &error)) {
+    request_refuse(request, 422, &error);
+    return;
+  }
+  if (!release_environments_load(worker->db, wanted.tag, &known, &error)) {
+    request_unavailable(request, &error);
+    return;
+  }
+  if (!environment_choose(request, &wanted, &known, &environment))
+    return;
+  if (!release_candidates_load(worker->db, &wanted, &environment, &candidates, &error)) {
+    request_unavailable(request, &error);
+    return;
+  }
+  release_plan(&wanted, &environment, &candidates, &plan);
+  plan_answer(worker, request, &plan, &environment, wanted.tag);
+}
+
+void route_release_post(struct worker *worker, struct request **requests, size_t n) {
+  for (size_t i = 0; i < n; i++)
+    release_post(worker, requests[i]);
+}
+
+/* The bytes of the release that the path names; answers and returns NULL when there is none. */
+static char *release_of_path(struct worker *worker, struct request *request, struct digest *ret_digest,
+                             size_t *ret_size) {
+  static const char *const no_arguments[] = {NULL};
+  struct error error;
+  char *bytes = NULL;
+  if (!request_query_only(request, no_arguments))
+    return NULL;
+  if (digest_parse(request->segments[0], ret_digest) &&
+      !release_load(worker->db, ret_digest, &bytes, ret_size, &error)) {
+    request_unavailable(request, &error);
+    return NULL;
+  }
+  if (!bytes)
+    request_problem(request, 404, "", "there is no release %.100s; GET /v1/releases lists all", request->segments[0]);
+  return bytes;
+}
+
+void route_release_get(struct worker *worker, struct request **requests, size_t n) {
+  for (size_t i = 0; i < n; i++) {
+    struct digest digest;
+    char etag[DIGEST_TEXT_SIZE];
+    size_t size;
+    char *bytes = release_of_path(worker, requests[i], &digest, &size);
+    if (bytes)
+      request_answer_remembered(requests[i], MEMORY_IMMUTABLE, "application/json", bytes, size,
+                                digest_format(&digest, etag), NULL);
+  }
+}
+
+static bool format_is_known(const char *format) {
+#define X(name)                                                                                                        \
+  if (strcmp(format, #name) == 0)                                                                                      \
+    return true;
+  RENDERERS(X)
+#undef X
+  return false;
+}
+
+static void release_export(struct worker *worker, struct request *request) {
+  struct error error;
+  struct digest digest;
+  char etag[DIGEST_TEXT_SIZE];
+  size_t size;
+  cleanup_free char *bytes = release_of_path(worker, request, &digest, &size);
+  cleanup_release struct release *release = NULL;
+  cleanup_rendered struct rendered rendered = {0};
+  if (!bytes)
+    return;
+  if (!release_parse(bytes, size, &release, &error) || !render(request->segments[1], release, &rendered, &error)) {
+    error.pointer[0] = 0; /* it would point into a body, and there is none */
+    request_refuse(request, format_is_known(request->segments[1]) ? 422 : 404, &error);
+    return;
+  }
+  /* Every format there is renders one file. */
+  ALWAYS(rendered.n == 1);
+  struct rendered_file *file = &rendered.files[0];
+  struct digest file_digest = digest_of(file->bytes, file->size);
+  request_answer_remembered(request, MEMORY_IMMUTABLE, "application/json", TAKE(file->bytes), file->size,
+                            digest_format(&file_digest, etag), NULL);
+}
+
+void route_release_export(struct worker *worker, struct request **requests, size_t n) {
+  for (size_t i = 0; i < n; i++)
+    release_export(worker, requests[i]);
+}
+
+static void release_list(struct worker *worker, struct request *request) {
+  static const char *const arguments[] = {"limit", "after", NULL};
+  int64_t limit, before, next;
+  struct error error;
+  json_t *items;
+  if (!request_query_only(request, arguments) || !page_by_id(request, INT64_MAX, &limit, &before))
+    return;
+  if (releases_list(worker->db, before, limit, &items, &next, &error))
+    request_answer_json(request, 200, page_to_json(items, next));
+  else
+    request_unavailable(request, &error);
+}
+
+void route_release_list(struct worker *worker, struct request **requests, size_t n) {
+  for (size_t i = 0; i < n; i++)
+    release_list(worker, requests[i]);
+}

@@ -1,0 +1,204 @@
+/* SQL of releases. Memory and threads: as the header says. */
+#include "server/store/releases.h"
+
+#include "server/store/values.h"
+
+void release_environments_release(struct release_environments *environments) {
+  for (size_t i = 0; i < environments->n; i++)
+    environment_release(&environments->all[i]);
+  free(environments->all);
+  *environments = (struct release_environments){0};
+}
+
+static const struct statement release_environments_statement = {
+    "release_environments", "SELECT identity FROM environments"
+                            " WHERE id IN (SELECT environment_id FROM jobs WHERE tag = $1) ORDER BY id"};
+
+bool release_environments_load(struct db *db, const char *tag, struct release_environments *ret, struct error *error) {
+  struct db_parameters parameters = {0};
+  db_text(&parameters, tag);
+  cleanup_rows struct db_rows *rows = NULL;
+  if (!db_run(db, &release_environments_statement, &parameters, &rows, error))
+    return false;
+  struct release_environments environments = {.all = xcalloc((size_t)db_count(rows) + 1, sizeof *environments.all)};
+  for (int row = 0; row < db_count(rows); row++) {
+    cleanup_json json_t *identity = db_get_json(rows, row, "identity");
+    struct error bad;
+    ALWAYS(environment_parse(identity, &environments.all[environments.n++], &bad));
+  }
+  *ret = environments;
+  return true;
+}
+
+static const struct statement release_candidates_statement = {
+    "release_candidates",
+    "SELECT j.id, k.name, k.id AS kernel_order, j.kernel, j.key, j.space_digest, j.state, j.reason,"
+    "  COALESCE((extract(epoch FROM j.finished_at) * 1000000)::bigint, 0) AS finished_us, w.config, w.config_values,"
+    "  json_build_object('verdict', w.verdict -> 'verdict', 'equivalence_set', w.verdict -> 'equivalence_set') AS "
+    "verdict"
+    " FROM jobs j JOIN kernels k ON k.hash = j.kernel LEFT JOIN winners w ON w.job_id = j.id"
+    " WHERE j.environment_id = (SELECT id FROM environments WHERE digest = $1::bytea) AND j.tag = $2"
+    "  AND ($3::bytea[] IS NULL OR j.kernel = ANY ($3::bytea[]))"};
+
+static bool candidate_read(const struct db_rows *rows, int row, struct release_candidate *candidate,
+                           struct error *error) {
+  *candidate = (struct release_candidate){
+      .job = db_get_integer(rows, row, "id"),
+      .name = xstrdup(db_get(rows, row, "name")),
+      .kernel = db_get_digest(rows, row, "kernel"),
+      .kernel_order = db_get_integer(rows, row, "kernel_order"),
+      .key = db_get_json(rows, row, "key"),
+      .space = db_get_digest(rows, row, "space_digest"),
+      .state = xstrdup(db_get(rows, row, "state")),
+      .reason = db_is_null(rows, row, "reason") ? NULL : xstrdup(db_get(rows, row, "reason")),
+      .finished_us = db_get_integer(rows, row, "finished_us"),
+      .has_winner = !db_is_null(rows, row, "config"),
+  };
+  candidate->key_text = json_canonical(candidate->key);
+  if (!candidate->has_winner)
+    return true;
+  candidate->ordinal = (uint64_t)db_get_integer(rows, row, "config");
+  candidate->config = db_get_json(rows, row, "config_values");
+  cleanup_json json_t *verdict = db_get_json(rows, row, "verdict");
+  return release_candidate_read_verdict(candidate, verdict, error) ||
+         error_prefix(error, "the verdict stored for job %lld cannot be read: ", (long long)candidate->job);
+}
+
+static const struct statement release_spaces_statement = {
+    "release_spaces", "SELECT digest, space FROM spaces WHERE digest = ANY ($1::bytea[])"};
+
+static const struct space *space_find(const struct release_candidates *candidates, const struct digest *digest) {
+  for (size_t i = 0; i < candidates->n_spaces; i++)
+    if (digest_equal(&candidates->spaces[i]->digest, digest))
+      return candidates->spaces[i];
+  return NULL;
+}
+
+static bool spaces_read(const struct db_rows *rows, struct release_candidates *candidates, struct error *error) {
+  candidates->spaces = xcalloc((size_t)db_count(rows) + 1, sizeof(struct space *));
+  for (int row = 0; row < db_count(rows); row++) {
+    cleanup_json json_t *json = db_get_json(rows, row, "space");
+    if (!space_parse(json, &candidates->spaces[candidates->n_spaces], error))
+      return error_prefix(error, "a stored space cannot be read: ");
+    candidates->n_spaces++;
+  }
+  return true;
+}
+
+static bool pinned_spaces_load(struct db *db, const struct release_request *request,
+                               struct release_candidates *candidates, struct error *error) {
+  if (!request->n_pins)
+    return true;
+  struct db_array digests;
+  db_array_init(&digests);
+  for (size_t i = 0; i < candidates->n; i++)
+    if (release_pin_of(request, &candidates->all[i]))
+      db_array_digest(&digests, &candidates->all[i].space);
+  struct db_parameters parameters = {0};
+  db_text(&parameters, db_array_finish(&digests));
+  cleanup_rows struct db_rows *rows = NULL;
+  bool ok = db_run(db, &release_spaces_statement, &parameters, &rows, error);
+  db_array_release(&digests);
+  if (!ok || !spaces_read(rows, candidates, error))
+    return false;
+  for (size_t i = 0; i < candidates->n; i++)
+    if (release_pin_of(request, &candidates->all[i]))
+      candidates->all[i].pinned_space = space_find(candidates, &candidates->all[i].space);
+  return true;
+}
+
+bool release_candidates_load(struct db *db, const struct release_request *request,
+                             const struct environment *environment, struct release_candidates *ret,
+                             struct error *error) {
+  struct digest digest = environment_digest(environment);
+  struct db_array kernels;
+  db_array_init(&kernels);
+  for (size_t i = 0; i < request->n_kernels; i++)
+    db_array_digest(&kernels, &request->kernels[i]);
+  const char *kernels_text = db_array_finish(&kernels);
+  struct db_parameters parameters = {0};
+  db_digest(&parameters, &digest);
+  db_text(&parameters, request->tag);
+  db_text(&parameters, request->n_kernels ? kernels_text : NULL);
+  cleanup_rows struct db_rows *rows = NULL;
+  bool ok = db_run(db, &release_candidates_statement, &parameters, &rows, error);
+  db_array_release(&kernels);
+  if (!ok)
+    return false;
+  cleanup_release_candidates struct release_candidates candidates = {
+      .all = xcalloc((size_t)db_count(rows) + 1, sizeof *candidates.all)};
+  for (int row = 0; row < db_count(rows); row++)
+    if (!candidate_read(rows, row, &candidates.all[candidates.n++], error))
+      return false;
+  if (!pinned_spaces_load(db, request, &candidates, error))
+    return false;
+  *ret = candidates;
+  candidates = (struct release_candidates){0};
+  return true;
+}
+
+static const struct statement release_store_statement = {
+    "release_store", "INSERT INTO releases (digest, environment_digest, environment, tag, winners, bytes)"
+                     " VALUES ($1::bytea, $2::bytea, $3::json, $4, $5::integer, $6::bytea)"
+                     " ON CONFLICT (digest) DO NOTHING"};
+
+bool release_store(struct db *db, const struct release *release, const char *bytes, size_t size, bool *ret_is_new,
+                   struct error *error) {
+  struct digest environment = environment_digest(&release->environment);
+  cleanup_json json_t *json = environment_to_json(&release->environment);
+  cleanup_free char *text = json_canonical(json);
+  struct db_parameters parameters = {0};
+  db_digest(&parameters, &release->digest);
+  db_digest(&parameters, &environment);
+  db_text(&parameters, text);
+  db_text(&parameters, release->tag);
+  db_integer(&parameters, (int64_t)release->n_winners);
+  db_bytes(&parameters, bytes, size);
+  cleanup_rows struct db_rows *rows = NULL;
+  if (!db_run(db, &release_store_statement, &parameters, &rows, error))
+    return false;
+  *ret_is_new = db_affected(rows) == 1;
+  return true;
+}
+
+static const struct statement release_load_statement = {"release_load",
+                                                        "SELECT bytes FROM releases WHERE digest = $1::bytea"};
+
+bool release_load(struct db *db, const struct digest *digest, char **ret_bytes, size_t *ret_size, struct error *error) {
+  struct db_parameters parameters = {0};
+  db_digest(&parameters, digest);
+  cleanup_rows struct db_rows *rows = NULL;
+  if (!db_run(db, &release_load_statement, &parameters, &rows, error))
+    return false;
+  *ret_bytes = NULL;
+  *ret_size = 0;
+  if (db_count(rows)) {
+    cleanup_free uint8_t *bytes = db_get_bytes(rows, 0, "bytes", ret_size);
+    *ret_bytes = xstrndup((const char *)bytes, *ret_size);
+  }
+  return true;
+}
+
+static const struct statement releases_list_statement = {
+    "releases_list", "SELECT id, json_build_object('release', 'sha256:' || encode(digest, 'hex'), 'environment', "
+                     "environment, 'tag', tag,"
+                     "  'winners', winners, 'created_at', " SQL_TIME(
+                         "created_at") ") AS item"
+                                       " FROM releases WHERE id < $1 ORDER BY id DESC LIMIT $2"};
+
+bool releases_list(struct db *db, int64_t before, int64_t limit, json_t **ret_items, int64_t *ret_next,
+                   struct error *error) {
+  struct db_parameters parameters = {0};
+  db_integer(&parameters, before);
+  db_integer(&parameters, limit + 1);
+  cleanup_rows struct db_rows *rows = NULL;
+  if (!db_run(db, &releases_list_statement, &parameters, &rows, error))
+    return false;
+  *ret_items = db_get_json_rows(rows, "item");
+  *ret_next = 0;
+  if (db_count(rows) > limit) {
+    ALWAYS(json_array_remove(*ret_items, (size_t)limit) == 0);
+    *ret_next = db_get_integer(rows, (int)limit - 1, "id");
+  }
+  return true;
+}

@@ -1,0 +1,415 @@
+/* What a release includes, and why the rest is left out. */
+#include <criterion/criterion.h>
+
+#include "server/core/release_make.h"
+
+/* Jobs are described by a few members; the rest is made up from them. */
+struct made {
+  int64_t job;
+  const char *kernel; /* a name; two with the same name before '@' are versions of one kernel */
+  int key;
+  const char *state;
+  enum verdict_outcome outcome;
+  uint64_t winner;
+  const char *space;
+};
+#define DONE(job, kernel, key, winner) {job, kernel, key, "done", VERDICT_FASTER, winner, NULL}
+static const char *const plain_space = "{\"parameters\": {\"B\": [1, 2, 4, 8]}, \"conditions\": [\"B != 8 or M > 9\"]}";
+
+static struct release_candidates candidates_make(const struct made *made, size_t n) {
+  struct release_candidates candidates = {.n = n, .all = xcalloc(n, sizeof *candidates.all)};
+  candidates.spaces = xcalloc(n, sizeof(struct space *));
+  for (size_t i = 0; i < n; i++) {
+    const char *space = made[i].space ? made[i].space : plain_space, *at = strchr(made[i].kernel, '@');
+    struct error error;
+    cleanup_json json_t *json = NULL;
+    struct release_candidate *candidate = &candidates.all[i];
+    cr_assert(json_parse(space, strlen(space), &json, &error));
+    cr_assert(space_parse(json, &candidates.spaces[candidates.n_spaces++], &error), "%s", error.message);
+    *candidate = (struct release_candidate){
+        .job = made[i].job,
+        .name = at ? xstrndup(made[i].kernel, (size_t)(at - made[i].kernel)) : xstrdup(made[i].kernel),
+        .kernel = digest_of(made[i].kernel, strlen(made[i].kernel)),
+        .kernel_order = at ? at[1] : 0,
+        .key = json_pack("{s:i}", "M", made[i].key),
+        .space = candidates.spaces[i]->digest,
+        .pinned_space = candidates.spaces[i],
+        .state = xstrdup(made[i].state),
+        .finished_us = strcmp(made[i].state, "running") == 0 ? 0 : made[i].job * 1000000,
+        .has_winner = strcmp(made[i].state, "done") == 0,
+        .ordinal = made[i].winner,
+        .config = json_pack("{s:i}", "B", 1 << made[i].winner),
+        .outcome = made[i].outcome,
+        .n_equivalents = 1,
+        .equivalents = xmemdup(&made[i].winner, sizeof made[i].winner),
+    };
+    candidate->key_text = json_canonical(candidate->key);
+  }
+  return candidates;
+}
+
+static bool request_try(const char *text, struct release_request *ret, struct error *error) {
+  cleanup_json json_t *json = NULL;
+  cr_assert(json_parse(text, strlen(text), &json, error), "%s", error->message);
+  return release_request_parse(json, ret, error);
+}
+
+/* A plan and all that it borrows. */
+struct planned {
+  struct release_request request;
+  struct release_candidates candidates;
+  struct release_plan plan;
+};
+static void planned_release(struct planned *planned) {
+  release_plan_release(&planned->plan);
+  release_candidates_release(&planned->candidates);
+  release_request_release(&planned->request);
+}
+#define cleanup_planned __attribute__((cleanup(planned_release)))
+
+static struct planned plan_of(const char *request, const struct made *made, size_t n) {
+  struct error error;
+  struct planned planned = {0};
+  cr_assert(request_try(request, &planned.request, &error), "%s", error.message);
+  planned.candidates = candidates_make(made, n);
+  release_plan(&planned.request, &planned.request.environment, &planned.candidates, &planned.plan);
+  return planned;
+}
+#define PLAN(request, ...)                                                                                             \
+  plan_of(request, (const struct made[]){__VA_ARGS__}, ARRAY_LENGTH(((const struct made[]){__VA_ARGS__})))
+
+static const char *const anything = "{\"environment\": {\"cpu\": \"gcc\"}}";
+
+static const char *skipped_reason(const struct planned *planned, int64_t job) {
+  for (size_t i = 0; i < planned->plan.n_skipped; i++)
+    if (planned->plan.skipped[i].job == job)
+      return planned->plan.skipped[i].reason;
+  return "";
+}
+static bool job_is_included(const struct planned *planned, int64_t job) {
+  for (size_t i = 0; i < planned->plan.n_included; i++)
+    if (planned->plan.included[i].candidate->job == job && !planned->plan.included[i].pin)
+      return true;
+  return false;
+}
+
+static const char *pin_request(const char *kernel, const char *config) {
+  static char text[512];
+  struct digest digest = digest_of(kernel, strlen(kernel));
+  char hash[DIGEST_TEXT_SIZE];
+  snprintf(
+      text, sizeof text,
+      "{\"environment\": {\"cpu\": \"gcc\"}, \"pins\": [{\"kernel\": \"%s\", \"key\": {\"M\": 1}, \"config\": %s}]}",
+      digest_format(&digest, hash), config);
+  return text;
+}
+static const char *kernels_request(const char *first, const char *second) {
+  static char text[512];
+  struct digest one = digest_of(first, strlen(first)), two = digest_of(second, strlen(second));
+  char one_text[DIGEST_TEXT_SIZE], two_text[DIGEST_TEXT_SIZE];
+  snprintf(text, sizeof text, "{\"environment\": {\"cpu\": \"gcc\"}, \"kernels\": [\"%s\", \"%s\"]}",
+           digest_format(&one, one_text), digest_format(&two, two_text));
+  return text;
+}
+
+Test(release_plan, includes_the_winner_of_every_kernel_and_key) {
+  cleanup_planned struct planned planned =
+      PLAN(anything, DONE(1, "softmax", 1, 0), DONE(2, "softmax", 2, 1), DONE(3, "matmul", 1, 2));
+  cr_assert_eq(planned.plan.n_included, 3);
+  cr_assert_eq(planned.plan.n_skipped, 0);
+}
+
+Test(release_plan, of_several_done_jobs_includes_the_one_that_finished_last) {
+  cleanup_planned struct planned planned = PLAN(anything, DONE(17, "softmax", 1, 1), DONE(19, "softmax", 1, 1));
+  cr_assert(job_is_included(&planned, 19));
+  cr_assert_eq(planned.plan.n_included, 1);
+  cr_assert_str_eq(skipped_reason(&planned, 17), "superseded by job 19");
+}
+
+Test(release_plan, includes_a_winner_that_is_the_baseline_itself) {
+  cleanup_planned struct planned planned = PLAN(anything, {1, "softmax", 1, "done", VERDICT_SAME, 0, NULL});
+  cr_assert(job_is_included(&planned, 1));
+}
+
+Test(release_plan, skips_ambiguous_and_slower_winners) {
+  cleanup_planned struct planned planned = PLAN(anything, {1, "softmax", 1, "done", VERDICT_AMBIGUOUS, 0, NULL},
+                                                {2, "softmax", 2, "done", VERDICT_SLOWER, 0, NULL});
+  cr_assert_eq(planned.plan.n_included, 0);
+  cr_assert(string_starts(skipped_reason(&planned, 1), "ambiguous"));
+  cr_assert_str_eq(skipped_reason(&planned, 2), "slower than its baseline");
+}
+
+Test(release_plan, an_ambiguous_or_failed_retune_leaves_the_older_winner_in) {
+  cleanup_planned struct planned planned =
+      PLAN(anything, DONE(1, "softmax", 1, 1), {2, "softmax", 1, "done", VERDICT_AMBIGUOUS, 2, NULL},
+           {3, "softmax", 1, "failed", VERDICT_SAME, 0, NULL});
+  cr_assert(job_is_included(&planned, 1));
+  cr_assert(string_starts(skipped_reason(&planned, 2), "ambiguous"));
+  cr_assert_str_eq(skipped_reason(&planned, 3), "no winner: failed: no reason was given");
+}
+
+Test(release_plan, says_why_jobs_without_a_winner_are_skipped) {
+  cleanup_planned struct planned planned =
+      PLAN(anything, {1, "softmax", 1, "cancelled", VERDICT_SAME, 0, NULL},
+           {2, "softmax", 2, "running", VERDICT_SAME, 0, NULL}, DONE(3, "softmax", 3, 0));
+  cr_assert_str_eq(skipped_reason(&planned, 1), "no winner: cancelled");
+  cr_assert_str_eq(skipped_reason(&planned, 2), "no winner yet: running");
+  planned.candidates.all[2].has_winner = false;
+  release_plan_release(&planned.plan);
+  release_plan(&planned.request, &planned.request.environment, &planned.candidates, &planned.plan);
+  cr_assert_str_eq(skipped_reason(&planned, 3), "no winner");
+}
+
+Test(release_plan, names_why_a_job_failed) {
+  cleanup_planned struct planned planned = PLAN(anything, {1, "softmax", 1, "failed", VERDICT_SAME, 0, NULL});
+  planned.candidates.all[0].reason = xstrdup("every config crashed");
+  release_plan_release(&planned.plan);
+  release_plan(&planned.request, &planned.request.environment, &planned.candidates, &planned.plan);
+  cr_assert_str_eq(skipped_reason(&planned, 1), "no winner: failed: every config crashed");
+}
+
+Test(release_plan, as_of_a_time_sees_only_what_was_finished_by_then) {
+  cleanup_planned struct planned planned =
+      PLAN("{\"environment\": {\"cpu\": \"gcc\"}, \"as_of\": \"1970-01-01T00:00:02Z\"}", DONE(2, "softmax", 1, 1),
+           DONE(3, "softmax", 1, 1), {4, "softmax", 1, "running", VERDICT_SAME, 0, NULL});
+  cr_assert(job_is_included(&planned, 2));
+  cr_assert_str_eq(skipped_reason(&planned, 3), "not finished as of that time");
+  cr_assert_str_eq(skipped_reason(&planned, 4), "not finished as of that time");
+}
+
+Test(release_plan, skips_both_of_two_jobs_that_contradict_each_other) {
+  cleanup_planned struct planned planned = PLAN(anything, DONE(1, "softmax", 1, 1), DONE(2, "softmax", 1, 2));
+  cr_assert_eq(planned.plan.n_included, 0);
+  cr_assert(string_starts(skipped_reason(&planned, 1), "conflicting: job 2 "));
+  cr_assert(string_starts(skipped_reason(&planned, 2), "conflicting: job 1 "));
+}
+
+Test(release_plan, a_third_campaign_that_agrees_settles_a_conflict) {
+  cleanup_planned struct planned planned =
+      PLAN(anything, DONE(1, "softmax", 1, 1), DONE(2, "softmax", 1, 2), DONE(3, "softmax", 1, 2));
+  cr_assert(job_is_included(&planned, 3));
+  cr_assert_str_eq(skipped_reason(&planned, 1), "superseded by job 3");
+}
+
+Test(release_plan, jobs_of_different_spaces_do_not_conflict) {
+  cleanup_planned struct planned planned =
+      PLAN(anything, DONE(1, "softmax", 1, 1),
+           {2, "softmax", 1, "done", VERDICT_FASTER, 0, "{\"parameters\": {\"B\": [16, 32]}}"});
+  cr_assert(job_is_included(&planned, 2));
+}
+
+Test(release_plan, a_pin_comes_before_every_job) {
+  cleanup_planned struct planned planned =
+      PLAN(pin_request("softmax", "{\"B\": 4}"), DONE(1, "softmax", 1, 1), DONE(2, "softmax", 1, 0));
+  cr_assert_eq(planned.plan.n_included, 1);
+  cr_assert_not_null(planned.plan.included[0].pin);
+  cr_assert_eq(planned.plan.included[0].ordinal, 2);
+  cr_assert_str_eq(skipped_reason(&planned, 1), "superseded by the pin");
+}
+
+Test(release_plan, a_pin_of_a_config_that_only_an_older_jobs_space_has_is_included) {
+  cleanup_planned struct planned planned =
+      PLAN(pin_request("softmax", "{\"B\": 4}"), DONE(1, "softmax", 1, 1),
+           {2, "softmax", 1, "done", VERDICT_FASTER, 0, "{\"parameters\": {\"B\": [16, 32]}}"});
+  cr_assert_eq(planned.plan.n_included, 1);
+  cr_assert_eq(planned.plan.included[0].candidate->job, 1);
+}
+
+Test(release_plan, a_pin_outside_the_space_is_skipped_and_nothing_stands_in) {
+  cleanup_planned struct planned planned = PLAN(pin_request("softmax", "{\"B\": 5}"), DONE(1, "softmax", 1, 1));
+  cr_assert_eq(planned.plan.n_included, 0);
+  cr_assert(string_starts(skipped_reason(&planned, 0), "the pin names a config outside the space of job 1: "), "%s",
+            skipped_reason(&planned, 0));
+}
+
+Test(release_plan, a_pin_that_the_conditions_exclude_is_skipped) {
+  cleanup_planned struct planned planned = PLAN(pin_request("softmax", "{\"B\": 8}"), DONE(1, "softmax", 1, 1));
+  cr_assert_str_eq(skipped_reason(&planned, 0), "the pin names a config that the conditions of job 1's space exclude");
+}
+
+Test(release_plan, a_pin_whose_condition_fails_is_skipped) {
+  cleanup_planned struct planned planned = PLAN(
+      pin_request("softmax", "{\"B\": 0}"), {1, "softmax", 1, "done", VERDICT_FASTER, 0,
+                                             "{\"parameters\": {\"B\": [1, 0]}, \"conditions\": [\"M // B > 0\"]}"});
+  cr_assert(string_starts(skipped_reason(&planned, 0), "a condition cannot be decided for the pinned config: "), "%s",
+            skipped_reason(&planned, 0));
+}
+
+Test(release_plan, a_pin_of_an_unknown_key_is_skipped) {
+  cleanup_planned struct planned planned = PLAN(pin_request("softmax", "{\"B\": 4}"), DONE(1, "softmax", 2, 1));
+  cr_assert(job_is_included(&planned, 1));
+  cr_assert(string_starts(skipped_reason(&planned, 0), "pinned, but no job "));
+}
+
+Test(release_plan, of_two_versions_of_a_kernel_includes_the_newer) {
+  cleanup_planned struct planned planned =
+      PLAN(anything, DONE(1, "softmax@2", 1, 1), DONE(2, "softmax@1", 1, 1), DONE(3, "softmax@1", 2, 1));
+  cr_assert_eq(planned.plan.n_included, 1);
+  cr_assert(job_is_included(&planned, 1));
+  cr_assert(string_starts(skipped_reason(&planned, 2), "superseded by kernel sha256:"));
+}
+
+Test(release_plan, an_older_version_stays_where_the_newer_one_has_no_winner) {
+  cleanup_planned struct planned planned =
+      PLAN(anything, {1, "softmax@2", 1, "failed", VERDICT_SAME, 0, NULL}, DONE(2, "softmax@1", 1, 1));
+  cr_assert(job_is_included(&planned, 2));
+}
+
+Test(release_plan, versions_that_the_request_names_are_all_included) {
+  cleanup_planned struct planned planned =
+      PLAN(kernels_request("softmax@1", "softmax@2"), DONE(1, "softmax@2", 1, 1), DONE(2, "softmax@1", 1, 1));
+  cr_assert_eq(planned.plan.n_included, 2);
+}
+
+Test(release_plan, lists_a_named_kernel_that_no_job_tunes) {
+  cleanup_planned struct planned planned = PLAN(kernels_request("softmax", "matmul"), DONE(1, "softmax", 1, 1));
+  cr_assert_eq(planned.plan.n_skipped, 1);
+  cr_assert_null(planned.plan.skipped[0].key);
+  cr_assert_str_eq(planned.plan.skipped[0].reason, "no job tunes this kernel for this environment and tag");
+}
+
+Test(release_plan, of_no_jobs_is_empty) {
+  struct error error;
+  cleanup_planned struct planned planned = {0};
+  cr_assert(request_try(anything, &planned.request, &error));
+  release_plan(&planned.request, &planned.request.environment, &planned.candidates, &planned.plan);
+  cr_assert_eq(planned.plan.n_included + planned.plan.n_skipped, 0);
+}
+
+Test(release_from_plan, has_the_winners_configs_and_the_pins_own) {
+  struct error error;
+  cleanup_free char *bytes = NULL;
+  size_t size;
+  cleanup_planned struct planned planned =
+      PLAN(pin_request("softmax", "{\"B\": 4}"), DONE(1, "softmax", 1, 1), DONE(2, "softmax", 2, 0));
+  cleanup_release struct release *release =
+      release_from_plan(&planned.plan, &planned.request.environment, planned.request.tag);
+  cr_assert(release_seal(release, &bytes, &size, &error), "%s", error.message);
+  cr_assert_eq(release->n_winners, 2);
+  cr_assert_str_eq(release->tag, "default");
+  cr_assert_eq(json_integer_value(json_object_get(release->winners[0].config, "B")), 4);
+  cr_assert_eq(json_integer_value(json_object_get(release->winners[1].config, "B")), 1);
+}
+
+Test(release_from_plan, does_not_depend_on_the_order_of_jobs) {
+  struct error error;
+  size_t size;
+  cleanup_free char *one_bytes = NULL, *other_bytes = NULL;
+  cleanup_planned struct planned one = PLAN(anything, DONE(1, "softmax", 1, 1), DONE(2, "matmul", 2, 0));
+  cleanup_planned struct planned other = PLAN(anything, DONE(8, "matmul", 2, 0), DONE(9, "softmax", 1, 1));
+  cleanup_release struct release *first = release_from_plan(&one.plan, &one.request.environment, "default");
+  cleanup_release struct release *second = release_from_plan(&other.plan, &other.request.environment, "default");
+  cr_assert(release_seal(first, &one_bytes, &size, &error));
+  cr_assert(release_seal(second, &other_bytes, &size, &error));
+  cr_assert_str_eq(one_bytes, other_bytes);
+}
+
+Test(release_candidate, reads_the_verdict_that_the_job_stored) {
+  struct error error;
+  struct release_candidate candidate = {0};
+  cleanup_json json_t *verdict = json_pack("{s:s, s:[i, i]}", "verdict", "SAME", "equivalence_set", 17, 19);
+  cr_assert(release_candidate_read_verdict(&candidate, verdict, &error));
+  cr_assert_eq(candidate.outcome, VERDICT_SAME);
+  cr_assert_eq(candidate.n_equivalents, 2);
+  cr_assert_eq(candidate.equivalents[1], 19);
+  free(candidate.equivalents);
+}
+
+Test(release_candidate, refuses_a_verdict_without_an_outcome_or_with_an_unknown_one) {
+  struct error error;
+  struct release_candidate candidate = {0};
+  cleanup_json json_t *none = json_pack("{s:[]}", "equivalence_set");
+  cleanup_json json_t *unknown = json_pack("{s:s, s:[]}", "verdict", "BETTER", "equivalence_set");
+  cr_assert_not(release_candidate_read_verdict(&candidate, none, &error));
+  cr_assert_not(release_candidate_read_verdict(&candidate, unknown, &error));
+  cr_assert_str_eq(error.message, "\"BETTER\" is no outcome of a verdict");
+}
+
+/* The error's pointer for a request that must be refused. */
+static const char *refused_at(const char *text) {
+  static struct error error;
+  struct release_request request;
+  cr_assert_not(request_try(text, &request, &error), "%s", text);
+  return error.pointer;
+}
+
+Test(release_request, refuses_what_is_not_one) {
+  cr_assert_str_eq(refused_at("{}"), "/environment");
+  cr_assert_str_eq(refused_at("{\"environment\": {\"cpu\": 1}}"), "/environment/cpu");
+  cr_assert_str_eq(refused_at("{\"environment\": {}, \"tags\": \"a\"}"), "/tags");
+  cr_assert_str_eq(refused_at("{\"environment\": {}, \"tag\": \"\"}"), "/tag");
+  cr_assert_str_eq(refused_at("{\"environment\": {}, \"as_of\": \"yesterday\"}"), "/as_of");
+  cr_assert_str_eq(refused_at("{\"environment\": {}, \"kernels\": []}"), "/kernels");
+  cr_assert_str_eq(refused_at("{\"environment\": {}, \"kernels\": [\"softmax\"]}"), "/kernels/0");
+  cr_assert_str_eq(refused_at("{\"environment\": {}, \"pins\": [{\"key\": {}}]}"), "/pins/0/kernel");
+}
+
+Test(release_request, refuses_too_many_pins) {
+  struct error error;
+  struct release_request request;
+  cleanup_json json_t *pins = json_array();
+  for (int i = 0; i <= RELEASE_PINS_MAX; i++)
+    json_array_append_new(pins, json_object());
+  cleanup_json json_t *json = json_pack("{s:{}, s:O}", "environment", "pins", pins);
+  cr_assert_not(release_request_parse(json, &request, &error));
+  cr_assert_str_eq(error.pointer, "/pins");
+}
+
+#define HASH_A "sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+#define HASH_B "sha256:bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
+#define PIN(hash, key, config) "{\"kernel\": \"" hash "\", \"key\": " key ", \"config\": " config "}"
+
+Test(release_request, refuses_two_pins_for_one_kernel_and_key) {
+  cr_assert_str_eq(
+      refused_at("{\"environment\": {}, \"pins\": [" PIN(HASH_A, "{\"M\": 1, \"N\": 2}", "{\"B\": 1}") "," PIN(
+          HASH_B, "{\"M\": 1, \"N\": 2}", "{\"B\": 1}") "," PIN(HASH_A, "{\"N\": 2, \"M\": 1}", "{\"B\": 2}") "]}"),
+      "/pins/2");
+}
+
+Test(release_request, refuses_a_pin_of_a_kernel_that_kernels_leaves_out) {
+  cr_assert_str_eq(refused_at("{\"environment\": {}, \"kernels\": [\"" HASH_B
+                              "\"], \"pins\": [" PIN(HASH_A, "{\"M\": 1}", "{\"B\": 1}") "]}"),
+                   "/pins/0");
+}
+
+Test(release_request, refuses_a_pin_whose_key_is_not_flat) {
+  cr_assert_str_eq(refused_at("{\"environment\": {}, \"pins\": [" PIN(HASH_A, "{\"M\": []}", "{}") "]}"),
+                   "/pins/0/key/M");
+}
+
+Test(time, is_read_with_fractions_and_offsets) {
+  struct error error;
+  int64_t us;
+  cr_assert(time_parse("1970-01-01T00:00:01Z", &us, &error));
+  cr_assert_eq(us, 1000000);
+  cr_assert(time_parse("2026-11-21T07:05:00.25Z", &us, &error));
+  cr_assert_eq(us, 1795244700250000);
+  cr_assert(time_parse("2026-11-21t09:05:00.2500009+02:00", &us, &error));
+  cr_assert_eq(us, 1795244700250000);
+  cr_assert(time_parse("2026-11-21 05:35:00.25-01:30", &us, &error));
+  cr_assert_eq(us, 1795244700250000);
+}
+
+Test(time, that_is_none_is_refused) {
+  static const char *const wrong[] = {"",
+                                      "2026-11-21",
+                                      "2026-11-21T07:05Z",
+                                      "2026-11-21T07:05:00",
+                                      "2026-02-29T07:05:00Z",
+                                      "2026-13-01T07:05:00Z",
+                                      "2026-00-01T07:05:00Z",
+                                      "2026-01-00T07:05:00Z",
+                                      "2026-01-01T24:00:00Z",
+                                      "2026-01-01T00:60:00Z",
+                                      "2026-01-01T00:00:61Z",
+                                      "2026-01-01T00:00:00.Z",
+                                      "2026-01-01T00:00:00Zx",
+                                      "2026-01-01T00:00:00+24:00",
+                                      "2026-01-01T00:00:00+02",
+                                      "1969-12-31T23:59:59Z"};
+  struct error error;
+  int64_t us;
+  for (size_t i = 0; i < ARRAY_LENGTH(wrong); i++)
+    cr_assert_not(time_parse(wrong[i], &us, &error), "%s", wrong[i]);
+  cr_assert_str_eq(error.message, "\"1969-12-31T23:59:59Z\" is not a time; write it as 2026-01-31T12:00:00Z");
+}

@@ -1,0 +1,26 @@
+/* An agent as it enrols: the body of POST /v1/agents, read and checked.
+ *
+ * Memory: an enrolment owns its environments and facts; texts are borrowed from the body. Threads: any. */
+#ifndef WAVETUNE_SERVER_CORE_ENROLMENT_H
+#define WAVETUNE_SERVER_CORE_ENROLMENT_H
+
+#include "common/environment.h"
+
+#define ENROLMENT_DEVICES_MAX 64
+
+struct enrolment_device {
+  const char *device, *backend;
+  struct environment environment; /* full */
+  char *facts;                    /* JSON text or NULL */
+};
+struct enrolment {
+  const char *agent; /* NULL: the server chooses */
+  const char *boot, *name, *version;
+  size_t n_devices;
+  struct enrolment_device devices[ENROLMENT_DEVICES_MAX];
+};
+must_check bool enrolment_parse(const json_t *json, struct enrolment *ret, struct error *error);
+void enrolment_release(struct enrolment *enrolment);
+#define cleanup_enrolment __attribute__((cleanup(enrolment_release)))
+
+#endif

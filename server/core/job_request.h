@@ -1,0 +1,27 @@
+/* A job as somebody submits it: the body of POST /v1/jobs, read and checked as far as that goes without the database.
+ *
+ * Memory: a request owns its environment and texts; key and space are borrowed from the body. Threads: any. */
+#ifndef WAVETUNE_SERVER_CORE_JOB_REQUEST_H
+#define WAVETUNE_SERVER_CORE_JOB_REQUEST_H
+
+#include "common/environment.h"
+#include "server/core/match.h"
+
+#define JOBS_PER_REQUEST_MAX 1000
+#define JOB_TEXT_MAX 200
+
+struct job_request {
+  struct digest kernel;
+  const json_t *key, *space;
+  struct environment environment; /* may be partial */
+  const char *tag, *run;          /* borrowed */
+  int64_t priority;
+  int64_t budget_ms; /* 0: none */
+  enum runner runner;
+};
+void job_request_release(struct job_request *request);
+
+/* One job. Errors have pointers relative to it. */
+must_check bool job_request_parse(const json_t *json, struct job_request *ret, struct error *error);
+
+#endif

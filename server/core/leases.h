@@ -1,0 +1,22 @@
+/* What becomes of leases that come back: lost ones, and ones on which nothing gets measured.
+ *
+ * Memory: nothing is kept. Threads: a worker's own. */
+#ifndef WAVETUNE_SERVER_CORE_LEASES_H
+#define WAVETUNE_SERVER_CORE_LEASES_H
+
+#include "server/server.h"
+#include "server/store/leases.h"
+
+/* So many grants in a row without one measurement, and what remains of the lease is given up. */
+#define LEASE_FRUITLESS_MAX 8
+
+/* Applies the poison rule to lost leases that were just opened, in the transaction that opened them. */
+must_check bool leases_judge_losses(struct worker *worker, const struct lease_losses *losses, struct error *error);
+/* After its commit: wakes who waits and moves jobs on that have nothing left. */
+void leases_settle_losses(struct worker *worker, const struct lease_losses *losses);
+
+/* Gives up an open lease that was granted in vain too often; true in *ret_given_up. */
+must_check bool lease_check_fruitless(struct worker *worker, int64_t lease, int64_t fruitless, bool *ret_given_up,
+                                      struct error *error);
+
+#endif

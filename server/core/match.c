@@ -1,0 +1,199 @@
+/* Matching jobs with environments, builds and agents. Memory: as the header says. Threads: pure functions. */
+#include "server/core/match.h"
+
+const char *runner_name(enum runner runner) { return runner == RUNNER_PYTHON ? "python" : "build"; }
+
+void known_environments_release(struct known_environments *known) {
+  for (size_t i = 0; i < known->n; i++) {
+    environment_release(&known->all[i].environment);
+    free(known->all[i].agent);
+    free(known->all[i].agent_name);
+  }
+  free(known->all);
+  *known = (struct known_environments){0};
+}
+
+/* Different environments that fit a partial one. */
+struct fitting {
+  size_t n, capacity;
+  struct environment *environments;
+  struct digest *digests;
+  size_t digests_capacity;
+};
+
+static void fitting_release(struct fitting *fitting) {
+  for (size_t i = 0; i < fitting->n; i++)
+    environment_release(&fitting->environments[i]);
+  free(fitting->environments);
+  free(fitting->digests);
+}
+
+/* Takes over the environment. */
+static void fitting_add(struct fitting *fitting, struct environment environment) {
+  struct digest digest = environment_digest(&environment);
+  for (size_t i = 0; i < fitting->n; i++)
+    if (digest_equal(&fitting->digests[i], &digest)) {
+      environment_release(&environment);
+      return;
+    }
+  GROW(fitting->environments, fitting->n, fitting->capacity);
+  GROW(fitting->digests, fitting->n, fitting->digests_capacity);
+  fitting->environments[fitting->n] = environment;
+  fitting->digests[fitting->n++] = digest;
+}
+
+/* A device's hardware with a build's toolchain. */
+static struct environment hardware_with_build(const struct environment *hardware, const struct build *build) {
+  struct environment environment = environment_copy(hardware);
+  free(environment.torch);
+  free(environment.triton);
+  environment.torch = build->torch ? xstrdup(build->torch) : NULL;
+  environment.triton = build->triton ? xstrdup(build->triton) : NULL;
+  return environment;
+}
+
+static void candidate_add(struct fitting *fitting, const struct environment *partial, struct environment candidate) {
+  if (environment_fits(partial, &candidate))
+    fitting_add(fitting, candidate);
+  else
+    environment_release(&candidate);
+}
+
+static void fitting_collect(const struct environment *partial, const struct known_environments *known,
+                            const struct match_builds *builds, struct fitting *fitting) {
+  for (size_t i = 0; i < known->n; i++) {
+    const struct environment *device = &known->all[i].environment;
+    if (!builds->required)
+      candidate_add(fitting, partial, environment_copy(device));
+    for (size_t b = 0; b < builds->n; b++)
+      if (string_equal(builds->builds[b]->arch, device->arch))
+        candidate_add(fitting, partial, hardware_with_build(device, builds->builds[b]));
+  }
+}
+
+static bool refuse_unknown(const struct environment *partial, const struct known_environments *known,
+                           struct error *error) {
+  cleanup_free char *wanted = environment_format(partial);
+  size_t fewest = SIZE_MAX;
+  cleanup_free char *nearest = NULL;
+  for (size_t i = 0; i < known->n; i++) {
+    cleanup_json json_t *differences = environment_differences(partial, &known->all[i].environment, false);
+    if (json_object_size(differences) < fewest) {
+      fewest = json_object_size(differences);
+      free(nearest);
+      nearest = environment_format(&known->all[i].environment);
+    }
+  }
+  if (!nearest)
+    return error_set(error,
+                     "no agent has enrolled yet, so \"%.200s\" cannot be completed; state the full environment "
+                     "(platform, gpu, arch, compute_units, partition)",
+                     wanted);
+  return error_set(error,
+                   "no known environment fits \"%.200s\"; the nearest is \"%.250s\"; GET /v1/environments lists all",
+                   wanted, nearest);
+}
+
+bool match_environment(const struct environment *partial, const struct known_environments *known,
+                       const struct match_builds *builds, struct environment *ret_environment, json_t **ret_fitting,
+                       struct error *error) {
+  *ret_fitting = NULL;
+  __attribute__((cleanup(fitting_release))) struct fitting fitting = {0};
+  fitting_collect(partial, known, builds, &fitting);
+  struct digest wanted = environment_digest(partial);
+  struct error incomplete;
+  size_t chosen = fitting.n == 1 ? 0 : SIZE_MAX;
+  for (size_t i = 0; i < fitting.n; i++)
+    if (digest_equal(&fitting.digests[i], &wanted))
+      chosen = i;
+  if (chosen != SIZE_MAX) {
+    *ret_environment = environment_copy(&fitting.environments[chosen]);
+    return true;
+  }
+  if (fitting.n == 0 && environment_is_full(partial, &incomplete)) {
+    *ret_environment = environment_copy(partial);
+    return true;
+  }
+  *ret_fitting = json_array();
+  for (size_t i = 0; i < fitting.n; i++)
+    ALWAYS(json_array_append_new(*ret_fitting, environment_to_json(&fitting.environments[i])) == 0);
+  if (fitting.n == 0)
+    return refuse_unknown(partial, known, error);
+  return error_set(error,
+                   "%zu known environments fit; state the members in which they differ (\"environments\" lists them)",
+                   fitting.n);
+}
+
+bool match_build(const struct environment *environment, const struct key *key, const struct match_builds *builds,
+                 const struct build **ret_build, struct error *error) {
+  struct error no_variant = {0};
+  bool has_toolchain = false;
+  for (size_t i = 0; i < builds->n; i++) {
+    const struct build *build = builds->builds[i];
+    size_t variant;
+    if (!string_equal(build->arch, environment->arch) || !string_equal(build->triton, environment->triton) ||
+        !string_equal(build->torch, environment->torch))
+      continue;
+    has_toolchain = true;
+    if (build_variant(build, key, &variant, &no_variant)) {
+      *ret_build = build;
+      return true;
+    }
+  }
+  if (!builds->required) {
+    *ret_build = NULL;
+    return true;
+  }
+  if (has_toolchain) {
+    *error = no_variant;
+    return false;
+  }
+  return error_set(error,
+                   "no build of this kernel is for arch \"%.40s\" with triton \"%.40s\" and torch \"%.40s\"; pack one "
+                   "for it and upload it with `wavetune kernel`",
+                   environment->arch ? environment->arch : "", environment->triton ? environment->triton : "none",
+                   environment->torch ? environment->torch : "none");
+}
+
+struct digest match_device_class(const struct environment *environment, enum runner runner) {
+  return runner == RUNNER_PYTHON ? environment_digest(environment) : environment_hardware_digest(environment);
+}
+
+static void set_new(json_t *object, const char *name, json_t *value) {
+  ALWAYS(json_object_set_new(object, name, value) == 0);
+}
+
+json_t *match_agents(const struct environment *environment, enum runner runner,
+                     const struct known_environments *known) {
+  bool hardware_only = runner == RUNNER_BUILD;
+  struct digest class = match_device_class(environment, runner);
+  int64_t matching = 0;
+  const struct known_environment *nearest = NULL;
+  size_t fewest = SIZE_MAX;
+  for (size_t i = 0; i < known->n; i++) {
+    const struct known_environment *candidate = &known->all[i];
+    if (digest_equal(hardware_only ? &candidate->hardware_digest : &candidate->digest, &class)) {
+      matching += candidate->agents;
+      continue;
+    }
+    cleanup_json json_t *differences = environment_differences(environment, &candidate->environment, hardware_only);
+    size_t n = json_object_size(differences);
+    bool livelier = nearest && candidate->agents > 0 && nearest->agents == 0;
+    if (n < fewest || (n == fewest && livelier)) {
+      fewest = n;
+      nearest = candidate;
+    }
+  }
+  json_t *answer = json_object();
+  set_new(answer, "matching", json_integer(matching));
+  if (matching > 0 || !nearest) {
+    set_new(answer, "nearest", json_null());
+    return answer;
+  }
+  json_t *difference = json_object();
+  set_new(difference, "agent", json_string(nearest->agent));
+  set_new(difference, "name", json_string(nearest->agent_name));
+  set_new(difference, "differences", environment_differences(environment, &nearest->environment, hardware_only));
+  set_new(answer, "nearest", difference);
+  return answer;
+}

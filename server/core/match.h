@@ -1,0 +1,53 @@
+/* Which environment a job means, which build it runs, which agents can run it, and what differs where none can.
+ *
+ * Memory: everything is borrowed but for what says otherwise. Threads: pure functions. */
+#ifndef WAVETUNE_SERVER_CORE_MATCH_H
+#define WAVETUNE_SERVER_CORE_MATCH_H
+
+#include "common/build.h"
+#include "common/environment.h"
+
+enum runner { RUNNER_BUILD, RUNNER_PYTHON };
+const char *runner_name(enum runner runner);
+
+/* An environment that enrolled devices have. Owns its members. */
+struct known_environment {
+  struct environment environment;
+  struct digest digest, hardware_digest;
+  int64_t agents;           /* live ones that are not draining, with such a device */
+  char *agent, *agent_name; /* one that has it, a live one where there is any */
+};
+struct known_environments {
+  size_t n;
+  struct known_environment *all;
+};
+void known_environments_release(struct known_environments *known);
+#define cleanup_known_environments __attribute__((cleanup(known_environments_release)))
+
+/* What a job of this kernel needs of a build. */
+struct match_builds {
+  size_t n;
+  struct build **builds; /* newest first; none: agents compile from source or, for python, themselves */
+  bool required;         /* a triton kernel with runner "build" runs nothing else */
+};
+
+/* Finds the one environment that `partial` means: an environment that equals it, else the only known one that it fits
+ * (devices' own, or with builds a device's hardware with a build's toolchain), else itself when it is full. Otherwise
+ * refuses; *ret_fitting is then an array of those that fit, the caller's. */
+must_check bool match_environment(const struct environment *partial, const struct known_environments *known,
+                                  const struct match_builds *builds, struct environment *ret_environment,
+                                  json_t **ret_fitting, struct error *error);
+
+/* The newest build for the environment's arch and toolchain with a variant for the key. *ret_build is NULL when the
+ * agents compile from source. Refuses a job that needs one where there is none. */
+must_check bool match_build(const struct environment *environment, const struct key *key,
+                            const struct match_builds *builds, const struct build **ret_build, struct error *error);
+
+/* Digest of what must be equal between a job and a device: the hardware, or for python the whole environment. */
+struct digest match_device_class(const struct environment *environment, enum runner runner);
+
+/* {"matching": n, "nearest": null or {"agent", "name", "differences"}}: the answer's "agents"; a new reference. */
+must_check json_t *match_agents(const struct environment *environment, enum runner runner,
+                                const struct known_environments *known);
+
+#endif

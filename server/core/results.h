@@ -1,0 +1,49 @@
+/* What an agent posts of a lease: the body of POST /v1/leases/{id}/results, read and checked.
+ *
+ * Memory: results own their array; texts are borrowed from the body. Threads: any. */
+#ifndef WAVETUNE_SERVER_CORE_RESULTS_H
+#define WAVETUNE_SERVER_CORE_RESULTS_H
+
+#include "common/json.h"
+#include "server/core/job_state.h"
+
+#define RESULTS_MEASUREMENTS_MAX 1000
+#define RESULTS_SAMPLES_MAX 10000
+
+/* How many of these a measurement may state; X(member, least, most): integers that may be null. */
+#define MEASUREMENT_INTEGERS(X)                                                                                        \
+  X(compile_ms, 0, INT64_C(1000000000000))                                                                             \
+  X(device_us, 0, INT64_C(1000000000000000))                                                                           \
+  X(vgprs, 0, 1000000)                                                                                                 \
+  X(agprs, 0, 1000000)                                                                                                 \
+  X(spills, 0, INT32_MAX)                                                                                              \
+  X(lds_bytes, 0, INT32_MAX)                                                                                           \
+  X(occupancy, 0, INT32_MAX)
+
+#define MEASUREMENT_NONE INT64_MIN /* an integer that was not stated */
+
+struct measurement {
+  int64_t seq, config;
+  int64_t process, round; /* MEASUREMENT_NONE: the lease's */
+  enum outcome outcome;
+  const char *detail, *timer, *regime;    /* NULL where not stated */
+  const json_t *samples_us, *baseline_us; /* arrays of equal length of numbers, or NULL */
+  double ratio;                           /* median of paired ratios; 0 without samples */
+  double clock_mhz;                       /* 0: not stated */
+#define X(member, least, most) int64_t member;
+  MEASUREMENT_INTEGERS(X)
+#undef X
+  bool baseline_failed; /* the baseline cannot be measured, and so nothing can; `detail` says why */
+  struct digest body;   /* of the measurement as posted: tells a repetition from a contradiction */
+};
+
+struct results {
+  int64_t epoch;
+  bool done;
+  size_t n;
+  struct measurement *measurements;
+};
+must_check bool results_parse(const json_t *json, struct results *ret, struct error *error);
+void results_release(struct results *results);
+
+#endif

@@ -1,0 +1,240 @@
+/* Submitting jobs. Memory and threads: as the header says. */
+#include "server/core/submit.h"
+
+#include "common/log.h"
+#include "server/core/agents.h"
+#include "server/core/jobs.h"
+#include "server/store/environments.h"
+
+#define STORE_ATTEMPTS 5
+#define SEED_BYTES 6 /* below 2^53: every JSON reader keeps it exactly */
+
+void catalog_release(struct catalog *catalog) {
+  for (size_t i = 0; i < catalog->n; i++) {
+    kernel_free(catalog->kernels[i].kernel);
+    for (size_t b = 0; b < catalog->kernels[i].builds.n; b++)
+      build_free(catalog->kernels[i].builds.builds[b]);
+    free(catalog->kernels[i].builds.builds);
+  }
+  free(catalog->kernels);
+  known_environments_release(&catalog->environments);
+  *catalog = (struct catalog){0};
+}
+
+static struct catalog_kernel *catalog_find(struct catalog *catalog, const struct digest *hash) {
+  for (size_t i = 0; i < catalog->n; i++)
+    if (digest_equal(&catalog->kernels[i].hash, hash))
+      return &catalog->kernels[i];
+  return NULL;
+}
+
+/* What is stored was checked when it came in. */
+static struct kernel *kernel_read(const char *manifest) {
+  cleanup_json json_t *json = NULL;
+  struct kernel *kernel;
+  struct error error;
+  if (json_parse(manifest, strlen(manifest), &json, &error) && kernel_parse(json, &kernel, &error))
+    return kernel;
+  log_error("kernel: a stored manifest is not valid any more: %s", error.message);
+  return NULL;
+}
+
+bool catalog_load(struct worker *worker, const struct digest *kernels, size_t n, struct catalog *ret,
+                  struct error *error) {
+  cleanup_catalog struct catalog catalog = {0};
+  for (size_t i = 0; i < n; i++) {
+    if (catalog_find(&catalog, &kernels[i]))
+      continue;
+    GROW(catalog.kernels, catalog.n, catalog.capacity);
+    catalog.kernels[catalog.n++] = (struct catalog_kernel){.hash = kernels[i]};
+  }
+  cleanup_free struct digest *hashes = xcalloc(catalog.n + 1, sizeof *hashes);
+  cleanup_free char **manifests = xcalloc(catalog.n + 1, sizeof *manifests);
+  for (size_t i = 0; i < catalog.n; i++)
+    hashes[i] = catalog.kernels[i].hash;
+  if (!job_kernels_load(worker->db, hashes, catalog.n, manifests, error))
+    return false;
+  for (size_t i = 0; i < catalog.n; i++) {
+    catalog.kernels[i].kernel = manifests[i] ? kernel_read(manifests[i]) : NULL;
+    free(manifests[i]);
+  }
+  if (!environments_known(worker->db, agent_live_ms(server_options(worker->server)), &catalog.environments, error))
+    return false;
+  *ret = catalog;
+  catalog = (struct catalog){0};
+  return true;
+}
+
+/* Only when a job runs compiled code: builds are large. */
+static bool catalog_load_builds(struct worker *worker, struct catalog_kernel *entry, struct error *error) {
+  char **texts;
+  size_t n;
+  if (entry->has_builds)
+    return true;
+  if (!job_builds_load(worker->db, &entry->hash, &texts, &n, error))
+    return false;
+  entry->has_builds = true;
+  entry->builds.builds = xcalloc(n + 1, sizeof(struct build *));
+  entry->builds.required = entry->kernel->language == LANGUAGE_TRITON;
+  for (size_t i = 0; i < n; i++) {
+    cleanup_json json_t *json = NULL;
+    struct error bad;
+    if (json_parse(texts[i], strlen(texts[i]), &json, &bad) &&
+        build_parse(json, entry->kernel, &entry->builds.builds[entry->builds.n], &bad))
+      entry->builds.n++;
+    else
+      log_error("kernel: a stored build is not valid any more: %s", bad.message);
+    free(texts[i]);
+  }
+  free(texts);
+  return true;
+}
+
+void submission_release(struct submission *submission) {
+  job_request_release(&submission->request);
+  key_release(&submission->key);
+  space_free(submission->space);
+  environment_release(&submission->environment);
+  free(submission->key_text);
+  free(submission->space_text);
+  lease_plan_release(&submission->row.plan);
+  json_decref(submission->agents);
+}
+
+/* The key's members in the kernel's order, values written canonically. */
+static char *key_text(const struct key *key) {
+  char *text = NULL;
+  size_t size;
+  FILE *out = open_memstream(&text, &size);
+  ALWAYS(out != NULL);
+  fputc('{', out);
+  for (size_t i = 0; i < key->n; i++) {
+    cleanup_json json_t *value = value_to_json(key->values[i]);
+    if (i)
+      fputc(',', out);
+    json_canonical_write_string(out, key->names[i]);
+    fputc(':', out);
+    json_canonical_write(out, value);
+  }
+  fputc('}', out);
+  ALWAYS(fclose(out) == 0);
+  return text;
+}
+
+static struct digest identity_digest(const struct job_row *row) {
+  struct digest_stream *stream = digest_stream_new();
+  digest_stream_add(stream, &row->kernel, sizeof row->kernel);
+  digest_stream_add(stream, &row->key_digest, sizeof row->key_digest);
+  digest_stream_add(stream, &row->space_digest, sizeof row->space_digest);
+  digest_stream_add(stream, &row->environment_digest, sizeof row->environment_digest);
+  digest_stream_add(stream, row->tag, strlen(row->tag) + 1);
+  digest_stream_add(stream, row->run, strlen(row->run) + 1);
+  return digest_stream_finish(stream);
+}
+
+static void row_fill(struct submission *submission, const struct kernel *kernel, const struct build *build) {
+  const struct job_request *request = &submission->request;
+  submission->key_text = key_text(&submission->key);
+  submission->space_text = json_dumps(submission->space->json, JSON_COMPACT);
+  ALWAYS(submission->space_text != NULL);
+  struct job_row *row = &submission->row;
+  *row = (struct job_row){.kernel = kernel->hash,
+                          .key_digest = key_digest(&submission->key),
+                          .space_digest = submission->space->digest,
+                          .environment_digest = environment_digest(&submission->environment),
+                          .tag = request->tag,
+                          .run = request->run,
+                          .key = submission->key_text,
+                          .space = submission->space_text,
+                          .environment = &submission->environment,
+                          .priority = request->priority,
+                          .budget_ms = request->budget_ms,
+                          .runner = request->runner,
+                          .has_build = build != NULL,
+                          .device_class = match_device_class(&submission->environment, request->runner)};
+  if (build)
+    row->build = build->digest;
+  submission->identity = identity_digest(row);
+  for (size_t i = 0; i < SEED_BYTES; i++)
+    row->seed = row->seed << 8 | submission->identity.bytes[i];
+}
+
+static enum submit_answer refuse(struct error *error, const char *pointer) {
+  error_pointer_prefix(error, pointer);
+  return SUBMIT_REFUSED;
+}
+
+enum submit_answer submission_check(struct worker *worker, struct catalog *catalog, struct submission *submission,
+                                    json_t **ret_extra, struct error *error) {
+  static const struct match_builds no_builds;
+  const struct job_request *request = &submission->request;
+  struct catalog_kernel *entry = catalog_find(catalog, &request->kernel);
+  const struct kernel *kernel = entry->kernel;
+  const struct build *build;
+  json_t *fitting = NULL;
+  *ret_extra = NULL;
+  if (!kernel) {
+    char text[DIGEST_TEXT_SIZE];
+    error_at(error, "/kernel", "kernel %s is not registered; POST /v1/kernels first",
+             digest_format(&request->kernel, text));
+    return SUBMIT_REFUSED;
+  }
+  bool runs_builds = request->runner == RUNNER_BUILD && kernel->language != LANGUAGE_C;
+  if (runs_builds && !catalog_load_builds(worker, entry, error))
+    return SUBMIT_FAILED;
+  const struct match_builds *builds = runs_builds ? &entry->builds : &no_builds;
+  if (!key_parse(request->key, (const char *const *)kernel->key_names, kernel->n_key_names, &submission->key, error))
+    return refuse(error, "/key");
+  if (!space_parse(request->space, &submission->space, error))
+    return refuse(error, "/space");
+  if (!kernel_accepts(kernel, &submission->key, submission->space, error))
+    return SUBMIT_REFUSED;
+  if (!match_environment(&request->environment, &catalog->environments, builds, &submission->environment, &fitting,
+                         error)) {
+    *ret_extra = json_pack("{s:o}", "environments", fitting);
+    return refuse(error, "/environment");
+  }
+  if (!match_build(&submission->environment, &submission->key, builds, &build, error))
+    return SUBMIT_REFUSED;
+  row_fill(submission, kernel, build);
+  submission->agents = match_agents(&submission->environment, request->runner, &catalog->environments);
+  return SUBMIT_OK;
+}
+
+bool submission_plan(struct submission *submission, uint64_t points_max, struct error *error) {
+  struct space_facts facts = {&submission->key, submission->environment.gpu, submission->environment.arch};
+  if (lease_plan_make(submission->space, &facts, points_max, &submission->row.plan, error))
+    return true;
+  return error_pointer_prefix(error, "/space");
+}
+
+static bool rows_store(struct worker *worker, struct job_row *const *rows, size_t n, struct error *error) {
+  if (!db_begin(worker->db, error))
+    return false;
+  if (jobs_insert(worker->db, rows, n, error))
+    return db_commit(worker->db, error);
+  db_rollback(worker->db);
+  return false;
+}
+
+bool submissions_store(struct worker *worker, struct job_row *const *rows, size_t n, struct error *error) {
+  bool ok = n == 0 || rows_store(worker, rows, n, error);
+  for (int attempt = 1; !ok && db_failure(worker->db) == DB_FAILURE_RETRY && attempt < STORE_ATTEMPTS; attempt++)
+    ok = rows_store(worker, rows, n, error);
+  if (!ok)
+    return false;
+  cleanup_free int64_t *raised = xcalloc(n + 1, sizeof *raised);
+  size_t n_raised = 0;
+  for (size_t i = 0; i < n; i++) {
+    const struct job_row *row = rows[i];
+    if (!row->created) {
+      raised[n_raised++] = row->id;
+      continue;
+    }
+    struct digest hardware = environment_hardware_digest(row->environment);
+    leases_announce(worker, &hardware, row->plan.n);
+    log_info("job: queued job=%lld configs=%llu leases=%zu", (long long)row->id, (unsigned long long)row->configs,
+             row->plan.n);
+  }
+  return n_raised == 0 || jobs_raise_leases(worker->db, raised, n_raised, error);
+}

@@ -1,0 +1,34 @@
+/* Common answers. Memory and threads: as the header says. */
+#include "server/http/answers.h"
+
+#include <errno.h>
+
+#include "common/log.h"
+#include "server/store/db.h"
+
+void answer_failure(struct worker *worker, struct request *request, const struct error *error) {
+  enum db_failure failure = db_failure(worker->db);
+  if (failure == DB_FAILURE_AWAY || failure == DB_FAILURE_RETRY) {
+    request_unavailable(request, error);
+    return;
+  }
+  log_error("request: %s", error->message);
+  request_problem(request, 500, "", "the server could not do this; its log says why");
+}
+
+static bool decimal_parse(const char *text, int64_t *ret) {
+  char *end;
+  errno = 0;
+  long long number = strtoll(text, &end, 10);
+  if (*text < '0' || *text > '9' || *end || errno)
+    return false;
+  *ret = number;
+  return true;
+}
+
+bool answer_id(struct request *request, const char *what, int64_t *ret_id) {
+  if (decimal_parse(request->segments[0], ret_id))
+    return true;
+  request_problem(request, 404, "", "there is no %s \"%.40s\"; ids are decimal numbers", what, request->segments[0]);
+  return false;
+}

@@ -1,0 +1,452 @@
+/* Leases: pull work, keep it, post what was measured, hand it back. Requests that came together are served together.
+ *
+ * Memory: what a handler makes lives as long as it runs. Threads: database workers. */
+#include "common/log.h"
+#include "server/core/jobs.h"
+#include "server/core/leases.h"
+#include "server/http/answers.h"
+#include "server/http/routes.h"
+
+#define WAIT_SECONDS_MAX 60
+#define NONCE_MAX 128
+#define RENEWALS_PER_LEASE 3
+#define POST_ATTEMPTS 8
+
+struct pull {
+  struct request *request;
+  struct lease_wish wish;
+  int64_t deadline_ms;
+};
+
+static bool text_get(const json_t *json, const char *name, const char **ret, struct error *error) {
+  char at[JSON_POINTER_SIZE];
+  if (!json_get_string(json, "", name, JSON_REQUIRED, ret, error))
+    return false;
+  if (!**ret || strlen(*ret) > NONCE_MAX * 2)
+    return error_at(error, json_pointer_member(at, sizeof at, "", name), "\"%s\" has %zu bytes; it must have 1 to %d",
+                    name, strlen(*ret), NONCE_MAX * 2);
+  return true;
+}
+
+/* False: the request is answered. */
+static bool pull_parse(struct request *request, struct pull *pull) {
+  static const char *const members[] = {"agent", "device", "nonce", "wait", NULL};
+  struct error error;
+  double wait = 0;
+  const json_t *json = request->json;
+  *pull = (struct pull){.request = request};
+  if (!json_only_members(json, "", members, &error) || !text_get(json, "agent", &pull->wish.agent, &error) ||
+      !text_get(json, "device", &pull->wish.device, &error) || !text_get(json, "nonce", &pull->wish.nonce, &error) ||
+      !json_get_number(json, "", "wait", JSON_OPTIONAL, &wait, &error)) {
+    request_refuse(request, 422, &error);
+    return false;
+  }
+  if (!(wait >= 0 && wait <= WAIT_SECONDS_MAX)) {
+    request_problem(request, 422, "/wait", "\"wait\" is %g; it must be 0 to %d seconds", wait, WAIT_SECONDS_MAX);
+    return false;
+  }
+  if (request->is_parked_before && !request_client_is_there(request)) {
+    request_answer_empty(request, 204); /* to nobody: its lease would be lost */
+    return false;
+  }
+  pull->deadline_ms = request->deadline_passed ? 0 : request->arrived_ms + (int64_t)(wait * 1000);
+  return true;
+}
+
+static void ranges_write(FILE *out, const struct config_ranges *ranges) {
+  fputc('[', out);
+  for (size_t i = 0; i < ranges->n; i++)
+    fprintf(out, "%s[%llu,%llu]", i ? "," : "", (unsigned long long)ranges->ranges[i].first,
+            (unsigned long long)ranges->ranges[i].count);
+  fputc(']', out);
+}
+
+/* Written as text: manifest, key and space are stored as such, and their order means something. */
+static void lease_answer(struct worker *worker, const struct pull *pull, const struct lease_job *job) {
+  const struct lease_wish *wish = &pull->wish;
+  char *text = NULL;
+  size_t size;
+  FILE *out = open_memstream(&text, &size);
+  ALWAYS(out != NULL);
+  fprintf(
+      out,
+      "{\"lease\":\"%lld\",\"epoch\":%lld,\"job\":\"%lld\",\"kernel\":\"%s\",\"manifest\":%s,\"key\":%s,\"space\":%s,",
+      (long long)wish->lease, (long long)wish->epoch, (long long)wish->job, job->kernel, job->manifest, job->key,
+      job->space);
+  fprintf(out, job->build ? "\"build\":\"%s\",\"configs\":" : "\"build\":null,\"configs\":", job->build);
+  ranges_write(out, &wish->configs);
+  fprintf(out,
+          ",\"baseline\":%lld,\"stage\":\"%s\",\"round\":%lld,\"process\":%lld,\"seed\":%lld,\"regime\":\"cold\","
+          "\"expires_in_ms\":%lld,\"renew_every_ms\":%lld}",
+          (long long)job->baseline, stage_name(wish->stage), (long long)wish->round, (long long)wish->process,
+          (long long)job->seed, (long long)wish->expires_in_ms,
+          (long long)(server_options(worker->server)->lease_ms / RENEWALS_PER_LEASE));
+  ALWAYS(fclose(out) == 0);
+  request_answer_text(pull->request, 200, "application/json", text, size);
+}
+
+static void no_lease_answer(struct worker *worker, struct pull *pull) {
+  const struct lease_wish *wish = &pull->wish;
+  char key[PARK_KEY_SIZE];
+  if (!wish->agent_known)
+    request_problem(pull->request, 404, "/agent", "agent \"%.40s\" is not enrolled; enrol it with POST /v1/agents",
+                    wish->agent);
+  else if (!wish->device_known)
+    request_problem(pull->request, 404, "/device", "agent \"%.40s\" has no device \"%.40s\"; enrol it with its devices",
+                    wish->agent, wish->device);
+  else if (wish->drain_reason)
+    request_problem(pull->request, 403, "/agent", "agent \"%.40s\" is drained and gets no leases: %.300s", wish->agent,
+                    wish->drain_reason);
+  else if (clock_monotonic_ms() >= pull->deadline_ms)
+    request_answer_empty(pull->request, 204);
+  else
+    request_park(worker, pull->request, lease_park_key(&wish->hardware_digest, key), pull->deadline_ms);
+}
+
+static const struct lease_job *job_find(const struct lease_job *jobs, size_t n, int64_t id) {
+  for (size_t i = 0; i < n; i++)
+    if (jobs[i].id == id)
+      return &jobs[i];
+  die("a lease without a job");
+}
+
+/* The same nonce twice in one batch: both get the lease. */
+static void duplicates_join(struct pull *pulls, size_t n) {
+  for (size_t i = 0; i < n; i++)
+    for (size_t other = 0; pulls[i].wish.lease == 0 && other < n; other++) {
+      const struct lease_wish *twin = &pulls[other].wish;
+      struct lease_wish *wish = &pulls[i].wish;
+      if (!twin->lease || strcmp(twin->nonce, wish->nonce) != 0 || strcmp(twin->agent, wish->agent) != 0)
+        continue;
+      char *drain_reason = wish->drain_reason;
+      *wish = *twin;
+      wish->drain_reason = drain_reason;
+      wish->configs = (struct config_ranges){.n = twin->configs.n, .capacity = twin->configs.n};
+      wish->configs.ranges = xmemdup(twin->configs.ranges, twin->configs.n * sizeof *twin->configs.ranges);
+    }
+}
+
+/* Marks jobs as running whose first lease this is. What fails here is made good by the next grant or advance. */
+static void granted_start(struct worker *worker, const struct lease_job *jobs, size_t n) {
+  struct error error;
+  cleanup_free int64_t *queued = xcalloc(n + 1, sizeof *queued);
+  size_t n_queued = 0;
+  for (size_t i = 0; i < n; i++)
+    if (jobs[i].state == JOB_QUEUED)
+      queued[n_queued++] = jobs[i].id;
+  if (n_queued && !jobs_start(worker, queued, n_queued, &error))
+    log_warning("job: cannot mark as running: %s", error.message);
+}
+
+static bool pulls_serve(struct worker *worker, struct pull *pulls, size_t n, struct error *error) {
+  cleanup_free struct lease_wish **wishes = xcalloc(n + 1, sizeof *wishes);
+  cleanup_free int64_t *granted = xcalloc(n + 1, sizeof *granted);
+  size_t n_granted = 0, n_jobs = 0;
+  struct lease_job *jobs = NULL;
+  for (size_t i = 0; i < n; i++)
+    wishes[i] = &pulls[i].wish;
+  if (!leases_grant(worker->db, wishes, n, server_options(worker->server)->lease_ms, error))
+    return false;
+  for (size_t i = 0; i < n; i++)
+    if (pulls[i].wish.lease)
+      granted[n_granted++] = pulls[i].wish.job;
+  if (n_granted && !leases_jobs(worker->db, granted, n_granted, &jobs, &n_jobs, error))
+    return false;
+  duplicates_join(pulls, n);
+  granted_start(worker, jobs, n_jobs);
+  counter_add(COUNTER_leases_granted, n_granted);
+  for (size_t i = 0; i < n; i++) {
+    if (pulls[i].wish.lease)
+      lease_answer(worker, &pulls[i], job_find(jobs, n_jobs, pulls[i].wish.job));
+    else
+      no_lease_answer(worker, &pulls[i]);
+  }
+  lease_jobs_free(jobs, n_jobs);
+  return true;
+}
+
+void route_lease_post(struct worker *worker, struct request **requests, size_t n) {
+  cleanup_free struct pull *pulls = xcalloc(n, sizeof *pulls);
+  struct error error;
+  size_t n_pulls = 0;
+  for (size_t i = 0; i < n; i++)
+    if (pull_parse(requests[i], &pulls[n_pulls]))
+      n_pulls++;
+  if (n_pulls && !pulls_serve(worker, pulls, n_pulls, &error))
+    for (size_t i = 0; i < n_pulls; i++)
+      answer_failure(worker, pulls[i].request, &error);
+  for (size_t i = 0; i < n_pulls; i++)
+    lease_wish_release(&pulls[i].wish);
+}
+
+static void stale_answer(struct request *request, int64_t lease, int64_t current_epoch, const char *what) {
+  struct error error;
+  error_set(&error, "lease %lld is no longer yours at this epoch%s; its epoch is %lld", (long long)lease, what,
+            (long long)current_epoch);
+  request_problem_extra(request, 409, &error, json_pack("{s:I}", "epoch", (json_int_t)current_epoch));
+}
+
+static void unknown_answer(struct request *request, int64_t lease) {
+  request_problem(request, 404, "", "there is no lease %lld", (long long)lease);
+}
+
+/* False: the request is answered. */
+static bool renewal_parse(struct request *request, struct lease_renewal *renewal) {
+  static const char *const members[] = {"epoch", "config", NULL};
+  struct error error;
+  *renewal = (struct lease_renewal){.config = -1};
+  if (!answer_id(request, "lease", &renewal->lease))
+    return false;
+  if (json_only_members(request->json, "", members, &error) &&
+      json_get_integer(request->json, "", "epoch", JSON_REQUIRED, 1, INT64_MAX, &renewal->epoch, &error) &&
+      json_get_integer(request->json, "", "config", JSON_OPTIONAL, 0, INT64_MAX - 1, &renewal->config, &error))
+    return true;
+  request_refuse(request, 422, &error);
+  return false;
+}
+
+void route_lease_renew(struct worker *worker, struct request **requests, size_t n) {
+  cleanup_free struct lease_renewal *all = xcalloc(n, sizeof *all);
+  cleanup_free struct lease_renewal **renewals = xcalloc(n, sizeof *renewals);
+  cleanup_free struct request **askers = xcalloc(n, sizeof *askers);
+  struct error error;
+  size_t n_renewals = 0, n_renewed = 0;
+  int64_t lease_ms = server_options(worker->server)->lease_ms;
+  for (size_t i = 0; i < n; i++)
+    if (renewal_parse(requests[i], &all[i])) {
+      askers[n_renewals] = requests[i];
+      renewals[n_renewals++] = &all[i];
+    }
+  bool ok = n_renewals == 0 || leases_renew(worker->db, renewals, n_renewals, lease_ms, &error);
+  for (size_t i = 0; i < n_renewals; i++) {
+    if (!ok)
+      answer_failure(worker, askers[i], &error);
+    else if (!renewals[i]->known)
+      unknown_answer(askers[i], renewals[i]->lease);
+    else if (!renewals[i]->renewed)
+      stale_answer(askers[i], renewals[i]->lease, renewals[i]->current_epoch, "");
+    else
+      request_answer_json(askers[i], 200, json_pack("{s:I}", "expires_in_ms", (json_int_t)lease_ms));
+    n_renewed += ok && renewals[i]->renewed;
+  }
+  counter_add(COUNTER_leases_renewed, n_renewed);
+}
+
+/* A lease came back open with something left: it is given up after too many vain grants, else somebody is woken. */
+static void opened_settle(struct worker *worker, int64_t lease, int64_t job, int64_t fruitless,
+                          const struct digest *hardware_digest) {
+  struct error error;
+  bool given_up = false;
+  if (!lease_check_fruitless(worker, lease, fruitless, &given_up, &error))
+    log_warning("lease: cannot give up lease=%lld: %s", (long long)lease, error.message);
+  if (given_up)
+    jobs_advance(worker, &job, 1);
+  else
+    leases_announce(worker, hardware_digest, 1);
+  job_announce(worker, job);
+}
+
+/* False: the request is answered. */
+static bool handback_parse(struct request *request, struct lease_handback *handback) {
+  static const char *const members[] = {"epoch", "reason", NULL};
+  struct error error;
+  const char *reason = NULL;
+  *handback = (struct lease_handback){0};
+  if (!answer_id(request, "lease", &handback->lease))
+    return false;
+  if (!json_only_members(request->json, "", members, &error) ||
+      !json_get_integer(request->json, "", "epoch", JSON_REQUIRED, 1, INT64_MAX, &handback->epoch, &error) ||
+      !json_get_string(request->json, "", "reason", JSON_OPTIONAL, &reason, &error)) {
+    request_refuse(request, 422, &error);
+    return false;
+  }
+  log_info("lease: handed back lease=%lld epoch=%lld reason=%.200s", (long long)handback->lease,
+           (long long)handback->epoch, reason ? reason : "none given");
+  return true;
+}
+
+void route_lease_release(struct worker *worker, struct request **requests, size_t n) {
+  cleanup_free struct lease_handback *all = xcalloc(n, sizeof *all);
+  cleanup_free struct lease_handback **handbacks = xcalloc(n, sizeof *handbacks);
+  cleanup_free struct request **askers = xcalloc(n, sizeof *askers);
+  struct error error;
+  size_t count = 0;
+  for (size_t i = 0; i < n; i++)
+    if (handback_parse(requests[i], &all[i])) {
+      askers[count] = requests[i];
+      handbacks[count++] = &all[i];
+    }
+  bool ok = count == 0 || leases_release(worker->db, handbacks, count, &error);
+  for (size_t i = 0; i < count; i++) {
+    const struct lease_handback *handback = handbacks[i];
+    if (!ok)
+      answer_failure(worker, askers[i], &error);
+    else if (!handback->known)
+      unknown_answer(askers[i], handback->lease);
+    else if (!handback->done)
+      stale_answer(askers[i], handback->lease, handback->current_epoch, "");
+    else {
+      opened_settle(worker, handback->lease, handback->job, handback->fruitless, &handback->hardware_digest);
+      request_answer_json(askers[i], 200, json_pack("{s:s}", "state", lease_state_name(LEASE_OPEN)));
+    }
+  }
+}
+
+struct posting {
+  struct request *request;
+  struct results results;
+  struct lease_post post;
+  bool is_stored;
+};
+
+/* False: the request is answered. */
+static bool posting_parse(struct request *request, struct posting *posting) {
+  struct error error;
+  *posting = (struct posting){.request = request};
+  if (!answer_id(request, "lease", &posting->post.lease))
+    return false;
+  if (results_parse(request->json, &posting->results, &error))
+    return true;
+  request_refuse(request, 422, &error);
+  return false;
+}
+
+/* One statement takes at most one post of a lease; the others, and those that met another connection's, come next. */
+static bool postings_store(struct worker *worker, struct posting *postings, size_t n, struct error *error) {
+  cleanup_free struct lease_post **posts = xcalloc(n, sizeof *posts);
+  cleanup_free struct posting **chosen = xcalloc(n, sizeof *chosen);
+  size_t left = n;
+  int attempts = 0;
+  while (left > 0) {
+    size_t n_posts = 0;
+    for (size_t i = 0; i < n; i++) {
+      bool is_first = !postings[i].is_stored;
+      for (size_t other = 0; is_first && other < n_posts; other++)
+        is_first = posts[other]->lease != postings[i].post.lease;
+      if (!is_first)
+        continue;
+      postings[i].post.results = &postings[i].results;
+      chosen[n_posts] = &postings[i];
+      posts[n_posts++] = &postings[i].post;
+    }
+    bool ok = leases_post(worker->db, posts, n_posts, error);
+    if (!ok && (db_failure(worker->db) != DB_FAILURE_RETRY || ++attempts > POST_ATTEMPTS))
+      return false;
+    for (size_t i = 0; ok && i < n_posts; i++)
+      if (posts[i]->verdict != POST_AGAIN) {
+        chosen[i]->is_stored = true;
+        left--;
+      } else if (++attempts > POST_ATTEMPTS) {
+        return error_set(error, "lease %lld is being written by several connections at once; try again",
+                         (long long)posts[i]->lease);
+      }
+  }
+  return true;
+}
+
+static const char *baseline_failure(const struct results *results) {
+  for (size_t i = 0; i < results->n; i++)
+    if (results->measurements[i].baseline_failed)
+      return results->measurements[i].detail;
+  return NULL;
+}
+
+/* What follows from stored posts: jobs fail, spend their budget, or have a stage without anything left. */
+static bool postings_settle(struct worker *worker, struct posting *postings, size_t n, struct error *error) {
+  cleanup_free int64_t *ended = xcalloc(2 * n, sizeof *ended);
+  cleanup_free int64_t *budgeted = xcalloc(n, sizeof *budgeted);
+  cleanup_free int64_t *over = NULL;
+  size_t n_ended = 0, n_budgeted = 0, n_over = 0, n_done = 0;
+  for (size_t i = 0; i < n; i++) {
+    const struct lease_post *post = &postings[i].post;
+    const char *failure = baseline_failure(&postings[i].results);
+    bool job_ended;
+    if (post->verdict == POST_LATE && post->accepted)
+      job_announce(worker, post->job);
+    if (post->verdict != POST_TAKEN)
+      continue;
+    if (failure && !job_end(worker, post->job, JOB_FAILED, failure, &job_ended, error))
+      return false;
+    if (post->has_budget)
+      budgeted[n_budgeted++] = post->job;
+    if (!post->ended)
+      continue;
+    n_done += post->state == LEASE_DONE;
+    ended[n_ended++] = post->job;
+    if (post->state == LEASE_OPEN)
+      opened_settle(worker, post->lease, post->job, post->fruitless, &post->hardware_digest);
+  }
+  counter_add(COUNTER_leases_done, n_done);
+  if (n_budgeted && !leases_cancel_over_budget(worker->db, budgeted, n_budgeted, &over, &n_over, error))
+    return false;
+  for (size_t i = 0; i < n_over; i++) {
+    job_announce(worker, over[i]);
+    ended[n_ended++] = over[i];
+  }
+  if (n_ended)
+    jobs_advance(worker, ended, n_ended);
+  return true;
+}
+
+static void posting_answer(struct posting *posting) {
+  const struct lease_post *post = &posting->post;
+  struct request *request = posting->request;
+  char at[JSON_POINTER_SIZE];
+  json_pointer_index(at, sizeof at, "/measurements", (size_t)(post->culprit < 0 ? 0 : post->culprit));
+  bool is_late = post->verdict == POST_LATE && post->accepted > 0;
+  const struct measurement *culprit = post->culprit < 0 ? NULL : &posting->results.measurements[post->culprit];
+  switch (post->verdict) {
+  case POST_UNKNOWN:
+    unknown_answer(request, post->lease);
+    return;
+  case POST_NEVER:
+    stale_answer(request, post->lease, post->current_epoch, ", which was never granted");
+    return;
+  case POST_CONFLICT:
+    request_problem(request, 409, at, "seq %lld of this lease and epoch is known with another body; nothing was stored",
+                    (long long)culprit->seq);
+    return;
+  case POST_OUTSIDE:
+    request_problem(request, 422, at, "config %lld, process %lld, round %lld is not this lease's; nothing was stored",
+                    (long long)culprit->config, (long long)(culprit->process < 0 ? 0 : culprit->process),
+                    (long long)(culprit->round < 0 ? 0 : culprit->round));
+    return;
+  case POST_AGAIN:
+    die("a post without an end");
+  case POST_TAKEN:
+  case POST_LATE:
+    break;
+  }
+  counter_add(is_late ? COUNTER_measurements_late : COUNTER_measurements_accepted, (uint64_t)post->accepted);
+  counter_add(COUNTER_measurements_known, (uint64_t)post->known);
+  if (is_late) {
+    stale_answer(request, post->lease, post->current_epoch, ", its new measurements are kept as evidence");
+    return;
+  }
+  /* Of another epoch than the current one this agent's part is over, whatever the lease does now. */
+  enum lease_state state = post->current_epoch == posting->results.epoch ? post->state : LEASE_DONE;
+  json_t *answer = json_pack("{s:I, s:I, s:s}", "accepted", (json_int_t)post->accepted, "known",
+                             (json_int_t)post->known, "state", lease_state_name(state));
+  ALWAYS(answer != NULL);
+  request_answer_json(request, 200, answer);
+}
+
+void route_lease_results(struct worker *worker, struct request **requests, size_t n) {
+  cleanup_free struct posting *postings = xcalloc(n, sizeof *postings);
+  struct error error;
+  size_t n_postings = 0;
+  for (size_t i = 0; i < n; i++)
+    if (posting_parse(requests[i], &postings[n_postings]))
+      n_postings++;
+  bool ok = n_postings == 0 || postings_store(worker, postings, n_postings, &error);
+  /* Stored is stored: what cannot follow now, the housekeeper does. */
+  if (ok && n_postings && !postings_settle(worker, postings, n_postings, &error))
+    log_warning("lease: after results: %s", error.message);
+  for (size_t i = 0; i < n_postings; i++) {
+    if (ok)
+      posting_answer(&postings[i]);
+    else
+      answer_failure(worker, postings[i].request, &error);
+    results_release(&postings[i].results);
+  }
+}

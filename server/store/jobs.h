@@ -1,0 +1,106 @@
+/* Jobs: submitting them, reading them, and the one function that changes their state.
+ *
+ * Memory: results are the caller's. Threads: a db's own. */
+#ifndef WAVETUNE_SERVER_STORE_JOBS_H
+#define WAVETUNE_SERVER_STORE_JOBS_H
+
+#include "server/core/job_plan.h"
+#include "server/core/lease_plan.h"
+#include "server/core/match.h"
+#include "server/store/db.h"
+
+/* The texts of what jobs are submitted for: manifests by hash, and each kernel's builds, newest first. NULL: unknown. */
+must_check bool job_kernels_load(struct db *db, const struct digest *hashes, size_t n, char **ret_manifests,
+                                 struct error *error);
+must_check bool job_builds_load(struct db *db, const struct digest *kernel, char ***ret_builds, size_t *ret_n,
+                                struct error *error);
+
+/* A job to store, and what it is stored as. */
+struct job_row {
+  struct digest kernel, key_digest, space_digest, environment_digest; /* with tag and run: the identity */
+  const char *tag, *run;
+  const char *key, *space; /* JSON texts */
+  const struct environment *environment;
+  int64_t priority, budget_ms;
+  enum runner runner;
+  bool has_build;
+  struct digest build, device_class;
+  uint64_t seed;
+  struct lease_plan plan; /* of a job that is new: owned */
+
+  bool wanted;  /* by a request that was not refused */
+  bool known;   /* in the database */
+  bool created; /* by jobs_insert */
+  int64_t id, known_priority, configs;
+  enum job_state state;
+};
+
+/* Fills `known` and what follows from it. */
+must_check bool jobs_find(struct db *db, struct job_row *const *jobs, size_t n, struct error *error);
+
+/* Stores new jobs with their leases, and raises priorities of known ones, in the caller's transaction. No two of the
+ * same identity. */
+must_check bool jobs_insert(struct db *db, struct job_row *const *jobs, size_t n, struct error *error);
+
+/* After a priority was raised: the leases follow. */
+must_check bool jobs_raise_leases(struct db *db, const int64_t *jobs, size_t n, struct error *error);
+
+struct job_change {
+  const int64_t *jobs;
+  size_t n;
+  enum job_state from, to;
+  const char *reason; /* of a failure */
+  const char *detail; /* JSON of the event; NULL: {} */
+  bool at_stage;      /* only where the job is in this stage and round */
+  enum stage stage;
+  int64_t round;
+};
+/* The only function that changes a job's state: compare and set, and the event, in one statement. *ret_changed: how
+ * many were in `from`. Aborts on a transition that job_state.h does not have. */
+must_check bool job_change_state(struct db *db, const struct job_change *change, size_t *ret_changed,
+                                 struct error *error);
+
+/* Moves a running job to another stage or round, with the event; false in *ret_moved when it is elsewhere by now. */
+must_check bool job_change_stage(struct db *db, int64_t job, enum stage from_stage, int64_t from_round,
+                                 enum stage stage, int64_t round, const char *detail, bool *ret_moved,
+                                 struct error *error);
+
+/* What deciding about a job needs. */
+struct job_brief {
+  int64_t id;
+  enum job_state state;
+  enum stage stage;
+  int64_t round;
+  uint64_t baseline, seed;
+  struct digest hardware_digest; /* whose parked requests its leases wake */
+};
+/* Those of `jobs` (all with NULL) that are queued or running and have no open and no held lease. At most `limit`. */
+must_check bool jobs_ready(struct db *db, const int64_t *jobs, size_t n, int64_t limit, struct job_brief **ret_ready,
+                           size_t *ret_n, struct error *error);
+
+/* The verdict of a done job. */
+must_check bool job_store_winner(struct db *db, int64_t job, uint64_t config, const char *config_values,
+                                 const char *verdict, struct error *error);
+/* The text of a job's space; the caller's. */
+must_check bool job_space(struct db *db, int64_t job, char **ret_space, struct error *error);
+
+struct job_filter {
+  const char *state, *tag; /* NULL: any */
+  const struct digest *kernel;
+  int64_t before; /* ids below; INT64_MAX: from the newest */
+  int64_t limit;
+};
+must_check bool jobs_list(struct db *db, const struct job_filter *filter, json_t **ret_items, int64_t *ret_next,
+                          struct error *error);
+/* The summary, or NULL when there is no such job. */
+must_check bool job_get(struct db *db, int64_t job, json_t **ret_summary, struct error *error);
+
+must_check bool job_measurements_list(struct db *db, int64_t job, int64_t after, int64_t limit, json_t **ret_items,
+                                      int64_t *ret_next, bool *ret_known, struct error *error);
+
+/* Events of several jobs at once: request i asks for those of jobs[i] after afters[i], at most limits[i].
+ * *ret_items: an array for each request, null when there is no such job. */
+must_check bool job_events_list(struct db *db, const int64_t *jobs, const int64_t *afters, const int64_t *limits,
+                                size_t n, json_t **ret_items, struct error *error);
+
+#endif

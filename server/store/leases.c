@@ -1,0 +1,250 @@
+/* SQL that grants, renews and hands back leases. Every write locks its leases in the order of their ids, or skips what
+ * others have locked. Memory and threads: as the header says. */
+#include "server/store/leases.h"
+
+#include "server/store/values.h"
+
+const char *lease_state_name(enum lease_state state) {
+  static const char *const names[] = {"open", "held", "done", "cancelled"};
+  return names[state];
+}
+
+void lease_wish_release(struct lease_wish *wish) {
+  free(wish->drain_reason);
+  config_ranges_release(&wish->configs);
+}
+
+/* A device waits for leases of two classes: those of its hardware, and those of its whole environment (runner python).
+ * Wishes and open leases of a class are paired by rank; a lease is never given to an agent that it avoids, and the rank of
+ * wishes is random so that such a pair does not meet for ever. */
+static const struct statement grant_statement = {
+    "leases_grant",
+    "WITH request AS MATERIALIZED (SELECT r.n, r.agent, r.device, r.nonce, a.id IS NOT NULL AS agent_known,"
+    "   a.drain_reason, d.environment_id, e.hardware_digest, e.digest"
+    "  FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY AS r(agent, device, nonce, n)"
+    "  LEFT JOIN agents a ON a.id = r.agent LEFT JOIN devices d ON d.agent = r.agent AND d.device = r.device"
+    "  LEFT JOIN environments e ON e.id = d.environment_id),"
+    " replay AS MATERIALIZED (SELECT r.n, l.id, l.expires_at > now() AS live FROM request r"
+    "  JOIN leases l ON l.agent = r.agent AND l.nonce = r.nonce AND l.state = 'held'),"
+    " hungry AS MATERIALIZED (SELECT DISTINCT ON (agent, nonce) * FROM request r WHERE environment_id IS NOT NULL"
+    "  AND drain_reason IS NULL AND NOT EXISTS (SELECT FROM replay WHERE replay.n = r.n) ORDER BY agent, nonce, n),"
+    " wish AS MATERIALIZED (SELECT h.n, h.agent, c.class,"
+    "  row_number() OVER (PARTITION BY c.class ORDER BY random()) AS rank"
+    "  FROM hungry h CROSS JOIN LATERAL (SELECT h.hardware_digest UNION SELECT h.digest) AS c(class)),"
+    " demand AS MATERIALIZED (SELECT class, count(*) AS n, array_agg(agent) AS agents FROM wish GROUP BY class),"
+    " candidate AS MATERIALIZED (SELECT demand.class, l.* FROM demand CROSS JOIN LATERAL"
+    "  (SELECT id, priority, avoid_agents FROM leases WHERE device_class = demand.class AND state = 'open'"
+    "   AND NOT avoid_agents @> demand.agents ORDER BY priority DESC, id LIMIT demand.n FOR UPDATE SKIP LOCKED) l),"
+    " pick AS MATERIALIZED (SELECT DISTINCT ON (w.n) w.n, c.id FROM wish w JOIN"
+    "  (SELECT *, row_number() OVER (PARTITION BY class ORDER BY priority DESC, id) AS rank FROM candidate) c"
+    "  USING (class, rank) WHERE NOT w.agent = ANY (c.avoid_agents) ORDER BY w.n, c.priority DESC, c.id),"
+    " granted AS (UPDATE leases l SET state = 'held', epoch = l.epoch + 1, agent = r.agent, device = r.device,"
+    "   nonce = r.nonce, granted_at = now(), expires_at = clock_timestamp() + $4::bigint * interval '1 ms',"
+    "   current_config = NULL, fruitless = l.fruitless + 1"
+    "  FROM pick JOIN request r USING (n) WHERE l.id = pick.id AND l.state = 'open'"
+    "  RETURNING pick.n, l.id, l.epoch, l.job_id, l.stage, l.round, l.process, l.remaining, l.expires_at)"
+    " SELECT r.n, r.agent_known, r.drain_reason, r.hardware_digest, g.id, g.epoch, g.job_id, g.stage, g.round, "
+    "g.process,"
+    "  g.remaining, (extract(epoch FROM g.expires_at - clock_timestamp()) * 1000)::bigint AS expires_in_ms"
+    " FROM request r LEFT JOIN (SELECT * FROM granted UNION ALL SELECT p.n, l.id, l.epoch, l.job_id, l.stage, l.round,"
+    "  l.process, l.remaining, l.expires_at FROM replay p JOIN leases l USING (id) WHERE p.live) g USING (n)"};
+
+bool leases_grant(struct db *db, struct lease_wish *const *wishes, size_t n, int64_t lease_ms, struct error *error) {
+  struct db_array agents, devices, nonces;
+  db_array_init(&agents);
+  db_array_init(&devices);
+  db_array_init(&nonces);
+  for (size_t i = 0; i < n; i++) {
+    db_array_text(&agents, wishes[i]->agent);
+    db_array_text(&devices, wishes[i]->device);
+    db_array_text(&nonces, wishes[i]->nonce);
+  }
+  struct db_parameters parameters = {0};
+  db_text(&parameters, db_array_finish(&agents));
+  db_text(&parameters, db_array_finish(&devices));
+  db_text(&parameters, db_array_finish(&nonces));
+  db_integer(&parameters, lease_ms);
+  cleanup_rows struct db_rows *rows = NULL;
+  bool ok = db_run(db, &grant_statement, &parameters, &rows, error);
+  /* The same nonce asked twice at the same time on two connections: the other one's grant is there now. */
+  for (int again = 0; !ok && db_failure(db) == DB_FAILURE_UNIQUE && again < 3; again++)
+    ok = db_run(db, &grant_statement, &parameters, &rows, error);
+  db_array_release(&agents);
+  db_array_release(&devices);
+  db_array_release(&nonces);
+  if (!ok)
+    return false;
+  for (int row = 0; row < db_count(rows); row++) {
+    struct lease_wish *wish = wishes[db_get_integer(rows, row, "n") - 1];
+    wish->agent_known = db_get_bool(rows, row, "agent_known");
+    wish->device_known = !db_is_null(rows, row, "hardware_digest");
+    if (!db_is_null(rows, row, "drain_reason"))
+      wish->drain_reason = xstrdup(db_get(rows, row, "drain_reason"));
+    if (wish->device_known)
+      wish->hardware_digest = db_get_digest(rows, row, "hardware_digest");
+    if (db_is_null(rows, row, "id"))
+      continue;
+    wish->lease = db_get_integer(rows, row, "id");
+    wish->epoch = db_get_integer(rows, row, "epoch");
+    wish->job = db_get_integer(rows, row, "job_id");
+    ALWAYS(stage_parse(db_get(rows, row, "stage"), &wish->stage));
+    wish->round = db_get_integer(rows, row, "round");
+    wish->process = db_get_integer(rows, row, "process");
+    wish->configs = multirange_parse(db_get(rows, row, "remaining"));
+    wish->expires_in_ms = db_get_integer(rows, row, "expires_in_ms");
+  }
+  return true;
+}
+
+static const struct statement lease_jobs_statement = {
+    "leases_jobs", "SELECT j.id, j.state, j.baseline, j.seed, 'sha256:' || encode(j.kernel, 'hex') AS kernel, "
+                   "k.manifest, j.key, s.space,"
+                   " 'sha256:' || encode(j.build, 'hex') AS build FROM jobs j JOIN kernels k ON k.hash = j.kernel"
+                   " JOIN spaces s ON s.digest = j.space_digest WHERE j.id = ANY ($1::bigint[])"};
+
+bool leases_jobs(struct db *db, const int64_t *jobs, size_t n, struct lease_job **ret_jobs, size_t *ret_n,
+                 struct error *error) {
+  struct db_array ids;
+  db_array_init(&ids);
+  for (size_t i = 0; i < n; i++)
+    db_array_integer(&ids, jobs[i]);
+  struct db_parameters parameters = {0};
+  db_text(&parameters, db_array_finish(&ids));
+  cleanup_rows struct db_rows *rows = NULL;
+  bool ok = db_run(db, &lease_jobs_statement, &parameters, &rows, error);
+  db_array_release(&ids);
+  if (!ok)
+    return false;
+  *ret_n = (size_t)db_count(rows);
+  *ret_jobs = xcalloc(*ret_n + 1, sizeof **ret_jobs);
+  for (int row = 0; row < db_count(rows); row++) {
+    struct lease_job *job = &(*ret_jobs)[row];
+    job->id = db_get_integer(rows, row, "id");
+    ALWAYS(job_state_parse(db_get(rows, row, "state"), &job->state));
+    job->baseline = db_get_integer(rows, row, "baseline");
+    job->seed = db_get_integer(rows, row, "seed");
+    job->kernel = xstrdup(db_get(rows, row, "kernel"));
+    job->manifest = xstrdup(db_get(rows, row, "manifest"));
+    job->key = xstrdup(db_get(rows, row, "key"));
+    job->space = xstrdup(db_get(rows, row, "space"));
+    job->build = db_is_null(rows, row, "build") ? NULL : xstrdup(db_get(rows, row, "build"));
+  }
+  return true;
+}
+
+void lease_jobs_free(struct lease_job *jobs, size_t n) {
+  for (size_t i = 0; i < n; i++) {
+    free(jobs[i].kernel);
+    free(jobs[i].manifest);
+    free(jobs[i].key);
+    free(jobs[i].space);
+    free(jobs[i].build);
+  }
+  free(jobs);
+}
+
+static const struct statement renew_statement = {
+    "leases_renew",
+    "WITH request AS MATERIALIZED (SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) WITH ORDINALITY"
+    "  AS r(lease, epoch, config, n)),"
+    " locked AS MATERIALIZED (SELECT id, epoch, state FROM leases WHERE id = ANY ($1::bigint[]) ORDER BY id FOR "
+    "UPDATE),"
+    " renewed AS (UPDATE leases l SET expires_at = clock_timestamp() + $4::bigint * interval '1 ms',"
+    "   current_config = CASE WHEN r.config >= 0 THEN r.config END"
+    "  FROM locked JOIN (SELECT DISTINCT ON (lease, epoch) * FROM request ORDER BY lease, epoch, n DESC) r"
+    "   ON r.lease = locked.id AND r.epoch = locked.epoch"
+    "  WHERE l.id = locked.id AND locked.state = 'held' RETURNING l.id, l.epoch)"
+    " SELECT r.n, locked.id IS NOT NULL AS known, locked.epoch, renewed.id IS NOT NULL AS renewed FROM request r"
+    " LEFT JOIN locked ON locked.id = r.lease LEFT JOIN renewed ON renewed.id = r.lease AND renewed.epoch = r.epoch"};
+
+bool leases_renew(struct db *db, struct lease_renewal *const *renewals, size_t n, int64_t lease_ms,
+                  struct error *error) {
+  struct db_array leases, epochs, configs;
+  db_array_init(&leases);
+  db_array_init(&epochs);
+  db_array_init(&configs);
+  for (size_t i = 0; i < n; i++) {
+    db_array_integer(&leases, renewals[i]->lease);
+    db_array_integer(&epochs, renewals[i]->epoch);
+    db_array_integer(&configs, renewals[i]->config);
+  }
+  struct db_parameters parameters = {0};
+  db_text(&parameters, db_array_finish(&leases));
+  db_text(&parameters, db_array_finish(&epochs));
+  db_text(&parameters, db_array_finish(&configs));
+  db_integer(&parameters, lease_ms);
+  cleanup_rows struct db_rows *rows = NULL;
+  bool ok = db_run(db, &renew_statement, &parameters, &rows, error);
+  db_array_release(&leases);
+  db_array_release(&epochs);
+  db_array_release(&configs);
+  for (int row = 0; ok && row < db_count(rows); row++) {
+    struct lease_renewal *renewal = renewals[db_get_integer(rows, row, "n") - 1];
+    renewal->known = db_get_bool(rows, row, "known");
+    renewal->renewed = db_get_bool(rows, row, "renewed");
+    renewal->current_epoch = db_get_integer(rows, row, "epoch");
+  }
+  return ok;
+}
+
+static const struct statement release_statement = {
+    "leases_release",
+    "WITH request AS MATERIALIZED (SELECT * FROM unnest($1::bigint[], $2::bigint[]) WITH ORDINALITY"
+    "  AS r(lease, epoch, n)),"
+    " locked AS MATERIALIZED (SELECT * FROM leases WHERE id = ANY ($1::bigint[]) ORDER BY id FOR UPDATE),"
+    " opened AS (UPDATE leases l SET state = 'open', current_config = NULL"
+    "  FROM locked JOIN (SELECT DISTINCT lease, epoch FROM request) r ON r.lease = locked.id AND r.epoch = locked.epoch"
+    "  WHERE l.id = locked.id AND locked.state = 'held' RETURNING l.id, l.epoch)"
+    " SELECT r.n, locked.id IS NOT NULL AS known, locked.epoch, opened.id IS NOT NULL AS done, locked.job_id,"
+    "  locked.fruitless, e.hardware_digest FROM request r LEFT JOIN locked ON locked.id = r.lease"
+    " LEFT JOIN opened ON opened.id = r.lease AND opened.epoch = r.epoch"
+    " LEFT JOIN jobs j ON j.id = locked.job_id LEFT JOIN environments e ON e.id = j.environment_id"};
+
+bool leases_release(struct db *db, struct lease_handback *const *handbacks, size_t n, struct error *error) {
+  struct db_array leases, epochs;
+  db_array_init(&leases);
+  db_array_init(&epochs);
+  for (size_t i = 0; i < n; i++) {
+    db_array_integer(&leases, handbacks[i]->lease);
+    db_array_integer(&epochs, handbacks[i]->epoch);
+  }
+  struct db_parameters parameters = {0};
+  db_text(&parameters, db_array_finish(&leases));
+  db_text(&parameters, db_array_finish(&epochs));
+  cleanup_rows struct db_rows *rows = NULL;
+  bool ok = db_run(db, &release_statement, &parameters, &rows, error);
+  db_array_release(&leases);
+  db_array_release(&epochs);
+  for (int row = 0; ok && row < db_count(rows); row++) {
+    struct lease_handback *handback = handbacks[db_get_integer(rows, row, "n") - 1];
+    handback->known = db_get_bool(rows, row, "known");
+    handback->done = db_get_bool(rows, row, "done");
+    handback->current_epoch = db_get_integer(rows, row, "epoch");
+    handback->job = db_get_integer(rows, row, "job_id");
+    handback->fruitless = db_get_integer(rows, row, "fruitless");
+    if (handback->known)
+      handback->hardware_digest = db_get_digest(rows, row, "hardware_digest");
+  }
+  return ok;
+}
+
+static const struct statement final_statement = {
+    "leases_insert_final",
+    "INSERT INTO leases (job_id, stage, round, process, configs, remaining, device_class, priority)"
+    " SELECT j.id, 'final', $2::int, p, $5::int8multirange, $5::int8multirange, j.device_class, j.priority"
+    " FROM jobs j, generate_series($3::int, $3::int + $4::int - 1) p WHERE j.id = $1 ORDER BY p"};
+
+bool leases_insert_final(struct db *db, int64_t job, int64_t round, const struct job_plan *plan, struct error *error) {
+  cleanup_config_ranges struct config_ranges ranges = {0};
+  for (size_t i = 0; i < plan->n_finalists; i++)
+    config_ranges_add(&ranges, plan->finalists[i]);
+  cleanup_free char *configs = multirange_format(&ranges);
+  struct db_parameters parameters = {0};
+  db_integer(&parameters, job);
+  db_integer(&parameters, round);
+  db_integer(&parameters, plan->first_process);
+  db_integer(&parameters, plan->n_processes);
+  db_text(&parameters, configs);
+  cleanup_rows struct db_rows *rows = NULL;
+  return db_run(db, &final_statement, &parameters, &rows, error);
+}

@@ -1,0 +1,31 @@
+/* How digests, sets of configs and times travel between C and SQL's texts.
+ *
+ * Memory: as each says. Threads: pure functions. */
+#ifndef WAVETUNE_SERVER_STORE_VALUES_H
+#define WAVETUNE_SERVER_STORE_VALUES_H
+
+#include "common/space.h"
+#include "server/store/db.h"
+
+/* A bytea literal, \x and 64 digits. */
+#define BYTEA_TEXT_SIZE (2 + 2 * DIGEST_SIZE + 1)
+char *digest_bytea(const struct digest *digest, char text[BYTEA_TEXT_SIZE]);
+void db_digest(struct db_parameters *parameters, const struct digest *digest); /* borrowed until the run */
+void db_array_digest(struct db_array *array, const struct digest *digest);
+/* A bytea column of 32 bytes; aborts on anything else. */
+struct digest db_get_digest(const struct db_rows *rows, int row, const char *column);
+
+/* A json column, parsed; null for SQL null; a new reference. Aborts on what is no JSON: the column's type forbids it. */
+must_check json_t *db_get_json(const struct db_rows *rows, int row, const char *column);
+/* `column` of every row as a JSON array; a new reference. */
+must_check json_t *db_get_json_rows(const struct db_rows *rows, const char *column);
+
+/* An int8multirange literal, {[0,48),[50,72)}; the caller's. */
+must_check char *multirange_format(const struct config_ranges *ranges);
+/* The inverse, for what the database wrote; aborts on anything else. */
+struct config_ranges multirange_parse(const char *text);
+
+/* SQL: a timestamptz as RFC 3339 in UTC. */
+#define SQL_TIME(column) "to_char(" column " AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.MS\"Z\"')"
+
+#endif

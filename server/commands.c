@@ -1,0 +1,64 @@
+/* Shared by serve, migrate, token and dev. Main thread. */
+#include "server/commands.h"
+
+#include <signal.h>
+
+#include "common/log.h"
+#include "server/store/migrate.h"
+
+static sigset_t ends(int also) {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGTERM);
+  sigaddset(&set, SIGINT);
+  if (also)
+    sigaddset(&set, also);
+  return set;
+}
+
+void signals_block(void) {
+  sigset_t set = ends(SIGCHLD);
+  ALWAYS(pthread_sigmask(SIG_BLOCK, &set, NULL) == 0);
+  signal(SIGPIPE, SIG_IGN);
+}
+
+int signals_wait(int also) {
+  sigset_t set = ends(also);
+  int signal_number = 0;
+  ALWAYS(sigwait(&set, &signal_number) == 0);
+  return signal_number;
+}
+
+struct server_options serve_options(const struct options *options, const char *database) {
+  return (struct server_options){
+      .listen = option_text(options, "listen"),
+      .port = (int)option_integer(options, "port"),
+      .database = database,
+      .workers = (int)option_integer(options, "workers"),
+      .event_threads = (int)option_integer(options, "event-threads"),
+      .lease_ms = option_integer(options, "lease-ms"),
+      .heartbeat_ms = option_integer(options, "heartbeat-ms"),
+      .poll_ms = option_integer(options, "poll-ms"),
+      .queue_max = option_integer(options, "queue-max"),
+  };
+}
+
+bool migrate_database(const char *database, int *ret_applied, struct error *error) {
+  cleanup_migrations struct migrations *migrations = NULL;
+  if (!migrations_load(&migrations, error))
+    return false;
+  struct db *db = db_new(database, "wavetune-server migrate");
+  bool is_good = migrate(db, migrations, ret_applied, error);
+  db_free(db);
+  return is_good;
+}
+
+char *server_url(const struct server *server) {
+  const char *address = server_options(server)->listen;
+  if (string_equal(address, "0.0.0.0"))
+    address = "127.0.0.1";
+  if (string_equal(address, "::"))
+    address = "::1";
+  bool is_six = strchr(address, ':') != NULL;
+  return xasprintf("http://%s%s%s:%d", is_six ? "[" : "", address, is_six ? "]" : "", server_port(server));
+}

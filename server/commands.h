@@ -1,0 +1,39 @@
+/* What the commands of wavetune-server share: waiting for the end, starting to serve, tokens.
+ *
+ * Threads: main's. */
+#ifndef WAVETUNE_SERVER_COMMANDS_H
+#define WAVETUNE_SERVER_COMMANDS_H
+
+#include "common/options.h"
+#include "server/server.h"
+
+/* SIGTERM and SIGINT wait in every thread that is started from now on, for signals_wait. */
+void signals_block(void);
+/* Returns the signal. `also` (0: none) is one more signal to return for. */
+int signals_wait(int also);
+
+/* Options of every command that serves. */
+/* clang-format off */
+#define SERVE_OPTIONS \
+  {"listen", OPTION_TEXT, "ADDRESS", "127.0.0.1", 0, 0, "numeric address to listen on; 0.0.0.0 or :: for all", false}, \
+  {"port", OPTION_INTEGER, "PORT", "7200", 0, 65535, "0: any free one", false}, \
+  {"workers", OPTION_INTEGER, "N", "4", 1, 256, "database workers, a connection each", false}, \
+  {"event-threads", OPTION_INTEGER, "N", "2", 1, 64, "threads that read and answer requests", false}, \
+  {"lease-ms", OPTION_INTEGER, "MS", "30000", 100, 3600000, "how long a lease lasts without renewal", false}, \
+  {"heartbeat-ms", OPTION_INTEGER, "MS", "5000", 100, 600000, "how often agents say that they live", false}, \
+  {"poll-ms", OPTION_INTEGER, "MS", "1000", 10, 60000, "how often waiting requests look again by themselves", false}, \
+  {"queue-max", OPTION_INTEGER, "N", "10000", 1, 1000000, "waiting requests beyond which 503 is answered", false}
+/* clang-format on */
+
+/* From SERVE_OPTIONS; texts are borrowed from `options` and `database`. */
+struct server_options serve_options(const struct options *options, const char *database);
+
+/* Runs all migrations; logs what it applied. */
+must_check bool migrate_database(const char *database, int *ret_applied, struct error *error);
+
+/* "http://127.0.0.1:7200", the caller's: an address that listens everywhere is shown as one that can be called. */
+must_check char *server_url(const struct server *server);
+
+int dev_run(struct options *options);
+
+#endif

@@ -1,0 +1,135 @@
+/* A table of tokens under a reader-writer lock, a small memory of nobodies, and a bucket that limits look-ups. */
+#include "server/http/auth.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#define NOBODIES 1024
+#define NOBODY_MS 10000
+#define LOOKUPS_PER_SECOND 100
+#define LOOKUPS_BURST 200
+
+struct auth {
+  pthread_rwlock_t lock;
+  atomic_uint_fast64_t generation;
+  size_t n, capacity;
+  struct auth_token *tokens; /* sorted by digest */
+  pthread_mutex_t nobodies_lock;
+  struct {
+    struct digest digest;
+    int64_t until_ms;
+  } nobodies[NOBODIES];
+  double lookups; /* left in the bucket */
+  int64_t lookups_at_ms;
+};
+
+struct auth *auth_new(void) {
+  struct auth *auth = xcalloc(1, sizeof *auth);
+  pthread_rwlock_init(&auth->lock, NULL);
+  pthread_mutex_init(&auth->nobodies_lock, NULL);
+  atomic_store(&auth->generation, 1);
+  auth->lookups = LOOKUPS_BURST;
+  auth->lookups_at_ms = clock_monotonic_ms();
+  return auth;
+}
+
+void auth_free(struct auth *auth) {
+  if (!auth)
+    return;
+  pthread_rwlock_destroy(&auth->lock);
+  pthread_mutex_destroy(&auth->nobodies_lock);
+  free(auth->tokens);
+  free(auth);
+}
+
+static int token_compare(const void *a, const void *b) {
+  return memcmp(((const struct auth_token *)a)->digest.bytes, ((const struct auth_token *)b)->digest.bytes,
+                DIGEST_SIZE);
+}
+
+/* What is compared is a hash of the secret, so its time tells nothing about the secret. */
+static const struct auth_token *token_find(const struct auth *auth, const struct digest *digest) {
+  struct auth_token wanted = {.digest = *digest};
+  return auth->n ? bsearch(&wanted, auth->tokens, auth->n, sizeof *auth->tokens, token_compare) : NULL;
+}
+
+static size_t nobody_slot(const struct digest *digest) {
+  return (digest->bytes[0] | (size_t)digest->bytes[1] << 8) % NOBODIES;
+}
+
+static enum auth_answer nobody_find(struct auth *auth, const struct digest *digest) {
+  int64_t now_ms = clock_monotonic_ms();
+  enum auth_answer answer = AUTH_ASK;
+  pthread_mutex_lock(&auth->nobodies_lock);
+  size_t slot = nobody_slot(digest);
+  if (auth->nobodies[slot].until_ms > now_ms && digest_equal(&auth->nobodies[slot].digest, digest)) {
+    answer = AUTH_NOBODY;
+  } else {
+    auth->lookups += (double)(now_ms - auth->lookups_at_ms) * LOOKUPS_PER_SECOND / 1000;
+    auth->lookups_at_ms = now_ms;
+    if (auth->lookups > LOOKUPS_BURST)
+      auth->lookups = LOOKUPS_BURST;
+    if (auth->lookups < 1)
+      answer = AUTH_BUSY;
+    else
+      auth->lookups--;
+  }
+  pthread_mutex_unlock(&auth->nobodies_lock);
+  return answer;
+}
+
+enum auth_answer auth_find(struct auth *auth, const struct digest *digest, struct auth_token *ret_token) {
+  pthread_rwlock_rdlock(&auth->lock);
+  const struct auth_token *token = token_find(auth, digest);
+  if (token)
+    *ret_token = *token;
+  pthread_rwlock_unlock(&auth->lock);
+  return token ? AUTH_KNOWN : nobody_find(auth, digest);
+}
+
+static void generation_next(struct auth *auth) { atomic_fetch_add(&auth->generation, 1); }
+
+void auth_add(struct auth *auth, const struct auth_token *token) {
+  pthread_rwlock_wrlock(&auth->lock);
+  if (!token_find(auth, &token->digest)) {
+    GROW(auth->tokens, auth->n, auth->capacity);
+    auth->tokens[auth->n++] = *token;
+    qsort(auth->tokens, auth->n, sizeof *auth->tokens, token_compare);
+    generation_next(auth);
+  }
+  pthread_rwlock_unlock(&auth->lock);
+}
+
+void auth_add_nobody(struct auth *auth, const struct digest *digest) {
+  pthread_mutex_lock(&auth->nobodies_lock);
+  size_t slot = nobody_slot(digest);
+  auth->nobodies[slot].digest = *digest;
+  auth->nobodies[slot].until_ms = clock_monotonic_ms() + NOBODY_MS;
+  pthread_mutex_unlock(&auth->nobodies_lock);
+}
+
+static bool tokens_equal(const struct auth_token *a, const struct auth_token *b, size_t n) {
+  for (size_t i = 0; i < n; i++)
+    if (token_compare(&a[i], &b[i]) != 0 || a[i].role != b[i].role || strcmp(a[i].name, b[i].name) != 0)
+      return false;
+  return true;
+}
+
+void auth_replace(struct auth *auth, const struct auth_token *tokens, size_t n) {
+  struct auth_token *sorted = xmemdup(tokens, n * sizeof *tokens);
+  if (n)
+    qsort(sorted, n, sizeof *sorted, token_compare);
+  pthread_rwlock_wrlock(&auth->lock);
+  bool is_same = auth->n == n && tokens_equal(auth->tokens, sorted, n);
+  if (!is_same) {
+    struct auth_token *old = auth->tokens;
+    auth->tokens = sorted;
+    sorted = old;
+    auth->n = auth->capacity = n;
+    generation_next(auth);
+  }
+  pthread_rwlock_unlock(&auth->lock);
+  free(sorted);
+}
+
+uint64_t auth_generation(struct auth *auth) { return atomic_load_explicit(&auth->generation, memory_order_acquire); }

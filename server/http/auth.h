@@ -1,0 +1,38 @@
+/* The tokens in memory: SHA-256 of a token to its role, and which digests are known to be nobody's.
+ *
+ * The database is the truth; the housekeeper replaces the whole table when it changed, a worker adds one that another
+ * server made. Every change is a new generation, which is all that a keep-alive connection has to compare.
+ * Memory: owns its entries. Threads: any. */
+#ifndef WAVETUNE_SERVER_HTTP_AUTH_H
+#define WAVETUNE_SERVER_HTTP_AUTH_H
+
+#include "common/digest.h"
+#include "server/http/route.h"
+
+#define TOKEN_NAME_SIZE 65
+
+struct auth_token {
+  struct digest digest;
+  enum token_role role;
+  char name[TOKEN_NAME_SIZE];
+};
+
+struct auth;
+must_check struct auth *auth_new(void);
+void auth_free(struct auth *auth);
+
+enum auth_answer {
+  AUTH_KNOWN,
+  AUTH_NOBODY, /* looked up a moment ago and not found */
+  AUTH_ASK,    /* the database must be asked */
+  AUTH_BUSY,   /* it would have to be, but too many unknown tokens came just now */
+};
+enum auth_answer auth_find(struct auth *auth, const struct digest *digest, struct auth_token *ret_token);
+
+void auth_add(struct auth *auth, const struct auth_token *token);
+void auth_add_nobody(struct auth *auth, const struct digest *digest);
+void auth_replace(struct auth *auth, const struct auth_token *tokens,
+                  size_t n); /* nothing happens when all are equal */
+uint64_t auth_generation(struct auth *auth);
+
+#endif

@@ -1,0 +1,12 @@
+/* The OpenAPI 3.1 document of the server, made from ROUTES and the schemas beside it.
+ *
+ * Threads: any. */
+#ifndef WAVETUNE_SERVER_HTTP_OPENAPI_H
+#define WAVETUNE_SERVER_HTTP_OPENAPI_H
+
+#include "common/json.h"
+
+must_check json_t *openapi_document(void); /* new reference */
+must_check char *openapi_text(void);       /* the caller's */
+
+#endif

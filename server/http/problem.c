@@ -1,0 +1,50 @@
+/* Problem documents (RFC 9457). Any thread that owns the request. */
+#include <stdarg.h>
+
+#include "server/http/response.h"
+
+const char *status_title(int status) {
+  const char *title = MHD_get_reason_phrase_for((unsigned)status);
+  /* RFC 9110's names for what libmicrohttpd still calls by their older ones. */
+  if (status == 422)
+    return "Unprocessable Content";
+  if (status == 413)
+    return "Content Too Large";
+  return title ? title : "Error";
+}
+
+struct MHD_Response *response_problem(int status, const struct error *error, json_t *extra) {
+  json_t *problem = json_pack("{s:s, s:s, s:i, s:s, s:s}", "type", "about:blank", "title", status_title(status),
+                              "status", status, "detail", error->message, "pointer", error->pointer);
+  ALWAYS(problem != NULL);
+  if (extra)
+    json_object_update_missing_new(problem, extra);
+  char *text = json_dumps(problem, JSON_COMPACT);
+  ALWAYS(text != NULL);
+  json_decref(problem);
+  struct MHD_Response *response = response_text("application/problem+json", text, strlen(text));
+  if (status == MHD_HTTP_UNAUTHORIZED)
+    response_header(response, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer");
+  if (status == MHD_HTTP_SERVICE_UNAVAILABLE)
+    response_header(response, MHD_HTTP_HEADER_RETRY_AFTER, "1");
+  return response;
+}
+
+void request_problem_extra(struct request *request, int status, const struct error *error, json_t *extra) {
+  request_finish(request_private_of(request), (unsigned)status, response_problem(status, error, extra));
+}
+
+void request_problem(struct request *request, int status, const char *pointer, const char *format, ...) {
+  struct error error;
+  char message[sizeof error.message];
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(message, sizeof message, format, arguments);
+  va_end(arguments);
+  error_at(&error, pointer, "%s", message);
+  request_problem_extra(request, status, &error, NULL);
+}
+
+void request_unavailable(struct request *request, const struct error *error) {
+  request_problem_extra(request, MHD_HTTP_SERVICE_UNAVAILABLE, error, NULL);
+}

@@ -1,0 +1,64 @@
+/* What handlers ask of a request. The owner of the moment only. */
+#include <errno.h>
+#include <sys/socket.h>
+
+#include "server/http/header.h"
+#include "server/http/response.h"
+#include "server/server_private.h"
+
+#define PAGE_DEFAULT 100
+#define PAGE_MAX 1000
+
+const char *request_query(const struct request *request, const char *name) {
+  return uri_query(&request_private_of(request)->uri, name);
+}
+
+const char *request_header(const struct request *request, const char *name) {
+  return MHD_lookup_connection_value(request_private_of(request)->connection->mhd, MHD_HEADER_KIND, name);
+}
+
+bool request_query_only(struct request *request, const char *const *names) {
+  const struct uri *uri = &request_private_of(request)->uri;
+  for (size_t i = 0; i < uri->n_query; i++) {
+    const char *const *known = names;
+    while (*known && strcmp(*known, uri->query[i].name) != 0)
+      known++;
+    if (!*known) {
+      request_problem(request, MHD_HTTP_UNPROCESSABLE_CONTENT, "", "unknown query argument \"%.64s\"",
+                      uri->query[i].name);
+      return false;
+    }
+  }
+  return true;
+}
+
+bool request_page(struct request *request, int64_t *ret_limit, const char **ret_after) {
+  const char *text = request_query(request, "limit");
+  uint64_t limit = PAGE_DEFAULT;
+  if (text && (!header_size(text, &limit) || limit < 1 || limit > PAGE_MAX)) {
+    request_problem(request, MHD_HTTP_UNPROCESSABLE_CONTENT, "", "the query argument \"limit\" must be 1 to %d",
+                    PAGE_MAX);
+    return false;
+  }
+  *ret_limit = (int64_t)limit;
+  *ret_after = request_query(request, "after");
+  return true;
+}
+
+bool request_client_is_there(const struct request *request) {
+  char byte;
+  ssize_t n = recv(request_private_of(request)->connection->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+  return n > 0 || (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR));
+}
+
+void request_park(struct worker *worker, struct request *request, const char *key, int64_t deadline_ms) {
+  struct request_private *private_ = request_private_of(request);
+  ALWAYS(private_->is_suspended && private_->response == NULL);
+  requests_settled++;
+  if (!queue_park(worker->server->queue, private_, key, deadline_ms, worker->wake_generation)) {
+    requests_settled--;
+    request_problem(request, MHD_HTTP_SERVICE_UNAVAILABLE, "", "the server is stopping; try again");
+  }
+}
+
+void park_wake(struct server *server, const char *key, size_t most) { queue_wake(server->queue, key, most); }

@@ -1,0 +1,174 @@
+/* Kernels and their builds. Database workers. */
+#include "server/http/header.h"
+#include "server/http/response.h"
+#include "server/http/routes.h"
+#include "server/server_private.h"
+#include "server/store/kernels.h"
+
+static bool digest_of_path(struct request *request, int segment, const char *what, struct digest *ret_digest) {
+  if (digest_parse(request->segments[segment], ret_digest))
+    return true;
+  request_problem(request, MHD_HTTP_NOT_FOUND, "", "there is no %s \"%.80s\"", what, request->segments[segment]);
+  return false;
+}
+
+/* The id that a list goes on after. Answers 422 when it is none. */
+static bool page_of(struct request *request, int64_t *ret_limit, int64_t *ret_after) {
+  const char *text;
+  uint64_t after = 0;
+  if (!request_page(request, ret_limit, &text))
+    return false;
+  if (text && (!header_size(text, &after) || after > INT64_MAX)) {
+    request_problem(request, MHD_HTTP_UNPROCESSABLE_CONTENT, "",
+                    "the query argument \"after\" must be the \"next\" of an earlier answer");
+    return false;
+  }
+  *ret_after = (int64_t)after;
+  return true;
+}
+
+static void answer_list(struct request *request, json_t *items, json_t *next) {
+  request_answer_json(request, MHD_HTTP_OK, json_pack("{s:o, s:o}", "items", items, "next", next));
+}
+
+/* Answers 409 with the digests that are not stored, and returns false. */
+static bool files_are_stored(struct worker *worker, struct request *request, const struct digest *digests, size_t n) {
+  cleanup_free bool *missing = xcalloc(n, sizeof *missing);
+  size_t n_missing = 0;
+  struct error error;
+  if (!blobs_missing(worker->db, digests, n, missing, &n_missing, &error)) {
+    request_unavailable(request, &error);
+    return false;
+  }
+  if (!n_missing)
+    return true;
+  json_t *list = json_array();
+  for (size_t i = 0; i < n; i++)
+    if (missing[i])
+      json_array_append_new(list, json_digest_text(&digests[i]));
+  error_set(&error, "%zu of the files that this refers to %s not stored: PUT them to /v1/blobs/{digest} and try again",
+            n_missing, n_missing == 1 ? "is" : "are");
+  request_problem_extra(request, MHD_HTTP_CONFLICT, &error, json_pack("{s:o}", "missing", list));
+  return false;
+}
+
+void route_kernel_post(struct worker *worker, struct request **requests, size_t n) {
+  struct request *request = requests[0];
+  cleanup_kernel struct kernel *kernel = NULL;
+  struct error error;
+  size_t n_files;
+  bool is_new;
+  ALWAYS(n == 1);
+  if (!kernel_parse(request->json, &kernel, &error)) {
+    request_refuse(request, MHD_HTTP_UNPROCESSABLE_CONTENT, &error);
+    return;
+  }
+  cleanup_free struct digest *files = kernel_files(kernel, &n_files);
+  if (!files_are_stored(worker, request, files, n_files))
+    return;
+  if (!kernel_store(worker->db, kernel, &is_new, &error)) {
+    request_unavailable(request, &error);
+    return;
+  }
+  request_answer_json(request, is_new ? MHD_HTTP_CREATED : MHD_HTTP_OK,
+                      json_pack("{s:o, s:s}", "kernel", json_digest_text(&kernel->hash), "name", kernel->name));
+}
+
+void route_kernel_list(struct worker *worker, struct request **requests, size_t n) {
+  static const char *const known[] = {"limit", "after", "name", NULL};
+  struct request *request = requests[0];
+  struct error error;
+  int64_t limit, after;
+  json_t *items, *next;
+  ALWAYS(n == 1);
+  if (!request_query_only(request, known) || !page_of(request, &limit, &after))
+    return;
+  if (!kernels_list(worker->db, request_query(request, "name"), after, limit, &items, &next, &error))
+    request_unavailable(request, &error);
+  else
+    answer_list(request, items, next);
+}
+
+/* The manifest (a new reference); answers and returns NULL when there is none. */
+static json_t *manifest_load(struct worker *worker, struct request *request, const struct digest *hash,
+                             char **ret_created_at) {
+  struct error error;
+  json_t *manifest = NULL;
+  if (!kernel_load(worker->db, hash, &manifest, ret_created_at, &error))
+    request_unavailable(request, &error);
+  else if (!manifest)
+    request_problem(request, MHD_HTTP_NOT_FOUND, "", "there is no kernel %s", request->segments[0]);
+  return manifest;
+}
+
+void route_kernel_get(struct worker *worker, struct request **requests, size_t n) {
+  struct request *request = requests[0];
+  cleanup_free char *created_at = NULL;
+  struct digest hash;
+  ALWAYS(n == 1);
+  if (!digest_of_path(request, 0, "kernel", &hash))
+    return;
+  json_t *manifest = manifest_load(worker, request, &hash, &created_at);
+  if (manifest)
+    request_answer_json(request, MHD_HTTP_OK,
+                        json_pack("{s:o, s:o, s:s}", "kernel", json_digest_text(&hash), "manifest", manifest,
+                                  "created_at", created_at));
+}
+
+/* Reads the body as a build of this kernel whose digest is the path's. Answers what is wrong. */
+static bool build_read(struct request *request, const json_t *manifest, const struct digest *digest,
+                       struct build **ret_build) {
+  cleanup_kernel struct kernel *kernel = NULL;
+  cleanup_build struct build *build = NULL;
+  struct error error;
+  if (!kernel_parse(manifest, &kernel, &error) || !build_parse(request->json, kernel, &build, &error)) {
+    request_refuse(request, MHD_HTTP_UNPROCESSABLE_CONTENT, &error);
+    return false;
+  }
+  if (!digest_equal(&build->digest, digest)) {
+    char text[DIGEST_TEXT_SIZE];
+    request_problem(request, MHD_HTTP_UNPROCESSABLE_CONTENT, "", "the build's digest is %s, not the path's %s",
+                    digest_format(&build->digest, text), request->segments[1]);
+    return false;
+  }
+  *ret_build = TAKE(build);
+  return true;
+}
+
+void route_build_put(struct worker *worker, struct request **requests, size_t n) {
+  struct request *request = requests[0];
+  cleanup_build struct build *build = NULL;
+  struct digest hash, digest;
+  struct error error;
+  bool is_new;
+  ALWAYS(n == 1);
+  if (!digest_of_path(request, 0, "kernel", &hash) || !digest_of_path(request, 1, "build", &digest))
+    return;
+  cleanup_json json_t *manifest = manifest_load(worker, request, &hash, NULL);
+  if (!manifest || !build_read(request, manifest, &digest, &build) ||
+      !files_are_stored(worker, request, build->objects, build->n_objects))
+    return;
+  if (!build_store(worker->db, build, &is_new, &error)) {
+    request_unavailable(request, &error);
+    return;
+  }
+  request_answer_json(request, is_new ? MHD_HTTP_CREATED : MHD_HTTP_OK,
+                      json_pack("{s:o}", "build", json_digest_text(&digest)));
+}
+
+void route_build_list(struct worker *worker, struct request **requests, size_t n) {
+  static const char *const known[] = {"limit", "after", NULL};
+  struct request *request = requests[0];
+  struct digest hash;
+  struct error error;
+  int64_t limit, after;
+  json_t *items, *next;
+  ALWAYS(n == 1);
+  if (!digest_of_path(request, 0, "kernel", &hash) || !request_query_only(request, known) ||
+      !page_of(request, &limit, &after))
+    return;
+  if (!builds_list(worker->db, &hash, after, limit, &items, &next, &error))
+    request_unavailable(request, &error);
+  else
+    answer_list(request, items, next);
+}

@@ -1,0 +1,33 @@
+/* The server itself: probes, metrics, contract. Event threads. */
+#include "server/http/metrics.h"
+#include "server/http/response.h"
+#include "server/http/routes.h"
+#include "server/server_private.h"
+
+void route_healthz_get(struct server *server, struct request *request) {
+  (void)server;
+  request_answer_json(request, MHD_HTTP_OK, json_pack("{s:s, s:s}", "status", "ok", "version", WAVETUNE_VERSION));
+}
+
+void route_readyz_get(struct server *server, struct request *request) {
+  char why[sizeof server->not_ready];
+  pthread_mutex_lock(&server->ready_lock);
+  bool is_ready = server->is_ready;
+  memcpy(why, server->not_ready, sizeof why);
+  pthread_mutex_unlock(&server->ready_lock);
+  if (is_ready)
+    request_answer_json(request, MHD_HTTP_OK, json_pack("{s:s}", "status", "ready"));
+  else
+    request_problem(request, MHD_HTTP_SERVICE_UNAVAILABLE, "", "%s", why);
+}
+
+void route_metrics_get(struct server *server, struct request *request) {
+  size_t size;
+  char *text = metrics_text(server, &size);
+  request_answer_text(request, MHD_HTTP_OK, "text/plain; version=0.0.4; charset=utf-8", text, size);
+}
+
+void route_openapi_get(struct server *server, struct request *request) {
+  char *text = xstrdup(server->openapi);
+  request_answer_text(request, MHD_HTTP_OK, "application/json", text, strlen(text));
+}

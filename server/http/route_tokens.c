@@ -1,0 +1,87 @@
+/* Making, listing and revoking tokens. Database workers. */
+#include "common/log.h"
+#include "server/http/header.h"
+#include "server/http/response.h"
+#include "server/http/routes.h"
+#include "server/http/tokens.h"
+#include "server/store/tokens.h"
+
+static bool body_read(const json_t *body, const char **ret_name, const char **ret_role, struct error *error) {
+  static const char *const members[] = {"name", "role", NULL};
+  enum token_role role;
+  if (!json_only_members(body, "", members, error) ||
+      !json_get_string(body, "", "name", JSON_REQUIRED, ret_name, error) ||
+      !json_get_string(body, "", "role", JSON_REQUIRED, ret_role, error))
+    return false;
+  if (!token_name_is_good(*ret_name))
+    return error_at(error, "/name", "a token's name is 1 to 64 of A-Z, a-z, 0-9, \".\", \"_\" and \"-\"");
+  if (!role_parse(*ret_role, &role))
+    return error_at(error, "/role", "the role \"%.32s\" is unknown: it must be reader, submitter, agent or admin",
+                    *ret_role);
+  return true;
+}
+
+/* What changed must hold on this server when the answer is read; the others see it within seconds. */
+static void refresh(struct worker *worker) {
+  struct error error;
+  if (!tokens_refresh(worker, &error))
+    log_warning("tokens: %s", error.message);
+}
+
+void route_token_post(struct worker *worker, struct request **requests, size_t n) {
+  struct request *request = requests[0];
+  const char *name, *role;
+  char token[TOKEN_TEXT_SIZE];
+  struct error error;
+  bool is_new;
+  ALWAYS(n == 1);
+  if (!body_read(request->json, &name, &role, &error)) {
+    request_refuse(request, MHD_HTTP_UNPROCESSABLE_CONTENT, &error);
+  } else if (!tokens_make(worker->db, name, role, token, &is_new, &error)) {
+    request_unavailable(request, &error);
+  } else if (!is_new) {
+    request_problem(request, MHD_HTTP_CONFLICT, "/name",
+                    "there is a token \"%s\" already; revoke it or take another name", name);
+  } else {
+    log_info("token: %s made %s with the role %s", request->token_name, name, role);
+    refresh(worker);
+    request_answer_json(request, MHD_HTTP_CREATED,
+                        json_pack("{s:s, s:s, s:s}", "token", token, "name", name, "role", role));
+  }
+}
+
+void route_token_list(struct worker *worker, struct request **requests, size_t n) {
+  static const char *const known[] = {"limit", "after", NULL};
+  struct request *request = requests[0];
+  struct error error;
+  const char *text;
+  uint64_t after = 0;
+  int64_t limit;
+  json_t *items, *next;
+  ALWAYS(n == 1);
+  if (!request_query_only(request, known) || !request_page(request, &limit, &text))
+    return;
+  if (text && (!header_size(text, &after) || after > INT64_MAX))
+    request_problem(request, MHD_HTTP_UNPROCESSABLE_CONTENT, "",
+                    "the query argument \"after\" must be the \"next\" of an earlier answer");
+  else if (!tokens_list(worker->db, (int64_t)after, limit, &items, &next, &error))
+    request_unavailable(request, &error);
+  else
+    request_answer_json(request, MHD_HTTP_OK, json_pack("{s:o, s:o}", "items", items, "next", next));
+}
+
+void route_token_delete(struct worker *worker, struct request **requests, size_t n) {
+  struct request *request = requests[0];
+  struct error error;
+  bool is_found;
+  ALWAYS(n == 1);
+  if (!tokens_revoke(worker->db, request->segments[0], &is_found, &error)) {
+    request_unavailable(request, &error);
+  } else if (!is_found) {
+    request_problem(request, MHD_HTTP_NOT_FOUND, "", "there is no live token \"%.64s\"", request->segments[0]);
+  } else {
+    log_info("token: %s revoked %s", request->token_name, request->segments[0]);
+    refresh(worker);
+    request_answer_empty(request, MHD_HTTP_NO_CONTENT);
+  }
+}

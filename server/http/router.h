@@ -1,0 +1,36 @@
+/* Which route a method and a path are, from the table ROUTES.
+ *
+ * Memory: static tables. Threads: any. */
+#ifndef WAVETUNE_SERVER_HTTP_ROUTER_H
+#define WAVETUNE_SERVER_HTTP_ROUTER_H
+
+#include "server/http/request.h"
+#include "server/http/uri.h"
+
+struct route {
+  enum route_id id;
+  const char *name, *method, *path, *summary;
+  enum token_role role;
+  enum route_place place;
+  size_t body_max, batch;
+  bool is_json; /* its body, where it takes one */
+};
+
+/* Every route takes its own; the widest batch of ROUTES must not exceed this. */
+#define ROUTE_BATCH_MAX 256
+
+const struct route *route_of(enum route_id id);
+
+enum route_match { ROUTE_FOUND, ROUTE_NO_PATH, ROUTE_NO_METHOD };
+/* HEAD is GET. Fills `segments` with what the path's {…} matched. ROUTE_NO_METHOD fills `allow` with the methods that
+ * there are, for the header Allow. */
+#define ROUTE_ALLOW_SIZE 48
+enum route_match route_find(const char *method, const struct uri *uri, const struct route **ret_route,
+                            const char *segments[REQUEST_SEGMENTS_MAX], char allow[ROUTE_ALLOW_SIZE]);
+
+/* Whether a token of `role` may call a route that asks for `needed` (see enum token_role). */
+bool role_may(enum token_role role, enum token_role needed);
+const char *role_name(enum token_role role); /* "reader" … */
+must_check bool role_parse(const char *name, enum token_role *ret_role);
+
+#endif

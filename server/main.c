@@ -1,0 +1,185 @@
+/* wavetune-server: serve, migrate, token, dev. Main thread; everything is freed before it returns. */
+#include <signal.h>
+#include <sys/prctl.h>
+
+#include "server/commands.h"
+#include "server/http/router.h"
+#include "server/store/tokens.h"
+
+#define DATABASE_OPTION                                                                                                \
+  {"database", OPTION_TEXT, "CONNINFO", NULL, 0, 0, "libpq connection string or postgresql:// URI", false}
+#define JSON_OPTION {"json", OPTION_FLAG, NULL, NULL, 0, 0, "answer in JSON", false}
+
+static int fail(enum exit_code code, const struct error *error) {
+  fprintf(stderr, "wavetune-server: %s\n", error->message);
+  return code;
+}
+
+/* The connection string; an error when there is none. */
+static bool database_of(const struct options *options, const char **ret_database, struct error *error) {
+  *ret_database = option_text(options, "database");
+  if (!*ret_database)
+    return error_set(error, "which database? give --database or WAVETUNE_DATABASE, for example "
+                            "\"host=/run/postgresql dbname=wavetune\"; \"wavetune-server dev\" brings its own");
+  return true;
+}
+
+static int serve_run(struct options *options) {
+  struct error error;
+  const char *database;
+  struct server *server;
+  int applied;
+  if (!database_of(options, &database, &error))
+    return fail(EXIT_USAGE, &error);
+  signals_block();
+  if (option_flag(options, "migrate") && !migrate_database(database, &applied, &error))
+    return fail(EXIT_UNREACHABLE, &error);
+  struct server_options server_options = serve_options(options, database);
+  if (!server_start(&server_options, &server, &error))
+    return fail(EXIT_USAGE, &error);
+  cleanup_free char *url = server_url(server);
+  printf("listening on %s\n", url);
+  fflush(stdout);
+  signals_wait(0);
+  server_stop(server);
+  return EXIT_OK;
+}
+
+static int migrate_run(struct options *options) {
+  struct error error;
+  const char *database;
+  int applied;
+  if (!database_of(options, &database, &error))
+    return fail(EXIT_USAGE, &error);
+  if (!migrate_database(database, &applied, &error))
+    return fail(EXIT_UNREACHABLE, &error);
+  printf(option_flag(options, "json") ? "{\"applied\":%d}\n" : "%d migrations applied\n", applied);
+  return EXIT_OK;
+}
+
+/* The one positional argument. */
+static bool name_of(const struct options *options, const char **ret_name, struct error *error) {
+  char *const *arguments;
+  if (options_arguments(options, &arguments) != 1)
+    return error_set(error, "give the token's name, and nothing else");
+  if (!token_name_is_good(arguments[0]))
+    return error_set(error, "a token's name is 1 to 64 of A-Z, a-z, 0-9, \".\", \"_\" and \"-\"");
+  *ret_name = arguments[0];
+  return true;
+}
+
+static int token_make_with(struct db *db, const struct options *options) {
+  struct error error;
+  const char *name, *role = option_text(options, "role");
+  enum token_role parsed;
+  char token[TOKEN_TEXT_SIZE];
+  bool is_new;
+  if (!name_of(options, &name, &error))
+    return fail(EXIT_USAGE, &error);
+  if (!role_parse(role, &parsed)) {
+    error_set(&error, "the role \"%s\" is unknown: it must be reader, submitter, agent or admin", role);
+    return fail(EXIT_USAGE, &error);
+  }
+  if (!tokens_make(db, name, role, token, &is_new, &error))
+    return fail(EXIT_UNREACHABLE, &error);
+  if (!is_new) {
+    error_set(&error, "there is a token \"%s\" already; revoke it or take another name", name);
+    return fail(EXIT_REFUSED, &error);
+  }
+  printf(option_flag(options, "json") ? "{\"token\":\"%s\",\"name\":\"%s\",\"role\":\"%s\"}\n" : "%s\n", token, name,
+         role);
+  return EXIT_OK;
+}
+
+static int token_revoke_with(struct db *db, const struct options *options) {
+  struct error error;
+  const char *name;
+  bool is_found;
+  if (!name_of(options, &name, &error))
+    return fail(EXIT_USAGE, &error);
+  if (!tokens_revoke(db, name, &is_found, &error))
+    return fail(EXIT_UNREACHABLE, &error);
+  if (!is_found) {
+    error_set(&error, "there is no live token \"%s\"", name);
+    return fail(EXIT_REFUSED, &error);
+  }
+  return EXIT_OK;
+}
+
+static void token_print(const json_t *item) {
+  const char *revoked_at = json_string_value(json_object_get(item, "revoked_at"));
+  printf("%-32s %-10s %s%s%s\n", json_string_value(json_object_get(item, "name")),
+         json_string_value(json_object_get(item, "role")), json_string_value(json_object_get(item, "created_at")),
+         revoked_at ? "  revoked " : "", revoked_at ? revoked_at : "");
+}
+
+static int token_list_with(struct db *db, const struct options *options) {
+  struct error error;
+  cleanup_json json_t *all = json_array();
+  int64_t after = 0;
+  for (bool more = true; more;) {
+    cleanup_json json_t *items = NULL, *next = NULL;
+    if (!tokens_list(db, after, 1000, &items, &next, &error))
+      return fail(EXIT_UNREACHABLE, &error);
+    json_array_extend(all, items);
+    more = json_is_string(next);
+    after = more ? strtoll(json_string_value(next), NULL, 10) : 0;
+  }
+  if (option_flag(options, "json")) {
+    json_dumpf(all, stdout, JSON_COMPACT);
+    putchar('\n');
+    return EXIT_OK;
+  }
+  size_t i;
+  json_t *item;
+  json_array_foreach (all, i, item)
+    token_print(item);
+  return EXIT_OK;
+}
+
+static int with_database(const struct options *options, int (*run)(struct db *, const struct options *)) {
+  struct error error;
+  const char *database;
+  if (!database_of(options, &database, &error))
+    return fail(EXIT_USAGE, &error);
+  struct db *db = db_new(database, "wavetune-server token");
+  int code = run(db, options);
+  db_free(db);
+  return code;
+}
+
+static int token_make_run(struct options *options) { return with_database(options, token_make_with); }
+static int token_list_run(struct options *options) { return with_database(options, token_list_with); }
+static int token_revoke_run(struct options *options) { return with_database(options, token_revoke_with); }
+
+static const struct option_spec serve_specs[] = {
+    DATABASE_OPTION,
+    SERVE_OPTIONS,
+    {"migrate", OPTION_FLAG, NULL, NULL, 0, 0, "apply missing migrations first", false},
+};
+static const struct option_spec database_specs[] = {DATABASE_OPTION, JSON_OPTION};
+static const struct option_spec token_make_specs[] = {
+    DATABASE_OPTION,
+    {"role", OPTION_TEXT, "ROLE", "reader", 0, 0, "reader, submitter, agent or admin", true},
+    JSON_OPTION,
+};
+
+static const struct command_spec commands[] = {
+    {"serve", "", "serve the API from a PostgreSQL database",
+     "Any number of servers may share one database. SIGTERM ends it after all answers were given.", serve_specs,
+     ARRAY_LENGTH(serve_specs), serve_run},
+    {"migrate", "", "bring the database to the version of this program",
+     "Safe to run twice and from several machines at once.", database_specs, ARRAY_LENGTH(database_specs), migrate_run},
+    {"token make", "NAME", "make a token and print it, once", NULL, token_make_specs, ARRAY_LENGTH(token_make_specs),
+     token_make_run},
+    {"token list", "", "list the tokens, live and revoked", NULL, database_specs, ARRAY_LENGTH(database_specs),
+     token_list_run},
+    {"token revoke", "NAME", "revoke a token: servers see it within seconds", NULL, database_specs,
+     ARRAY_LENGTH(database_specs), token_revoke_run},
+};
+
+int main(int argc, char **argv) {
+  prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+  return commands_run("wavetune-server", "The coordinator: jobs, leases, results, winners and releases over HTTP.",
+                      commands, ARRAY_LENGTH(commands), argc, argv);
+}

@@ -1,0 +1,216 @@
+/* Starts and stops the coordinator: daemon, workers, housekeeper. One thread starts and stops; the parts are theirs. */
+#include "server/server.h"
+
+#include <errno.h>
+#include <time.h>
+
+#include "common/log.h"
+#include "server/core/housekeep.h"
+#include "server/http/daemon.h"
+#include "server/http/dispatch.h"
+#include "server/http/openapi.h"
+#include "server/http/response_memory.h"
+#include "server/server_private.h"
+#include "server/store/migrate.h"
+
+#define HOUSEKEEP_EVERY_MS 250
+#define READY_EVERY_MS 1000
+#define MEMORY_BYTES_MAX (128 * (size_t)MIB)
+#define BLOB_CACHE_BYTES_MAX (128 * (size_t)MIB)
+/* How long answers that were given at the end may take to leave. */
+#define FAREWELL_MS 2000
+
+static bool options_check(const struct server_options *options, struct error *error) {
+  if (!options->listen || !options->database)
+    return error_set(error, "the server needs an address to listen on and a database");
+  if (options->workers < 1 || options->workers > 256 || options->event_threads < 1 || options->event_threads > 64)
+    return error_set(error, "%d workers and %d event threads: it must be 1 to 256 and 1 to 64", options->workers,
+                     options->event_threads);
+  if (options->lease_ms < 100 || options->heartbeat_ms < 100 || options->poll_ms < 10 || options->queue_max < 1)
+    return error_set(error, "lease and heartbeat must be at least 100 ms, the poll 10 ms and the queue 1 long");
+  return true;
+}
+
+static void ready_set(struct server *server, const char *why_not) {
+  pthread_mutex_lock(&server->ready_lock);
+  bool was_ready = server->is_ready;
+  server->is_ready = why_not == NULL;
+  snprintf(server->not_ready, sizeof server->not_ready, "%s", why_not ? why_not : "");
+  pthread_mutex_unlock(&server->ready_lock);
+  if (was_ready && why_not)
+    log_warning("server: not ready: %s", why_not);
+  else if (!was_ready && !why_not)
+    log_info("server: ready");
+}
+
+static void ready_check(struct worker *worker) {
+  struct server *server = worker->server;
+  struct error error;
+  int64_t version;
+  if (!migrate_version(worker->db, &version, &error)) {
+    ready_set(server, error.message);
+  } else if (version != server->schema_version) {
+    cleanup_free char *why = xasprintf("the database has schema version %lld, this program needs %lld: run "
+                                       "\"wavetune-server migrate\"",
+                                       (long long)version, (long long)server->schema_version);
+    ready_set(server, why);
+  } else {
+    ready_set(server, NULL);
+  }
+}
+
+/* Sleeps for a housekeeping interval; true when the server stops. */
+static bool housekeeper_sleep(struct server *server) {
+  struct timespec until;
+  clock_gettime(CLOCK_MONOTONIC, &until);
+  until.tv_nsec += HOUSEKEEP_EVERY_MS * 1000000;
+  until.tv_sec += until.tv_nsec / 1000000000;
+  until.tv_nsec %= 1000000000;
+  pthread_mutex_lock(&server->stop_lock);
+  int reason = 0;
+  while (!server->is_stopping && reason != ETIMEDOUT)
+    reason = pthread_cond_timedwait(&server->stop_signal, &server->stop_lock, &until);
+  bool is_stopping = server->is_stopping;
+  pthread_mutex_unlock(&server->stop_lock);
+  return is_stopping;
+}
+
+static void *housekeep_main(void *context) {
+  struct worker_thread *thread = context;
+  struct worker *worker = &thread->worker;
+  struct server *server = worker->server;
+  int64_t ready_at_ms = 0;
+  MAGIC_CHECK(server, SERVER_MAGIC);
+  do {
+    int64_t now_ms = clock_monotonic_ms();
+    if (now_ms >= ready_at_ms) {
+      ready_check(worker);
+      ready_at_ms = now_ms + READY_EVERY_MS;
+    }
+    /* Before the first migration there are no tables; what is away is said once, by ready_set. */
+    if (server->is_ready) {
+      tokens_housekeep(worker);
+      channels_housekeep(worker);
+      agents_housekeep(worker);
+      leases_housekeep(worker);
+    }
+  } while (!housekeeper_sleep(server));
+  return NULL;
+}
+
+static bool thread_start(struct server *server, struct worker_thread *thread, int index, void *(*run)(void *),
+                         struct error *error) {
+  thread->worker = (struct worker){.server = server, .index = index};
+  thread->worker.db = db_new(server->options.database, "wavetune-server");
+  int reason = pthread_create(&thread->thread, NULL, run, thread);
+  if (!reason)
+    return true;
+  db_free(thread->worker.db);
+  return error_set(error, "cannot start a thread: %s", strerror(reason));
+}
+
+static bool threads_start(struct server *server, struct error *error) {
+  server->workers = xcalloc((size_t)server->options.workers, sizeof *server->workers);
+  for (int i = 0; i < server->options.workers; i++) {
+    if (!thread_start(server, &server->workers[i], i, work_main, error))
+      return false;
+    server->n_workers++;
+  }
+  server->housekeeper_runs = thread_start(server, &server->housekeeper, server->options.workers, housekeep_main, error);
+  return server->housekeeper_runs;
+}
+
+static struct server *server_new(const struct server_options *options) {
+  struct server *server = xcalloc(1, sizeof *server);
+  pthread_condattr_t attributes;
+  server->magic = SERVER_MAGIC;
+  server->options = *options;
+  server->options.listen = xstrdup(options->listen);
+  server->options.database = xstrdup(options->database);
+  server->queue = queue_new(options->queue_max, options->poll_ms);
+  server->auth = auth_new();
+  server->memory = response_memory_new(MEMORY_BYTES_MAX);
+  server->blobs = blob_cache_new(BLOB_CACHE_BYTES_MAX);
+  server->agents = agent_table_new();
+  server->openapi = openapi_text();
+  server->started_ms = clock_monotonic_ms();
+  snprintf(server->not_ready, sizeof server->not_ready, "the server is starting");
+  pthread_mutex_init(&server->ready_lock, NULL);
+  pthread_mutex_init(&server->stop_lock, NULL);
+  pthread_condattr_init(&attributes);
+  pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+  pthread_cond_init(&server->stop_signal, &attributes);
+  pthread_condattr_destroy(&attributes);
+  return server;
+}
+
+static void server_free(struct server *server) {
+  queue_free(server->queue);
+  auth_free(server->auth);
+  response_memory_free(server->memory);
+  blob_cache_free(server->blobs);
+  agent_table_free(server->agents);
+  pthread_mutex_destroy(&server->ready_lock);
+  pthread_mutex_destroy(&server->stop_lock);
+  pthread_cond_destroy(&server->stop_signal);
+  free(server->openapi);
+  free(server->workers);
+  free((char *)server->options.listen);
+  free((char *)server->options.database);
+  server->magic = 0;
+  free(server);
+}
+
+bool server_start(const struct server_options *options, struct server **ret_server, struct error *error) {
+  cleanup_migrations struct migrations *migrations = NULL;
+  if (!options_check(options, error) || !migrations_load(&migrations, error))
+    return false;
+  json_object_seed(0); /* before threads make objects at the same time */
+  struct server *server = server_new(options);
+  server->schema_version = migrations_version(migrations);
+  if (!daemon_start(server, &server->daemon, error) || !threads_start(server, error)) {
+    server_stop(server);
+    return false;
+  }
+  *ret_server = server;
+  return true;
+}
+
+static void threads_join(struct server *server) {
+  pthread_mutex_lock(&server->stop_lock);
+  server->is_stopping = true;
+  pthread_cond_signal(&server->stop_signal);
+  pthread_mutex_unlock(&server->stop_lock);
+  for (int i = 0; i < server->n_workers; i++) {
+    pthread_join(server->workers[i].thread, NULL);
+    db_free(server->workers[i].worker.db);
+  }
+  if (server->housekeeper_runs) {
+    pthread_join(server->housekeeper.thread, NULL);
+    db_free(server->housekeeper.worker.db);
+  }
+}
+
+/* The order matters: libmicrohttpd aborts the process when it is stopped with a suspended connection. After queue_stop
+ * no request is suspended anew for longer than its own refusal; the drain and the joined workers answer the others. */
+void server_stop(struct server *server) {
+  MAGIC_CHECK(server, SERVER_MAGIC);
+  if (server->daemon)
+    daemon_quiesce(server->daemon);
+  queue_stop(server->queue);
+  for (struct request_private *request; (request = queue_drain(server->queue));) {
+    request->state = REQUEST_RUNNING;
+    request_problem(&request->request, MHD_HTTP_SERVICE_UNAVAILABLE, "", "the server is stopping; try again");
+  }
+  threads_join(server);
+  int64_t until_ms = clock_monotonic_ms() + FAREWELL_MS;
+  while (server->daemon && atomic_load(&server->n_open) && clock_monotonic_ms() < until_ms)
+    nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
+  if (server->daemon)
+    daemon_stop(server->daemon);
+  server_free(server);
+}
+
+int server_port(const struct server *server) { return daemon_port(server->daemon); }
+const struct server_options *server_options(const struct server *server) { return &server->options; }
+struct agent_table *server_agents(struct server *server) { return server->agents; }

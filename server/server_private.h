@@ -1,0 +1,51 @@
+/* What the parts of the server share behind server.h. Handlers of jobs, leases and releases do not need it. */
+#ifndef WAVETUNE_SERVER_SERVER_PRIVATE_H
+#define WAVETUNE_SERVER_SERVER_PRIVATE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "server/http/auth.h"
+#include "server/http/queue.h"
+#include "server/server.h"
+#include "server/store/blobs.h"
+
+#define SERVER_MAGIC 0x53525631u
+
+struct daemon;
+struct response_memory;
+struct worker_thread {
+  struct worker worker;
+  pthread_t thread;
+};
+
+struct server {
+  uint32_t magic;
+  struct server_options options; /* its texts are the server's own */
+  struct queue *queue;
+  struct auth *auth;
+  struct response_memory *memory;
+  struct blob_cache *blobs;
+  struct agent_table *agents;
+  struct daemon *daemon;
+  char *openapi;                     /* the document's text */
+  atomic_size_t n_open, n_suspended; /* requests begun and not completed; of these, suspended */
+  int n_workers;                     /* started ones */
+  struct worker_thread *workers;
+  struct worker_thread housekeeper;
+  bool housekeeper_runs;
+  pthread_mutex_t stop_lock;
+  pthread_cond_t stop_signal;
+  bool is_stopping;
+  int64_t started_ms, schema_version; /* the newest migration that this program has */
+  /* What /readyz answers: written by the housekeeper under the lock. */
+  pthread_mutex_t ready_lock;
+  bool is_ready;
+  char not_ready[256];
+};
+
+uint64_t counter_read(enum counter counter);
+const char *counter_name(enum counter counter);
+const char *counter_help(enum counter counter);
+
+#endif

@@ -1,0 +1,462 @@
+/* Statements on PostgreSQL by libpq, prepared when first used on a connection, counted by name.
+ *
+ * The only session state on the server's side are prepared statements and two time-outs that are given when the
+ * connection is made, so that a transaction pooler (PgBouncer ≥ 1.21) may stand between.
+ * Memory: a db owns its connection; rows are the caller's. Threads: a db belongs to one; the statistics are atomic. */
+#include "server/store/db.h"
+
+#include <inttypes.h>
+#include <libpq-fe.h>
+#include <poll.h>
+#include <stdatomic.h>
+
+#include "common/log.h"
+
+/* Slots of the statements that this process ever ran; an open hash by address. There are about 150. */
+#define STATEMENTS_MAX 1024
+/* After a failed attempt the next connection is tried no sooner, so that requests fail fast while the database is away.
+ */
+#define CONNECT_PAUSE_MS 250
+/* A statement or an open transaction that lasts longer holds back vacuum for everybody: PostgreSQL ends it. */
+#define SERVER_OPTIONS "-c statement_timeout=60000 -c idle_in_transaction_session_timeout=30000"
+
+struct statistic {
+  _Atomic(const struct statement *) statement;
+  atomic_uint_fast64_t runs, rows, nanoseconds, failures;
+};
+
+static struct statistic statistics[STATEMENTS_MAX];
+
+struct db {
+  PGconn *connection; /* NULL: none */
+  char *conninfo, *application_name;
+  bool in_transaction;
+  bool is_without_options; /* a pooler refused them */
+  int64_t connected_since_ms, failed_at_ms;
+  enum db_failure failure;
+  uint8_t prepared[STATEMENTS_MAX]; /* on this connection, by slot */
+};
+
+struct db_rows {
+  PGresult *result;
+};
+
+static const struct statement statement_begin = {"begin", "BEGIN"};
+static const struct statement statement_commit = {"commit", "COMMIT"};
+
+static size_t statement_slot(const struct statement *statement) {
+  size_t slot = ((uintptr_t)statement >> 4) * 0x9e3779b97f4a7c15u >> 54;
+  for (size_t i = 0; i < STATEMENTS_MAX; i++, slot = (slot + 1) % STATEMENTS_MAX) {
+    const struct statement *there = atomic_load_explicit(&statistics[slot].statement, memory_order_acquire);
+    if (there == statement)
+      return slot;
+    if (!there && atomic_compare_exchange_strong(&statistics[slot].statement, &there, statement))
+      return slot;
+    if (there == statement)
+      return slot;
+  }
+  die("more than %d statements", STATEMENTS_MAX);
+}
+
+static void statistic_add(const struct statement *statement, int64_t began_ns, uint64_t rows, bool is_failure) {
+  struct statistic *statistic = &statistics[statement_slot(statement)];
+  atomic_fetch_add_explicit(&statistic->runs, 1, memory_order_relaxed);
+  atomic_fetch_add_explicit(&statistic->rows, rows, memory_order_relaxed);
+  atomic_fetch_add_explicit(&statistic->nanoseconds, (uint64_t)(clock_monotonic_ns() - began_ns), memory_order_relaxed);
+  if (is_failure)
+    atomic_fetch_add_explicit(&statistic->failures, 1, memory_order_relaxed);
+}
+
+void db_statistics_visit(void (*visit)(void *context, const char *statement, uint64_t runs, uint64_t rows,
+                                       uint64_t nanoseconds, uint64_t failures),
+                         void *context) {
+  for (size_t i = 0; i < STATEMENTS_MAX; i++) {
+    const struct statement *statement = atomic_load(&statistics[i].statement);
+    if (statement)
+      visit(context, statement->name, atomic_load(&statistics[i].runs), atomic_load(&statistics[i].rows),
+            atomic_load(&statistics[i].nanoseconds), atomic_load(&statistics[i].failures));
+  }
+}
+
+struct db *db_new(const char *conninfo, const char *application_name) {
+  struct db *db = xcalloc(1, sizeof *db);
+  db->conninfo = xstrdup(conninfo);
+  db->application_name = xstrdup(application_name);
+  db->failed_at_ms = -CONNECT_PAUSE_MS;
+  return db;
+}
+
+static void connection_close(struct db *db) {
+  PQfinish(db->connection);
+  db->connection = NULL;
+}
+
+void db_free(struct db *db) {
+  if (!db)
+    return;
+  connection_close(db);
+  free(db->conninfo);
+  free(db->application_name);
+  free(db);
+}
+
+/* libpq's messages are several lines with a final newline; an error is one sentence. */
+static bool failure_set(struct db *db, enum db_failure failure, const char *what, const char *message,
+                        struct error *error) {
+  cleanup_free char *line = xstrdup(message ? message : "");
+  size_t length = strlen(line);
+  while (length && (line[length - 1] == '\n' || line[length - 1] == ' '))
+    line[--length] = '\0';
+  for (char *c = line; *c; c++)
+    if (*c == '\n')
+      *c = ' ';
+  db->failure = failure;
+  return error_set(error, "%s: %s", what, line);
+}
+
+static void notice_log(void *context, const char *message) {
+  (void)context;
+  log_debug("database: %s", message);
+}
+
+static PGconn *connection_try(const struct db *db) {
+  /* The first dbname may be a connection string; what comes later overrides it, what comes before is overridden. */
+  const char *keywords[] = {"connect_timeout", "keepalives_idle",           "tcp_user_timeout", "client_encoding",
+                            "dbname",          "fallback_application_name", "options",          NULL};
+  const char *values[] = {"5", "10", "20000", "UTF8", db->conninfo, db->application_name, SERVER_OPTIONS, NULL};
+  if (db->is_without_options)
+    keywords[6] = NULL;
+  return PQconnectdbParams(keywords, values, 1);
+}
+
+static bool connection_open(struct db *db, struct error *error) {
+  if (clock_monotonic_ms() - db->failed_at_ms < CONNECT_PAUSE_MS)
+    return failure_set(db, DB_FAILURE_AWAY, "the database is away", "the last attempt to connect failed", error);
+  connection_close(db);
+  db->connection = connection_try(db);
+  if (PQstatus(db->connection) != CONNECTION_OK && !db->is_without_options &&
+      strstr(PQerrorMessage(db->connection), "unsupported startup parameter")) {
+    db->is_without_options = true;
+    connection_close(db);
+    db->connection = connection_try(db);
+  }
+  if (PQstatus(db->connection) != CONNECTION_OK) {
+    failure_set(db, DB_FAILURE_AWAY, "the database is away", PQerrorMessage(db->connection), error);
+    connection_close(db);
+    db->failed_at_ms = clock_monotonic_ms();
+    return false;
+  }
+  PQsetNoticeProcessor(db->connection, notice_log, NULL);
+  memset(db->prepared, 0, sizeof db->prepared);
+  db->connected_since_ms = clock_monotonic_ms();
+  return true;
+}
+
+/* An idle connection has nothing to say but its end: seeing that now saves the request that would have failed. */
+static bool connection_has_ended(PGconn *connection) {
+  struct pollfd socket = {.fd = PQsocket(connection), .events = POLLIN};
+  if (poll(&socket, 1, 0) == 0)
+    return false;
+  return !PQconsumeInput(connection) || PQstatus(connection) != CONNECTION_OK;
+}
+
+static bool connection_ensure(struct db *db, struct error *error) {
+  if (db->in_transaction) {
+    if (db->connection)
+      return true;
+    return failure_set(db, DB_FAILURE_AWAY, "the database is away", "the connection was lost in a transaction", error);
+  }
+  if (db->connection && connection_has_ended(db->connection))
+    connection_close(db);
+  return db->connection || connection_open(db, error);
+}
+
+static enum db_failure failure_of_state(const char *sqlstate) {
+  if (!sqlstate)
+    return DB_FAILURE_OTHER;
+  static const struct {
+    const char *prefix;
+    enum db_failure failure;
+  } table[] = {
+      {"23505", DB_FAILURE_UNIQUE}, {"23503", DB_FAILURE_REFERENCE}, {"23514", DB_FAILURE_CHECK},
+      {"40", DB_FAILURE_RETRY},     {"55P03", DB_FAILURE_RETRY},     {"26000", DB_FAILURE_RETRY},
+      {"0A000", DB_FAILURE_RETRY},  {"08", DB_FAILURE_AWAY},         {"57", DB_FAILURE_AWAY},
+      {"53", DB_FAILURE_AWAY},      {"25006", DB_FAILURE_AWAY}, /* read-only: a standby, soon promoted or left */
+      {"25P03", DB_FAILURE_AWAY},
+  };
+  for (size_t i = 0; i < ARRAY_LENGTH(table); i++)
+    if (string_starts(sqlstate, table[i].prefix))
+      return table[i].failure;
+  return DB_FAILURE_OTHER;
+}
+
+/* Fills the failure from a result (NULL: out of memory or no connection) and drops a connection that is gone. */
+static bool result_failure(struct db *db, const char *what, const PGresult *result, struct error *error) {
+  if (PQstatus(db->connection) != CONNECTION_OK) {
+    failure_set(db, DB_FAILURE_AWAY, "the database is away", PQerrorMessage(db->connection), error);
+    connection_close(db);
+    return false;
+  }
+  const char *message = result ? PQresultErrorMessage(result) : PQerrorMessage(db->connection);
+  return failure_set(db, failure_of_state(result ? PQresultErrorField(result, PG_DIAG_SQLSTATE) : NULL), what, message,
+                     error);
+}
+
+static bool result_is_good(const PGresult *result) {
+  ExecStatusType status = PQresultStatus(result);
+  return status == PGRES_COMMAND_OK || status == PGRES_TUPLES_OK;
+}
+
+static bool statement_prepare(struct db *db, const struct statement *statement, struct error *error) {
+  PGresult *result = PQprepare(db->connection, statement->name, statement->sql, 0, NULL);
+  bool is_good = result_is_good(result);
+  if (!is_good)
+    result_failure(db, statement->name, result, error);
+  PQclear(result);
+  return is_good;
+}
+
+static PGresult *statement_execute(struct db *db, const struct statement *statement,
+                                   const struct db_parameters *parameters) {
+  static const struct db_parameters none;
+  if (!parameters)
+    parameters = &none;
+  return PQexecPrepared(db->connection, statement->name, parameters->n, parameters->values, parameters->lengths,
+                        parameters->formats, 0);
+}
+
+/* The server forgot the statement (a pooler's other connection) or its tables changed: prepared again it works. */
+static bool is_stale(const PGresult *result) {
+  const char *state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
+  return string_equal(state, "26000") ||
+         (string_equal(state, "0A000") && strstr(PQresultErrorMessage(result), "cached plan"));
+}
+
+static bool run_prepared(struct db *db, const struct statement *statement, const struct db_parameters *parameters,
+                         PGresult **ret_result, struct error *error) {
+  size_t slot = statement_slot(statement);
+  for (int attempt = 0;; attempt++) {
+    if (!db->prepared[slot] && !statement_prepare(db, statement, error))
+      return false;
+    db->prepared[slot] = true;
+    PGresult *result = statement_execute(db, statement, parameters);
+    if (result_is_good(result)) {
+      *ret_result = result;
+      return true;
+    }
+    bool may_retry = result && is_stale(result) && !db->in_transaction && attempt == 0;
+    if (result && is_stale(result)) {
+      cleanup_free char *deallocate = xasprintf("DEALLOCATE %s", statement->name);
+      if (!db->in_transaction)
+        PQclear(PQexec(db->connection, deallocate));
+      db->prepared[slot] = false;
+    }
+    if (!may_retry)
+      result_failure(db, statement->name, result, error);
+    PQclear(result);
+    if (!may_retry)
+      return false;
+  }
+}
+
+bool db_run(struct db *db, const struct statement *statement, const struct db_parameters *parameters,
+            struct db_rows **ret_rows, struct error *error) {
+  int64_t began_ns = clock_monotonic_ns();
+  PGresult *result = NULL;
+  bool is_good = connection_ensure(db, error) && run_prepared(db, statement, parameters, &result, error);
+  statistic_add(statement, began_ns, is_good ? (uint64_t)PQntuples(result) : 0, !is_good);
+  if (!is_good)
+    return false;
+  if (ret_rows) {
+    *ret_rows = xmalloc(sizeof **ret_rows);
+    (*ret_rows)->result = result;
+  } else {
+    PQclear(result);
+  }
+  return true;
+}
+
+enum db_failure db_failure(const struct db *db) { return db->failure; }
+
+bool db_run_script(struct db *db, const char *sql, struct error *error) {
+  if (!connection_ensure(db, error))
+    return false;
+  PGresult *result = PQexec(db->connection, sql);
+  bool is_good = result_is_good(result);
+  if (!is_good)
+    result_failure(db, "script", result, error);
+  PQclear(result);
+  return is_good;
+}
+
+bool db_begin(struct db *db, struct error *error) {
+  int64_t began_ns = clock_monotonic_ns();
+  ALWAYS(!db->in_transaction);
+  db->in_transaction = db_run_script(db, statement_begin.sql, error);
+  statistic_add(&statement_begin, began_ns, 0, !db->in_transaction);
+  return db->in_transaction;
+}
+
+bool db_commit(struct db *db, struct error *error) {
+  int64_t began_ns = clock_monotonic_ns();
+  ALWAYS(db->in_transaction);
+  bool is_good = connection_ensure(db, error);
+  if (is_good) {
+    PGresult *result = PQexec(db->connection, statement_commit.sql);
+    is_good = result_is_good(result);
+    if (!is_good)
+      result_failure(db, "commit", result, error);
+    /* COMMIT of a transaction that a failed statement aborted succeeds, as a rollback. */
+    if (is_good && strcmp(PQcmdStatus(result), "COMMIT") != 0)
+      is_good = failure_set(db, DB_FAILURE_OTHER, "commit", "a statement of the transaction had failed", error);
+    PQclear(result);
+  }
+  db->in_transaction = false;
+  statistic_add(&statement_commit, began_ns, 0, !is_good);
+  return is_good;
+}
+
+void db_rollback(struct db *db) {
+  if (db->connection && PQtransactionStatus(db->connection) != PQTRANS_IDLE) {
+    PGresult *result = PQexec(db->connection, "ROLLBACK");
+    bool is_good = result_is_good(result);
+    PQclear(result);
+    if (!is_good)
+      connection_close(db);
+  }
+  db->in_transaction = false;
+}
+
+int64_t db_connected_since_ms(const struct db *db) { return db->connected_since_ms; }
+
+static int parameter_add(struct db_parameters *parameters) {
+  ALWAYS(parameters->n < DB_PARAMETERS_MAX);
+  return parameters->n++;
+}
+
+void db_text(struct db_parameters *parameters, const char *text) {
+  int i = parameter_add(parameters);
+  parameters->values[i] = text;
+  parameters->formats[i] = 0;
+}
+
+void db_integer(struct db_parameters *parameters, int64_t integer) {
+  int i = parameter_add(parameters);
+  snprintf(parameters->scratch[i], sizeof parameters->scratch[i], "%" PRId64, integer);
+  parameters->values[i] = parameters->scratch[i];
+  parameters->formats[i] = 0;
+}
+
+void db_bool(struct db_parameters *parameters, bool boolean) { db_text(parameters, boolean ? "t" : "f"); }
+
+void db_bytes(struct db_parameters *parameters, const void *bytes, size_t size) {
+  int i = parameter_add(parameters);
+  ALWAYS(size <= INT32_MAX);
+  parameters->values[i] = bytes;
+  parameters->lengths[i] = (int)size;
+  parameters->formats[i] = 1;
+}
+
+void db_array_init(struct db_array *array) {
+  *array = (struct db_array){0};
+  array->stream = open_memstream(&array->text, &array->size);
+  ALWAYS(array->stream != NULL);
+  putc_unlocked('{', array->stream);
+}
+
+static void array_separate(struct db_array *array) {
+  if (array->n++)
+    putc_unlocked(',', array->stream);
+}
+
+void db_array_text(struct db_array *array, const char *element) {
+  array_separate(array);
+  if (!element) {
+    fputs_unlocked("NULL", array->stream);
+    return;
+  }
+  putc_unlocked('"', array->stream);
+  for (const char *c = element; *c; c++) {
+    if (*c == '"' || *c == '\\')
+      putc_unlocked('\\', array->stream);
+    putc_unlocked(*c, array->stream);
+  }
+  putc_unlocked('"', array->stream);
+}
+
+void db_array_integer(struct db_array *array, int64_t element) {
+  array_separate(array);
+  fprintf(array->stream, "%" PRId64, element);
+}
+
+void db_array_bool(struct db_array *array, bool element) {
+  array_separate(array);
+  putc_unlocked(element ? 't' : 'f', array->stream);
+}
+
+const char *db_array_finish(struct db_array *array) {
+  if (array->stream) {
+    putc_unlocked('}', array->stream);
+    ALWAYS(fclose(array->stream) == 0);
+    array->stream = NULL;
+  }
+  return array->text;
+}
+
+void db_array_release(struct db_array *array) {
+  if (array->stream)
+    fclose(array->stream);
+  free(array->text);
+  *array = (struct db_array){0};
+}
+
+void db_rows_free(struct db_rows *rows) {
+  if (!rows)
+    return;
+  PQclear(rows->result);
+  free(rows);
+}
+
+int db_count(const struct db_rows *rows) { return PQntuples(rows->result); }
+
+int64_t db_affected(const struct db_rows *rows) { return strtoll(PQcmdTuples(rows->result), NULL, 10); }
+
+/* PQfnumber folds case and allocates; a column here is called exactly what the statement calls it. */
+static int column_find(const struct db_rows *rows, const char *column) {
+  int n = PQnfields(rows->result);
+  for (int i = 0; i < n; i++)
+    if (strcmp(PQfname(rows->result, i), column) == 0)
+      return i;
+  die("no column \"%s\" in a result", column);
+}
+
+bool db_is_null(const struct db_rows *rows, int row, const char *column) {
+  return PQgetisnull(rows->result, row, column_find(rows, column));
+}
+
+const char *db_get(const struct db_rows *rows, int row, const char *column) {
+  return PQgetvalue(rows->result, row, column_find(rows, column));
+}
+
+int64_t db_get_integer(const struct db_rows *rows, int row, const char *column) {
+  return strtoll(db_get(rows, row, column), NULL, 10);
+}
+
+double db_get_double(const struct db_rows *rows, int row, const char *column) {
+  return strtod(db_get(rows, row, column), NULL);
+}
+
+bool db_get_bool(const struct db_rows *rows, int row, const char *column) {
+  return db_get(rows, row, column)[0] == 't';
+}
+
+uint8_t *db_get_bytes(const struct db_rows *rows, int row, const char *column, size_t *ret_size) {
+  size_t size = 0;
+  unsigned char *decoded = PQunescapeBytea((const unsigned char *)db_get(rows, row, column), &size);
+  if (!decoded)
+    die("out of memory for a bytea");
+  uint8_t *bytes = xmemdup(decoded, size);
+  PQfreemem(decoded);
+  *ret_size = size;
+  return bytes;
+}

@@ -1,0 +1,171 @@
+/* SQL of kernels and builds. */
+#include "server/store/kernels.h"
+
+#include "server/store/values.h"
+
+static void digests_parameter(struct db_parameters *parameters, struct db_array *array, const struct digest *digests,
+                              size_t n) {
+  db_array_init(array);
+  for (size_t i = 0; i < n; i++)
+    db_array_digest(array, &digests[i]);
+  db_text(parameters, db_array_finish(array));
+}
+
+/* Runs `insert` and, when it made a row, `files` for what it refers to, in one transaction. */
+static bool insert_with_files(struct db *db, const struct statement *insert, const struct db_parameters *values,
+                              const struct statement *files, const struct db_parameters *file_values, bool *ret_is_new,
+                              struct error *error) {
+  if (!db_begin(db, error))
+    return false;
+  cleanup_rows struct db_rows *rows = NULL;
+  bool is_good = db_run(db, insert, values, &rows, error);
+  *ret_is_new = is_good && db_affected(rows) == 1;
+  if (is_good && *ret_is_new)
+    is_good = db_run(db, files, file_values, NULL, error);
+  if (!is_good) {
+    db_rollback(db);
+    return false;
+  }
+  return db_commit(db, error);
+}
+
+struct digest *kernel_files(const struct kernel *kernel, size_t *ret_n) {
+  struct digest *digests = xcalloc(kernel->n_sources + 1, sizeof *digests);
+  size_t n = 0;
+  for (size_t i = 0; i <= kernel->n_sources; i++) {
+    const struct source *source = i < kernel->n_sources ? &kernel->sources[i] : &kernel->reference;
+    bool is_known = !source->path;
+    for (size_t j = 0; j < n; j++)
+      is_known |= digest_equal(&digests[j], &source->digest);
+    if (!is_known)
+      digests[n++] = source->digest;
+  }
+  *ret_n = n;
+  return digests;
+}
+
+bool kernel_store(struct db *db, const struct kernel *kernel, bool *ret_is_new, struct error *error) {
+  static const struct statement insert = {
+      "kernel_insert", "INSERT INTO kernels (hash, name, language, manifest) VALUES ($1::bytea, $2, $3, $4::json) "
+                       "ON CONFLICT (hash) DO NOTHING"};
+  static const struct statement files = {
+      "kernel_files_insert", "INSERT INTO kernel_files (kernel, digest) SELECT $1::bytea, unnest($2::bytea[])"};
+  size_t n;
+  struct db_array array;
+  struct db_parameters values = {0}, file_values = {0};
+  cleanup_free struct digest *digests = kernel_files(kernel, &n);
+  cleanup_free char *manifest = json_dumps(kernel->json, JSON_COMPACT | JSON_ENSURE_ASCII);
+  ALWAYS(manifest != NULL);
+  db_digest(&values, &kernel->hash);
+  db_text(&values, kernel->name);
+  db_text(&values, language_name(kernel->language));
+  db_text(&values, manifest);
+  db_digest(&file_values, &kernel->hash);
+  digests_parameter(&file_values, &array, digests, n);
+  bool is_good = insert_with_files(db, &insert, &values, &files, &file_values, ret_is_new, error);
+  db_array_release(&array);
+  return is_good;
+}
+
+bool build_store(struct db *db, const struct build *build, bool *ret_is_new, struct error *error) {
+  static const struct statement insert = {"build_insert",
+                                          "INSERT INTO builds (digest, kernel, arch, triton, torch, rocm, variants, "
+                                          "build) VALUES ($1::bytea, $2::bytea, $3, "
+                                          "$4, $5, $6, $7::integer, $8::json) ON CONFLICT (digest) DO NOTHING"};
+  static const struct statement files = {
+      "build_files_insert", "INSERT INTO build_files (build, digest) SELECT $1::bytea, unnest($2::bytea[])"};
+  struct db_array array;
+  struct db_parameters values = {0}, file_values = {0};
+  cleanup_free char *text = json_dumps(build->json, JSON_COMPACT | JSON_ENSURE_ASCII);
+  ALWAYS(text != NULL);
+  db_digest(&values, &build->digest);
+  db_digest(&values, &build->kernel);
+  db_text(&values, build->arch);
+  db_text(&values, build->triton);
+  db_text(&values, build->torch);
+  db_text(&values, build->rocm);
+  db_integer(&values, (int64_t)build->n_variants);
+  db_text(&values, text);
+  db_digest(&file_values, &build->digest);
+  digests_parameter(&file_values, &array, build->objects, build->n_objects);
+  bool is_good = insert_with_files(db, &insert, &values, &files, &file_values, ret_is_new, error);
+  db_array_release(&array);
+  return is_good;
+}
+
+bool kernel_load(struct db *db, const struct digest *hash, json_t **ret_manifest, char **ret_created_at,
+                 struct error *error) {
+  static const struct statement select = {
+      "kernel_select", "SELECT manifest, " SQL_TIME("created_at") " AS created_at FROM kernels WHERE hash = $1::bytea"};
+  cleanup_rows struct db_rows *rows = NULL;
+  struct db_parameters parameters = {0};
+  db_digest(&parameters, hash);
+  if (!db_run(db, &select, &parameters, &rows, error))
+    return false;
+  *ret_manifest = db_count(rows) ? db_get_json(rows, 0, "manifest") : NULL;
+  if (ret_created_at)
+    *ret_created_at = db_count(rows) ? xstrdup(db_get(rows, 0, "created_at")) : NULL;
+  return true;
+}
+
+/* The first `limit` rows become items through `item`; one more row says that there are more. */
+static void page_make(const struct db_rows *rows, int64_t limit, json_t *(*item)(const struct db_rows *, int),
+                      json_t **ret_items, json_t **ret_next) {
+  int n = db_count(rows) > limit ? (int)limit : db_count(rows);
+  *ret_items = json_array();
+  for (int row = 0; row < n; row++)
+    json_array_append_new(*ret_items, item(rows, row));
+  *ret_next = db_count(rows) > limit ? json_string(db_get(rows, n - 1, "id")) : json_null();
+}
+
+static json_t *digest_item(const struct db_rows *rows, int row, const char *column) {
+  struct digest digest = db_get_digest(rows, row, column);
+  return json_digest_text(&digest);
+}
+
+static json_t *kernel_item(const struct db_rows *rows, int row) {
+  return json_pack("{s:o, s:s, s:s, s:s}", "kernel", digest_item(rows, row, "hash"), "name", db_get(rows, row, "name"),
+                   "language", db_get(rows, row, "language"), "created_at", db_get(rows, row, "created_at"));
+}
+
+bool kernels_list(struct db *db, const char *name, int64_t after, int64_t limit, json_t **ret_items, json_t **ret_next,
+                  struct error *error) {
+  static const struct statement list = {
+      "kernels_list",
+      "SELECT id, hash, name, language, " SQL_TIME(
+          "created_at") " AS created_at FROM kernels "
+                        "WHERE ($1::text IS NULL OR name = $1) AND id > $2::bigint ORDER BY id LIMIT $3::bigint + 1"};
+  cleanup_rows struct db_rows *rows = NULL;
+  struct db_parameters parameters = {0};
+  db_text(&parameters, name);
+  db_integer(&parameters, after);
+  db_integer(&parameters, limit);
+  if (!db_run(db, &list, &parameters, &rows, error))
+    return false;
+  page_make(rows, limit, kernel_item, ret_items, ret_next);
+  return true;
+}
+
+static json_t *build_item(const struct db_rows *rows, int row) {
+  json_t *toolchain = db_get_json(rows, row, "toolchain");
+  return json_pack("{s:o, s:o, s:s, s:I, s:s}", "build", digest_item(rows, row, "digest"), "toolchain", toolchain,
+                   "arch", db_get(rows, row, "arch"), "variants", (json_int_t)db_get_integer(rows, row, "variants"),
+                   "created_at", db_get(rows, row, "created_at"));
+}
+
+bool builds_list(struct db *db, const struct digest *kernel, int64_t after, int64_t limit, json_t **ret_items,
+                 json_t **ret_next, struct error *error) {
+  static const struct statement list = {
+      "builds_list", "SELECT id, digest, build -> 'toolchain' AS toolchain, arch, variants, " SQL_TIME(
+                         "created_at") " AS created_at FROM builds WHERE kernel = $1::bytea AND id > $2::bigint "
+                                       "ORDER BY id LIMIT $3::bigint + 1"};
+  cleanup_rows struct db_rows *rows = NULL;
+  struct db_parameters parameters = {0};
+  db_digest(&parameters, kernel);
+  db_integer(&parameters, after);
+  db_integer(&parameters, limit);
+  if (!db_run(db, &list, &parameters, &rows, error))
+    return false;
+  page_make(rows, limit, build_item, ret_items, ret_next);
+  return true;
+}

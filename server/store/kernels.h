@@ -1,0 +1,28 @@
+/* The tables of kernels and builds.
+ *
+ * Memory: results are the caller's. Threads: a db's own. */
+#ifndef WAVETUNE_SERVER_STORE_KERNELS_H
+#define WAVETUNE_SERVER_STORE_KERNELS_H
+
+#include "common/build.h"
+#include "server/store/db.h"
+
+/* All that a manifest or a build refers to must be stored; blobs_missing says what is not. One transaction. */
+must_check bool kernel_store(struct db *db, const struct kernel *kernel, bool *ret_is_new, struct error *error);
+must_check bool build_store(struct db *db, const struct build *build, bool *ret_is_new, struct error *error);
+
+/* The manifest's JSON (new reference), NULL when there is no such kernel. created_at may be NULL. */
+must_check bool kernel_load(struct db *db, const struct digest *hash, json_t **ret_manifest, char **ret_created_at,
+                            struct error *error);
+
+/* Items of the lists, oldest first, after `after` (an id in decimal, or NULL); *ret_next is a string or null. `name` may
+ * be NULL: all. */
+must_check bool kernels_list(struct db *db, const char *name, int64_t after, int64_t limit, json_t **ret_items,
+                             json_t **ret_next, struct error *error);
+must_check bool builds_list(struct db *db, const struct digest *kernel, int64_t after, int64_t limit,
+                            json_t **ret_items, json_t **ret_next, struct error *error);
+
+/* The digests of a kernel's or a build's files, each once; the caller's. */
+must_check struct digest *kernel_files(const struct kernel *kernel, size_t *ret_n);
+
+#endif

@@ -1,0 +1,27 @@
+/* Brings the database to the version of this program: the files NNNN_name.sql, in order, each in a transaction of its
+ * own under one advisory lock, so that any number of servers may do it at the same time.
+ *
+ * The table schema_migrations says what was applied and the SHA-256 of each file. A file that changed after it was
+ * applied, and a database that is newer than the program, are refused.
+ * The folder is $WAVETUNE_MIGRATIONS, else the installed one, else the one of the source tree.
+ * Memory: a migrations list owns its texts. Threads: one at a time. */
+#ifndef WAVETUNE_SERVER_STORE_MIGRATE_H
+#define WAVETUNE_SERVER_STORE_MIGRATE_H
+
+#include "server/store/db.h"
+
+struct migrations;
+
+must_check bool migrations_load(struct migrations **ret_migrations, struct error *error);
+void migrations_free(struct migrations *migrations);
+DEFINE_CLEANUP(struct migrations *, cleanup_migrations_free, migrations_free)
+#define cleanup_migrations __attribute__((cleanup(cleanup_migrations_free)))
+int64_t migrations_version(const struct migrations *migrations); /* of the newest file */
+
+/* Applies what is missing; *ret_applied counts the files. */
+must_check bool migrate(struct db *db, const struct migrations *migrations, int *ret_applied, struct error *error);
+
+/* The database's version, 0 when nothing was ever applied. A quick question, for /readyz. */
+must_check bool migrate_version(struct db *db, int64_t *ret_version, struct error *error);
+
+#endif

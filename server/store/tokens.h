@@ -1,0 +1,35 @@
+/* The table of tokens. Of a token only its SHA-256 is stored.
+ *
+ * Memory: plain values; lists are the caller's. Threads: the connection's. */
+#ifndef WAVETUNE_SERVER_STORE_TOKENS_H
+#define WAVETUNE_SERVER_STORE_TOKENS_H
+
+#include "common/json.h"
+#include "server/store/db.h"
+
+#define TOKEN_TEXT_SIZE 68 /* "wt_", 64 hex digits, NUL */
+
+/* Makes a random token and stores its digest: *ret_is_new is false when a live token has the name. `role` is a name of
+ * the database's enum. */
+must_check bool tokens_make(struct db *db, const char *name, const char *role, char ret_token[TOKEN_TEXT_SIZE],
+                            bool *ret_is_new, struct error *error);
+
+/* Stores one that was made before (dev keeps its own over restarts); known is success. */
+must_check bool tokens_keep(struct db *db, const char *name, const char *role, const char *token, struct error *error);
+
+/* *ret_found is false when no live token has the name. */
+must_check bool tokens_revoke(struct db *db, const char *name, bool *ret_found, struct error *error);
+
+/* Items of GET /v1/tokens from id `after` on, by id; *ret_next is null or the last item's id as a string. */
+must_check bool tokens_list(struct db *db, int64_t after, int64_t limit, json_t **ret_items, json_t **ret_next,
+                            struct error *error);
+
+/* Live tokens: columns name, role, digest. All, or the one of a digest. */
+must_check bool tokens_live(struct db *db, struct db_rows **ret_rows, struct error *error);
+must_check bool tokens_find(struct db *db, const struct digest *digests, size_t n, struct db_rows **ret_rows,
+                            struct error *error);
+
+/* 1 to 64 of [A-Za-z0-9._-]. */
+bool token_name_is_good(const char *name);
+
+#endif

@@ -1,0 +1,106 @@
+/* The leases that an agent holds: when they are due, and when they are given up. */
+#include "agent/held.h"
+
+#include <criterion/criterion.h>
+
+static _Atomic uint64_t current = 17;
+
+static struct held_grant grant_of(const char *lease, int64_t expires_in_ms, int64_t renew_every_ms) {
+  return (struct held_grant){.lease = lease,
+                             .epoch = 3,
+                             .asked_ms = clock_monotonic_ms(),
+                             .expires_in_ms = expires_in_ms,
+                             .renew_every_ms = renew_every_ms,
+                             .current = &current};
+}
+
+static struct held_table *table_with(const char *lease, int64_t expires_in_ms, int64_t renew_every_ms) {
+  struct held_table *table = held_table_new();
+  struct held_grant grant = grant_of(lease, expires_in_ms, renew_every_ms);
+  held_add(table, &grant);
+  return table;
+}
+
+#define LONG_MS 3600000
+
+Test(agent_held, a_lease_is_alive_until_a_margin_before_it_expires) {
+  struct held_table *table = table_with("91", LONG_MS, LONG_MS);
+  cr_expect(held_is_alive(table, "91", 3));
+  cr_expect_not(held_is_alive(table, "91", 2), "another epoch is another lease");
+  struct held_grant grant = grant_of("92", LONG_MS, LONG_MS);
+  grant.asked_ms -= LONG_MS - 1000; /* it expires in a second */
+  held_add(table, &grant);
+  cr_expect_not(held_is_alive(table, "92", 3));
+  held_table_free(table);
+}
+
+Test(agent_held, a_lease_that_is_lost_is_not_alive_nor_renewed) {
+  struct held_table *table = table_with("91", LONG_MS, 0);
+  struct held_due due;
+  int64_t wait_ms;
+  held_lose(table, "91", 3);
+  cr_expect_not(held_is_alive(table, "91", 3));
+  cr_expect_not(held_next_due(table, &due, &wait_ms));
+  cr_expect_eq(wait_ms, INT64_MAX);
+  held_table_free(table);
+}
+
+Test(agent_held, a_due_renewal_names_the_config_at_work) {
+  struct held_table *table = table_with("91", LONG_MS, 0);
+  struct held_due due;
+  int64_t wait_ms;
+  cr_assert(held_next_due(table, &due, &wait_ms));
+  cr_expect_str_eq(due.lease, "91");
+  cr_expect_eq(due.epoch, 3);
+  cr_expect_eq(due.config, 17);
+  held_end(table, "91", 3);
+  cr_assert(held_next_due(table, &due, &wait_ms), "its results may still wait");
+  cr_expect_eq(due.config, UINT64_MAX);
+  held_table_free(table);
+}
+
+Test(agent_held, nothing_is_due_before_its_time) {
+  struct held_table *table = table_with("91", LONG_MS, LONG_MS / 2);
+  struct held_due due;
+  int64_t wait_ms;
+  cr_expect_not(held_next_due(table, &due, &wait_ms));
+  cr_expect(wait_ms > LONG_MS / 4 && wait_ms <= LONG_MS / 2);
+  held_table_free(table);
+}
+
+Test(agent_held, a_renewal_moves_the_expiry) {
+  struct held_table *table = held_table_new();
+  struct held_grant grant = grant_of("91", LONG_MS, LONG_MS / 3);
+  grant.asked_ms -= LONG_MS - 1000;
+  held_add(table, &grant);
+  held_renewed(table, "91", 3, clock_monotonic_ms(), LONG_MS);
+  cr_expect(held_is_alive(table, "91", 3));
+  struct held_due due;
+  int64_t wait_ms;
+  cr_expect_not(held_next_due(table, &due, &wait_ms));
+  held_table_free(table);
+}
+
+Test(agent_held, a_renewal_that_failed_is_due_again_soon_but_not_at_once) {
+  struct held_table *table = held_table_new();
+  struct held_grant grant = grant_of("91", LONG_MS, LONG_MS / 3);
+  grant.asked_ms -= LONG_MS / 2;
+  held_add(table, &grant);
+  struct held_due due;
+  int64_t wait_ms;
+  cr_assert(held_next_due(table, &due, &wait_ms));
+  cr_expect_not(held_next_due(table, &due, &wait_ms));
+  cr_expect_lt(wait_ms, 5000);
+  held_table_free(table);
+}
+
+Test(agent_held, what_the_server_has_is_dropped) {
+  struct held_table *table = table_with("91", LONG_MS, 0);
+  struct held_due due;
+  int64_t wait_ms;
+  held_drop(table, "91", 3);
+  cr_expect_not(held_next_due(table, &due, &wait_ms));
+  cr_expect_not(held_is_alive(table, "91", 3));
+  held_drop(table, "91", 3);
+  held_table_free(table);
+}

@@ -1,0 +1,111 @@
+/* Leases as the server grants them. */
+#include "agent/lease_read.h"
+
+#include "agent_fixture.h"
+
+static const char *const space_text = "{\"parameters\": {\"UNROLL\": [1, 2], \"BLOCK\": [8, 16, 32]}}";
+
+/* A granted lease of the fixture's kernel. */
+static json_t *lease_json(const struct fixture *fixture) {
+  json_t *json =
+      fixture_json("{\"lease\": \"91\", \"epoch\": 3, \"job\": \"17\", \"build\": null, \"configs\": [[0, 2], [4, 1]], "
+                   "\"baseline\": 5, \"stage\": \"final\", \"round\": 1, \"process\": 2, \"seed\": 7, "
+                   "\"regime\": \"warm\", \"expires_in_ms\": 30000, \"renew_every_ms\": 10000}");
+  json_object_set_new(json, "kernel", json_digest_text(&fixture->kernel->hash));
+  json_object_set(json, "manifest", fixture->kernel->json);
+  json_object_set_new(json, "key", key_to_json(&fixture->key));
+  json_object_set(json, "space", fixture->space->json);
+  return json;
+}
+
+Test(agent_lease_read, takes_everything_that_the_server_says) {
+  struct fixture fixture = fixture_new(FIXTURE_GOOD, (struct fixture_options){.space = space_text});
+  cleanup_json json_t *json = lease_json(&fixture);
+  struct lease lease;
+  struct lease_terms terms;
+  struct error error;
+  cr_assert(lease_terms_read(json, &terms, &error), "%s", error.message);
+  cr_assert(lease_read(json, &lease, &error), "%s: %s", error.pointer, error.message);
+  cr_expect_str_eq(terms.id, "91");
+  cr_expect_eq(terms.epoch, 3);
+  cr_expect_eq(terms.expires_in_ms, 30000);
+  cr_expect_eq(terms.renew_every_ms, 10000);
+  cr_expect_str_eq(lease.id, "91");
+  cr_expect_str_eq(lease.job, "17");
+  cr_expect_str_eq(lease.regime, "warm");
+  cr_expect_eq(lease.stage, STAGE_FINAL);
+  cr_expect(lease.epoch == 3 && lease.round == 1 && lease.process == 2 && lease.seed == 7 && lease.baseline == 5);
+  cr_expect_eq(config_ranges_count(&lease.configs), 3);
+  cr_expect_str_eq(lease.space->parameters[0].name, "UNROLL", "parameters keep their order");
+  lease_release(&lease);
+  fixture_free(&fixture);
+}
+
+struct refusal {
+  const char *member, *value, *pointer, *message;
+};
+
+Test(agent_lease_read, refuses_what_it_cannot_execute) {
+  static const struct refusal refusals[] = {
+      {"kernel", "\"sha256:0000000000000000000000000000000000000000000000000000000000000000\"", "/manifest", "differs"},
+      {"manifest", "{}", "/manifest", "the lease cannot be executed"},
+      {"key", "{\"m\": 1}", "/key", "the lease cannot be executed"},
+      {"space", "{\"parameters\": {}}", "/space", "the lease cannot be executed"},
+      {"stage", "\"warmup\"", "/stage", "knows no stage \"warmup\""},
+      {"regime", "\"tepid\"", "/regime", "knows no regime \"tepid\""},
+      {"configs", "[[0, 7]]", "/configs", "6 points and no config 6"},
+      {"configs", "[[9000000000000000000, 1]]", "/configs", "no config"},
+      {"configs", "[7]", "/configs", "the lease cannot be executed"},
+      {"baseline", "6", "/baseline", "no config 6"},
+      {"build", "\"sha256:00\"", "/build", "cannot run builds"},
+      {"process", "-1", "/process", "the lease cannot be executed"},
+  };
+  struct fixture fixture = fixture_new(FIXTURE_GOOD, (struct fixture_options){.space = space_text});
+  for (size_t i = 0; i < ARRAY_LENGTH(refusals); i++) {
+    cleanup_json json_t *json = lease_json(&fixture);
+    struct lease lease;
+    struct error error;
+    json_t *value;
+    cr_assert(json_parse(refusals[i].value, strlen(refusals[i].value), &value, &error), "%s", refusals[i].value);
+    json_object_set_new(json, refusals[i].member, value);
+    cr_expect_not(lease_read(json, &lease, &error), "%s", refusals[i].value);
+    cr_expect(string_starts(error.pointer, refusals[i].pointer), "%s: %s", error.pointer, error.message);
+    cr_expect_not_null(strstr(error.message, refusals[i].message), "%s", error.message);
+  }
+  fixture_free(&fixture);
+}
+
+Test(agent_lease_read, refuses_more_configs_than_a_lease_can_have) {
+  static const char *const space =
+      "{\"parameters\": {\"A\": [0,1,2,3,4,5,6,7,8,9], \"B\": [0,1,2,3,4,5,6,7,8,9], "
+      "\"C\": [0,1,2,3,4,5,6,7,8,9], \"D\": [0,1,2,3,4,5,6,7,8,9], \"E\": [0,1,2,3,4,5,6,7,8,9]}}";
+  struct fixture fixture = fixture_new(FIXTURE_GOOD, (struct fixture_options){.space = space});
+  cleanup_json json_t *json = lease_json(&fixture);
+  struct lease lease;
+  struct error error;
+  json_object_set_new(json, "configs", fixture_json("[[0, 65537]]"));
+  cr_expect_not(lease_read(json, &lease, &error));
+  cr_expect_not_null(strstr(error.message, "more than 65536 configs"), "%s", error.message);
+  fixture_free(&fixture);
+}
+
+Test(agent_lease_read, refuses_terms_without_sense) {
+  static const struct refusal refusals[] = {{"lease", "\"../1\"", "/lease", "decimal"},
+                                            {"lease", "\"\"", "/lease", "decimal"},
+                                            {"lease", "\"123456789012345678901\"", "/lease", "decimal"},
+                                            {"epoch", "-1", "/epoch", ""},
+                                            {"expires_in_ms", "0", "/expires_in_ms", ""},
+                                            {"renew_every_ms", "\"soon\"", "/renew_every_ms", ""}};
+  for (size_t i = 0; i < ARRAY_LENGTH(refusals); i++) {
+    cleanup_json json_t *json =
+        fixture_json("{\"lease\": \"91\", \"epoch\": 3, \"expires_in_ms\": 30000, \"renew_every_ms\": 10000}");
+    cleanup_free char *wrapped = xasprintf("[%s]", refusals[i].value);
+    cleanup_json json_t *value = fixture_json(wrapped);
+    json_object_set(json, refusals[i].member, json_array_get(value, 0));
+    struct lease_terms terms;
+    struct error error;
+    cr_expect_not(lease_terms_read(json, &terms, &error), "%s", refusals[i].value);
+    cr_expect_str_eq(error.pointer, refusals[i].pointer);
+    cr_expect_not_null(strstr(error.message, refusals[i].message), "%s", error.message);
+  }
+}

@@ -37,7 +37,7 @@ static bool range_read(const json_t *json, uint64_t least, struct config_range *
     return error_set(error, "a range of configs must be [first, count], two integers");
   json_int_t from = json_integer_value(first), n = json_integer_value(count);
   if (from < 0 || n < 1 || n > INT64_MAX - from)
-    return error_set(error, "a range of configs must be of at least one ordinal from 0 to 2**63 - 1");
+    return error_set(error, "a range of configs must be of at least one ordinal, all below 2**63 - 1");
   if ((uint64_t)from < least)
     return error_set(error, "ranges of configs must rise and leave a gap between them; this one begins before %llu",
                      (unsigned long long)least);

@@ -11,7 +11,8 @@
 
 void catalog_release(struct catalog *catalog) {
   for (size_t i = 0; i < catalog->n; i++) {
-    kernel_free(catalog->kernels[i].kernel);
+    if (catalog->kernels[i].kernel)
+      kernel_free(catalog->kernels[i].kernel);
     for (size_t b = 0; b < catalog->kernels[i].builds.n; b++)
       build_free(catalog->kernels[i].builds.builds[b]);
     free(catalog->kernels[i].builds.builds);
@@ -93,7 +94,8 @@ static bool catalog_load_builds(struct worker *worker, struct catalog_kernel *en
 void submission_release(struct submission *submission) {
   job_request_release(&submission->request);
   key_release(&submission->key);
-  space_free(submission->space);
+  if (submission->space)
+    space_free(submission->space);
   environment_release(&submission->environment);
   free(submission->key_text);
   free(submission->space_text);

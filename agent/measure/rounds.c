@@ -2,6 +2,7 @@
 #include "agent/measure/rounds.h"
 
 #include "common/rng.h"
+#include "common/verdict.h"
 
 #define CALLS_MAX 100000
 
@@ -31,12 +32,14 @@ bool timed_warm_up(struct problem *problem, struct timed *timed, double warm_up_
   struct device_timing first = timing_of(problem, timed);
   if (!ops->time(problem->device, &first, 1, error))
     return false;
-  bool raised;
+  bool raised, is_first = true;
   do {
     struct device_timing timing = timing_of(problem, timed);
     if (!ops->time(problem->device, &timing, 1, error))
       return false;
-    timed->estimate_us = timing.us;
+    /* The least of all: what another process delayed must not look like a slow kernel. */
+    timed->estimate_us = is_first || timing.us < timed->estimate_us ? timing.us : timed->estimate_us;
+    is_first = false;
     raised = calls_raise(problem, timed);
   } while (raised || (double)(clock_monotonic_ns() - start) / 1000 < warm_up_us);
   timed->device_ns += clock_monotonic_ns() - start;
@@ -57,14 +60,12 @@ static void fail(struct timed *timed, const struct error *error) {
   timed->n = 0;
 }
 
-static bool wants_round(const struct timed *timed, const struct timed *baseline, size_t round, size_t rounds) {
+static bool wants_round(const struct timed *timed, size_t round, size_t rounds) {
   if (timed->failed)
     return false;
   if (round < ROUNDS_MIN)
     return true;
-  bool is_slow = timed->estimate_us > ROUNDS_SLOW_RATIO * baseline->estimate_us;
-  bool is_long = (double)timed->device_ns / 1000 > ROUNDS_TIME_MAX_US;
-  return (!is_slow || round < rounds / 4) && !is_long;
+  return (!timed->is_slow || round < rounds / 4) && (double)timed->device_ns / 1000 <= ROUNDS_TIME_MAX_US;
 }
 
 static void pair_time(struct problem *problem, struct timed *baseline, struct timed *timed, bool is_first) {
@@ -82,6 +83,8 @@ static void pair_time(struct problem *problem, struct timed *baseline, struct ti
   timed->baseline_us[timed->n] = pair[is_first ? 1 : 0].us;
   timed->n++;
   timed->n_first += is_first;
+  if (timed->n == ROUNDS_MIN)
+    timed->is_slow = verdict_paired_ratio(timed->samples_us, timed->baseline_us, timed->n) > ROUNDS_SLOW_RATIO;
 }
 
 void rounds_run(struct problem *problem, struct timed *baseline, struct timed *configs, size_t n, size_t rounds,
@@ -109,7 +112,7 @@ void rounds_run(struct problem *problem, struct timed *baseline, struct timed *c
       struct timed *timed = &configs[order[k]];
       bool *first = &is_first[order[k]];
       *first = round % 2 ? !*first : rng_next(&rng) & 1;
-      if (!wants_round(timed, baseline, round, rounds))
+      if (!wants_round(timed, round, rounds))
         continue;
       turn->take(turn->context, timed->candidate->config);
       pair_time(problem, baseline, timed, *first);

@@ -23,6 +23,7 @@
 struct timed {
   struct candidate *candidate;
   unsigned calls;     /* in a sample */
+  bool is_slow;       /* by the median of its first ROUNDS_MIN pairs */
   double estimate_us; /* of a call, from the warm-up */
   size_t n;
   double *samples_us, *baseline_us;

@@ -49,11 +49,14 @@ static inline __attribute__((always_inline)) void tile_sum(float *restrict c, in
       }
     return;
   }
+  /* By way of memory: sums that are indexed by a variable would not stay in registers. */
+  float tile[MICRO_M * MICRO_N];
+  for (int i = 0; i < MICRO_M; i++)
+    for (int j = 0; j < VECTORS; j++)
+      *(vector *)(tile + i * MICRO_N + j * WIDTH) = sums[i][j];
   for (int64_t i = 0; i < rows; i++)
-    for (int64_t j = 0; j < columns; j++) {
-      float sum = sums[i][j / WIDTH][j % WIDTH];
-      c[i * c_row + j] = first ? sum : c[i * c_row + j] + sum;
-    }
+    for (int64_t j = 0; j < columns; j++)
+      c[i * c_row + j] = first ? tile[i * MICRO_N + j] : c[i * c_row + j] + tile[i * MICRO_N + j];
 }
 
 /* A tile at the edge, where neither a nor b may be read beyond their ends. */
@@ -79,9 +82,16 @@ static void pack_a(float *restrict to, const float *a, int64_t k, int64_t rows, 
 /* Tiles of MICRO_N columns one after the other, each row by row; columns that are missing are zeros. */
 static void pack_b(float *restrict to, const float *b, int64_t n, int64_t depth, int64_t columns) {
   for (int64_t j = 0; j < columns; j += MICRO_N)
-    for (int64_t p = 0; p < depth; p++)
-      for (int64_t s = 0; s < MICRO_N; s++)
-        *to++ = j + s < columns ? b[p * n + j + s] : 0;
+    for (int64_t p = 0; p < depth; p++, to += MICRO_N) {
+      const float *from = b + p * n + j;
+      if (j + MICRO_N <= columns) {
+        __builtin_memcpy(to, from, MICRO_N * sizeof(float));
+        continue;
+      }
+      __builtin_memset(to, 0, MICRO_N * sizeof(float));
+      for (int64_t s = 0; s < columns - j; s++)
+        to[s] = from[s];
+    }
 }
 
 void matmul(float *restrict c, const float *restrict a, const float *restrict b, int64_t m, int64_t n, int64_t k) {

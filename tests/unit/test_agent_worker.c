@@ -322,6 +322,17 @@ Test(worker, what_it_does_not_understand_is_an_error_and_not_the_end) {
   cr_expect(WIFEXITED(status) && WEXITSTATUS(status) == 0, "%d", status);
 }
 
+Test(worker, a_request_that_is_too_long_ends_it) {
+  struct child child = child_start();
+  cleanup_free char *text = xmalloc(WORKER_LINE_MAX + 1);
+  memset(text, ' ', WORKER_LINE_MAX + 1);
+  signal(SIGPIPE, SIG_IGN);
+  (void)!fd_write_all(child.to, text, WORKER_LINE_MAX + 1);
+  cr_expect_null(receive(&child));
+  int status = child_end(&child);
+  cr_expect(WIFEXITED(status));
+}
+
 Test(worker, without_its_page_it_ends_with_an_error) {
   pid_t pid = fork();
   if (pid == 0) {

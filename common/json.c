@@ -13,11 +13,11 @@ static bool depth_is_within(const json_t *value, int left) {
   const char *name;
   json_t *member;
   size_t index;
-  json_object_foreach((json_t *)value, name, member) {
+  json_object_foreach ((json_t *)value, name, member) {
     if (!depth_is_within(member, left - 1))
       return false;
   }
-  json_array_foreach(value, index, member) {
+  json_array_foreach (value, index, member) {
     if (!depth_is_within(member, left - 1))
       return false;
   }
@@ -26,6 +26,12 @@ static bool depth_is_within(const json_t *value, int left) {
 
 bool json_parse(const char *text, size_t size, json_t **ret_value, struct error *error) {
   json_error_t reason;
+  if (size == 0)
+    return error_set(error, "not a JSON document: it is empty");
+  /* jansson takes a NUL for the end and would ignore whatever follows it. */
+  const char *nul = memchr(text, '\0', size);
+  if (nul)
+    return error_set(error, "not a JSON document: a NUL at byte %zu", (size_t)(nul - text));
   json_t *value = json_loadb(text, size, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &reason);
   if (!value)
     return error_set(error, "not a JSON document: line %d, column %d: %s", reason.line, reason.column, reason.text);
@@ -214,7 +220,7 @@ bool json_only_members(const json_t *value, const char *pointer, const char *con
     return error_at(error, pointer, "must be an object, not %s", type_name(value));
   const char *name;
   json_t *member;
-  json_object_foreach((json_t *)value, name, member) {
+  json_object_foreach ((json_t *)value, name, member) {
     const char *const *known = names;
     while (*known && strcmp(*known, name) != 0)
       known++;

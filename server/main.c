@@ -157,6 +157,14 @@ static const struct option_spec serve_specs[] = {
     SERVE_OPTIONS,
     {"migrate", OPTION_FLAG, NULL, NULL, 0, 0, "apply missing migrations first", false},
 };
+static const struct option_spec dev_specs[] = {
+    {"folder", OPTION_TEXT, "DIR", NULL, 0, 0,
+     "where it keeps everything (default: ~/.local/share/wavetune/dev, for root /var/lib/wavetune-dev)", true},
+    SERVE_OPTIONS,
+    {"user", OPTION_TEXT, "NAME", "postgres", 0, 0, "whom PostgreSQL runs as when this is run by root", true},
+    {"postgres-bin", OPTION_TEXT, "DIR", NULL, 0, 0, "where initdb and postgres are (default: found)", true},
+    {"json", OPTION_FLAG, NULL, NULL, 0, 0, "print one JSON object when it is ready", false},
+};
 static const struct option_spec database_specs[] = {DATABASE_OPTION, JSON_OPTION};
 static const struct option_spec token_make_specs[] = {
     DATABASE_OPTION,
@@ -168,6 +176,11 @@ static const struct command_spec commands[] = {
     {"serve", "", "serve the API from a PostgreSQL database",
      "Any number of servers may share one database. SIGTERM ends it after all answers were given.", serve_specs,
      ARRAY_LENGTH(serve_specs), serve_run},
+    {"dev", "", "serve from a private PostgreSQL in a folder",
+     "Makes a PostgreSQL cluster in the folder, or goes on with the one that is there; migrates it, serves, and prints "
+     "the "
+     "URL and an admin token. Ctrl-C stops both; nothing is lost.",
+     dev_specs, ARRAY_LENGTH(dev_specs), dev_run},
     {"migrate", "", "bring the database to the version of this program",
      "Safe to run twice and from several machines at once.", database_specs, ARRAY_LENGTH(database_specs), migrate_run},
     {"token make", "NAME", "make a token and print it, once", NULL, token_make_specs, ARRAY_LENGTH(token_make_specs),

@@ -1,0 +1,35 @@
+/* Waits for PostgreSQL and makes a database. */
+#include "server/store/database.h"
+
+#include <libpq-fe.h>
+#include <time.h>
+
+#define LOOK_EVERY_MS 20
+
+bool database_wait(const char *conninfo, int64_t timeout_ms, bool (*is_hopeless)(void *context), void *context,
+                   struct error *error) {
+  int64_t until_ms = clock_monotonic_ms() + timeout_ms;
+  while (PQping(conninfo) != PQPING_OK) {
+    if (is_hopeless(context))
+      return error_set(error, "PostgreSQL ended before it took a connection");
+    if (clock_monotonic_ms() >= until_ms)
+      return error_set(error, "PostgreSQL took no connection within %lld s", (long long)timeout_ms / 1000);
+    nanosleep(&(struct timespec){.tv_nsec = LOOK_EVERY_MS * 1000000}, NULL);
+  }
+  return true;
+}
+
+static bool ensure_with(struct db *db, struct error *error) {
+  static const struct statement exists = {"database_exists", "SELECT FROM pg_database WHERE datname = 'wavetune'"};
+  cleanup_rows struct db_rows *rows = NULL;
+  if (!db_run(db, &exists, NULL, &rows, error))
+    return false;
+  return db_count(rows) > 0 || db_run_script(db, "CREATE DATABASE wavetune", error);
+}
+
+bool database_ensure(const char *conninfo, struct error *error) {
+  struct db *db = db_new(conninfo, "wavetune-server dev");
+  bool is_good = ensure_with(db, error);
+  db_free(db);
+  return is_good;
+}

@@ -1,0 +1,16 @@
+/* Whether a PostgreSQL answers at all, and the database in it: for clusters that wavetune made itself.
+ *
+ * Threads: any. */
+#ifndef WAVETUNE_SERVER_STORE_DATABASE_H
+#define WAVETUNE_SERVER_STORE_DATABASE_H
+
+#include "server/store/db.h"
+
+/* Waits at most timeout_ms for PostgreSQL to take connections; gives up early when `is_hopeless` says so. */
+must_check bool database_wait(const char *conninfo, int64_t timeout_ms, bool (*is_hopeless)(void *context),
+                              void *context, struct error *error);
+
+/* Makes the database "wavetune" where it is missing; `conninfo` names another database of the cluster. */
+must_check bool database_ensure(const char *conninfo, struct error *error);
+
+#endif

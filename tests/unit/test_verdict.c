@@ -1,0 +1,554 @@
+/* The verdict over simulated processes: each has a band that all its configs share, each config in it noise of its own,
+ * and each round noise on top. */
+#include "common/verdict.h"
+
+#include <criterion/criterion.h>
+#include <math.h>
+
+#include "common/rng.h"
+#include "common/verdict_bootstrap.h"
+
+#define BASELINE 1000u
+#define CONFIGS_MAX 16
+#define PROCESSES_MAX 10
+
+struct experiment {
+  size_t n_configs, n_processes, n_rounds;
+  double true_us[CONFIGS_MAX];
+  double process_noise; /* of a config in a process: the process as a random effect */
+  double round_noise;
+  size_t n;
+  struct verdict_sample samples[CONFIGS_MAX * PROCESSES_MAX];
+};
+
+static struct error error;
+
+static double gauss(struct rng *rng) {
+  double sum = 0;
+  for (int i = 0; i < 12; i++)
+    sum += rng_unit(rng);
+  return sum - 6;
+}
+
+/* Config c has the ordinal 10 + c; the baseline takes 100 us. */
+static void measure(struct experiment *experiment, uint64_t seed) {
+  struct rng rng = rng_seeded(seed);
+  for (size_t p = 0; p < experiment->n_processes; p++) {
+    double band = exp(0.05 * gauss(&rng));
+    for (size_t c = 0; c < experiment->n_configs; c++) {
+      double here = band * exp(experiment->process_noise * gauss(&rng));
+      double *samples = xcalloc(experiment->n_rounds, sizeof *samples);
+      double *baselines = xcalloc(experiment->n_rounds, sizeof *baselines);
+      for (size_t i = 0; i < experiment->n_rounds; i++) {
+        samples[i] = experiment->true_us[c] * here * exp(experiment->round_noise * gauss(&rng));
+        baselines[i] = 100 * band * exp(experiment->round_noise * gauss(&rng));
+      }
+      experiment->samples[experiment->n++] = (struct verdict_sample){.config = 10 + c,
+                                                                     .process = (int64_t)p,
+                                                                     .n = experiment->n_rounds,
+                                                                     .samples_us = samples,
+                                                                     .baseline_us = baselines};
+    }
+  }
+}
+
+static void experiment_release(struct experiment *experiment) {
+  for (size_t i = 0; i < experiment->n; i++) {
+    free((double *)experiment->samples[i].samples_us);
+    free((double *)experiment->samples[i].baseline_us);
+  }
+}
+#define cleanup_experiment __attribute__((cleanup(experiment_release)))
+
+static struct verdict decided(const struct experiment *experiment) {
+  struct verdict verdict = {0};
+  cr_assert(verdict_decide(experiment->samples, experiment->n, BASELINE, 7, &verdict, &error), "%s", error.message);
+  return verdict;
+}
+
+static const struct verdict_finalist *finalist_of(const struct verdict *verdict, uint64_t config) {
+  for (size_t i = 0; i < verdict->n_finalists; i++)
+    if (verdict->finalists[i].config == config)
+      return &verdict->finalists[i];
+  die("config %llu is no finalist", (unsigned long long)config);
+}
+
+static bool is_equivalent(const struct verdict *verdict, uint64_t config) {
+  for (size_t i = 0; i < verdict->n_equivalents; i++)
+    if (verdict->equivalents[i] == config)
+      return true;
+  return false;
+}
+
+/* A sample whose every pair has the ratio `ratio`; the baseline takes 100 us. */
+static struct verdict_sample steady(uint64_t config, int64_t process, double ratio) {
+  static double hundreds[5] = {100, 100, 100, 100, 100}, times[64][5];
+  static size_t used;
+  double *samples = times[used++ % ARRAY_LENGTH(times)];
+  for (size_t i = 0; i < 5; i++)
+    samples[i] = 100 * ratio;
+  return (struct verdict_sample){
+      .config = config, .process = process, .n = 5, .samples_us = samples, .baseline_us = hundreds};
+}
+
+static struct verdict decided_of(const struct verdict_sample *samples, size_t n, uint64_t baseline) {
+  struct verdict verdict = {0};
+  cr_assert(verdict_decide(samples, n, baseline, 7, &verdict, &error), "%s", error.message);
+  return verdict;
+}
+
+Test(verdict, a_clear_winner_wins) {
+  cleanup_experiment struct experiment experiment = {.n_configs = 4,
+                                                     .n_processes = 5,
+                                                     .n_rounds = 20,
+                                                     .true_us = {90, 80, 70, 95},
+                                                     .process_noise = 0.003,
+                                                     .round_noise = 0.02};
+  measure(&experiment, 1);
+  cleanup_verdict struct verdict verdict = decided(&experiment);
+  cr_expect_eq(verdict.winner, 12u);
+  cr_expect_eq(verdict.n_equivalents, (size_t)1);
+  cr_expect_eq(verdict.equivalents[0], 12u);
+  cr_expect_eq(verdict.regret_bound, 0);
+  cr_expect_eq(verdict.outcome, VERDICT_FASTER);
+  cr_expect_float_eq(verdict.baseline_ratio, 0.7, 0.01);
+  cr_expect(verdict.baseline_lower <= verdict.baseline_ratio && verdict.baseline_ratio <= verdict.baseline_upper);
+}
+
+Test(verdict, finalists_are_listed_by_rising_ratio_with_their_intervals) {
+  const struct verdict_sample samples[] = {steady(5, 0, 0.9), steady(5, 1, 0.9), steady(5, 2, 0.9),
+                                           steady(3, 0, 0.8), steady(3, 1, 0.8), steady(3, 2, 0.8)};
+  cleanup_verdict struct verdict verdict = decided_of(samples, ARRAY_LENGTH(samples), BASELINE);
+  cr_assert_eq(verdict.n_finalists, (size_t)2);
+  cr_expect_eq(verdict.finalists[0].config, 3u);
+  cr_expect_float_eq(verdict.finalists[0].ratio, 1, 1e-12);
+  cr_expect_float_eq(verdict.finalists[0].median_us, 80, 1e-9);
+  cr_expect_eq(verdict.finalists[1].config, 5u);
+  cr_expect_float_eq(verdict.finalists[1].ratio, 1.125, 1e-12);
+  cr_expect_float_eq(verdict.finalists[1].lower, 1.125, 1e-12);
+  cr_expect_float_eq(verdict.finalists[1].upper, 1.125, 1e-12);
+  cr_expect_not(verdict.finalists[1].equivalent);
+  cr_expect_float_eq(verdict.winner_us, 80, 1e-9);
+  cr_expect_float_eq(verdict.baseline_us, 100, 1e-9);
+  cr_expect_eq(verdict.n_samples, (size_t)30);
+  cr_expect_eq(verdict.n_processes, (size_t)3);
+}
+
+Test(verdict, a_band_that_all_configs_of_a_process_share_does_not_matter) {
+  static const double slow_baseline[3] = {300, 300, 300}, slow_a[3] = {270, 270, 270}, slow_b[3] = {240, 240, 240};
+  const struct verdict_sample samples[] = {
+      steady(1, 0, 0.9),
+      steady(1, 1, 0.9),
+      {.config = 1, .process = 2, .n = 3, .samples_us = slow_a, .baseline_us = slow_baseline},
+      steady(2, 0, 0.8),
+      steady(2, 1, 0.8),
+      {.config = 2, .process = 2, .n = 3, .samples_us = slow_b, .baseline_us = slow_baseline}};
+  cleanup_verdict struct verdict verdict = decided_of(samples, ARRAY_LENGTH(samples), BASELINE);
+  cr_expect_eq(verdict.winner, 2u);
+  cr_expect_float_eq(verdict.finalists[1].ratio, 1.125, 1e-12);
+  cr_expect_float_eq(verdict.baseline_upper, 0.8, 1e-12);
+}
+
+Test(verdict, one_outlier_in_a_process_does_not_matter) {
+  static const double baseline[5] = {100, 100, 100, 100, 100}, samples_us[5] = {90, 90, 5000, 90, 90};
+  struct verdict_sample samples[3];
+  for (int64_t p = 0; p < 3; p++)
+    samples[p] =
+        (struct verdict_sample){.config = 1, .process = p, .n = 5, .samples_us = samples_us, .baseline_us = baseline};
+  cleanup_verdict struct verdict verdict = decided_of(samples, 3, BASELINE);
+  cr_expect_float_eq(verdict.baseline_ratio, 0.9, 1e-12);
+}
+
+Test(verdict, a_config_5_percent_slower_never_enters_the_equivalence_set) {
+  for (uint64_t seed = 0; seed < 100; seed++) {
+    cleanup_experiment struct experiment experiment = {.n_configs = 3,
+                                                       .n_processes = 3,
+                                                       .n_rounds = 15,
+                                                       .true_us = {80, 84, 80.1},
+                                                       .process_noise = 0.003,
+                                                       .round_noise = 0.02};
+    measure(&experiment, seed);
+    cleanup_verdict struct verdict verdict = decided(&experiment);
+    cr_assert_not(is_equivalent(&verdict, 11), "with seed %llu", (unsigned long long)seed);
+  }
+}
+
+Test(verdict, wide_noise_does_not_let_a_config_into_the_set) {
+  cleanup_experiment struct experiment experiment = {.n_configs = 6,
+                                                     .n_processes = 3,
+                                                     .n_rounds = 5,
+                                                     .true_us = {80, 80, 80, 80, 80, 80},
+                                                     .process_noise = 0.1,
+                                                     .round_noise = 0.3};
+  measure(&experiment, 3);
+  cleanup_verdict struct verdict verdict = decided(&experiment);
+  cr_expect_eq(verdict.n_equivalents, (size_t)1, "nothing is known to be as good as the best");
+  for (size_t i = 1; i < verdict.n_finalists; i++)
+    cr_expect_gt(verdict.finalists[i].upper, VERDICT_EQUIVALENCE);
+}
+
+/* Three configs of one speed with the given weights; the winner's index. */
+static uint64_t winner_of_weights(const int64_t weights[3][3], const double ratios[3]) {
+  struct verdict_sample samples[9];
+  for (size_t c = 0; c < 3; c++)
+    for (int64_t p = 0; p < 3; p++) {
+      struct verdict_sample *sample = &samples[3 * c + (size_t)p];
+      *sample = steady(c, p, ratios[c]);
+      sample->spills = weights[c][0];
+      sample->lds_bytes = weights[c][1];
+      sample->vgprs = weights[c][2];
+    }
+  cleanup_verdict struct verdict verdict = decided_of(samples, 9, BASELINE);
+  cr_assert_eq(verdict.n_equivalents, (size_t)3);
+  return verdict.winner;
+}
+
+static const double equal[3] = {0.8, 0.8, 0.8};
+
+Test(verdict, a_tie_goes_to_fewer_spills_first) {
+  cr_expect_eq(winner_of_weights((const int64_t[3][3]){{2, 0, 0}, {1, 9, 9}, {3, 0, 0}}, equal), 1u);
+}
+
+Test(verdict, then_to_less_local_memory) {
+  cr_expect_eq(winner_of_weights((const int64_t[3][3]){{1, 9, 0}, {1, 8, 0}, {1, 7, 9}}, equal), 2u);
+}
+
+Test(verdict, then_to_fewer_registers) {
+  cr_expect_eq(winner_of_weights((const int64_t[3][3]){{0, 0, 64}, {0, 0, 32}, {0, 0, 33}}, equal), 1u);
+}
+
+Test(verdict, then_to_the_lowest_ordinal) {
+  cr_expect_eq(winner_of_weights((const int64_t[3][3]){{0, 0, 0}, {0, 0, 0}, {0, 0, 0}}, equal), 0u);
+}
+
+Test(verdict, a_lighter_config_within_half_a_percent_wins) {
+  const double ratios[3] = {0.8, 0.8 * 1.004, 0.8};
+  cr_expect_eq(winner_of_weights((const int64_t[3][3]){{1, 0, 0}, {0, 0, 0}, {1, 0, 0}}, ratios), 1u);
+}
+
+Test(verdict, a_lighter_config_beyond_half_a_percent_does_not_win) {
+  const double ratios[3] = {0.8, 0.8 * 1.006, 0.8};
+  cr_expect_eq(winner_of_weights((const int64_t[3][3]){{1, 0, 0}, {0, 0, 0}, {1, 0, 0}}, ratios), 0u);
+}
+
+Test(verdict, the_regret_of_a_lighter_winner_is_counted) {
+  struct verdict_sample samples[6];
+  for (int64_t p = 0; p < 3; p++) {
+    samples[p] = steady(1, p, 0.8);
+    samples[p].spills = 1;
+    samples[3 + p] = steady(2, p, 0.8 * 1.004);
+  }
+  cleanup_verdict struct verdict verdict = decided_of(samples, 6, BASELINE);
+  cr_expect_eq(verdict.winner, 2u);
+  cr_expect_float_eq(verdict.regret_bound, 0.004, 1e-9);
+}
+
+static void expect_same_verdict(const struct verdict *a, const struct verdict *b) {
+  cleanup_json json_t *a_json = verdict_to_json(a), *b_json = verdict_to_json(b);
+  cleanup_free char *a_text = json_canonical(a_json), *b_text = json_canonical(b_json);
+  cr_expect_str_eq(a_text, b_text);
+}
+
+Test(verdict, recomputing_gives_the_same_to_the_last_digit) {
+  cleanup_experiment struct experiment experiment = {.n_configs = 5,
+                                                     .n_processes = 4,
+                                                     .n_rounds = 10,
+                                                     .true_us = {80, 81, 80, 82, 80.5},
+                                                     .process_noise = 0.01,
+                                                     .round_noise = 0.02};
+  measure(&experiment, 11);
+  cleanup_verdict struct verdict once = decided(&experiment), again = decided(&experiment);
+  expect_same_verdict(&once, &again);
+}
+
+static void shuffle(struct verdict_sample *samples, size_t n, struct rng *rng) {
+  for (size_t i = n; i > 1; i--) {
+    size_t j = rng_below(rng, i);
+    struct verdict_sample kept = samples[i - 1];
+    samples[i - 1] = samples[j];
+    samples[j] = kept;
+  }
+}
+
+Test(verdict, the_order_of_the_samples_does_not_matter) {
+  cleanup_experiment struct experiment experiment = {.n_configs = 5,
+                                                     .n_processes = 4,
+                                                     .n_rounds = 10,
+                                                     .true_us = {80, 81, 80, 82, 80.5},
+                                                     .process_noise = 0.01,
+                                                     .round_noise = 0.02};
+  struct rng rng = rng_seeded(5);
+  measure(&experiment, 12);
+  cleanup_verdict struct verdict once = decided(&experiment);
+  for (int i = 0; i < 5; i++) {
+    shuffle(experiment.samples, experiment.n, &rng);
+    cleanup_verdict struct verdict again = decided(&experiment);
+    expect_same_verdict(&once, &again);
+  }
+}
+
+Test(verdict, another_seed_gives_other_draws_and_the_same_estimates) {
+  cleanup_experiment struct experiment experiment = {.n_configs = 2,
+                                                     .n_processes = 4,
+                                                     .n_rounds = 10,
+                                                     .true_us = {80, 84},
+                                                     .process_noise = 0.01,
+                                                     .round_noise = 0.02};
+  measure(&experiment, 13);
+  cleanup_verdict struct verdict one = decided(&experiment), other = {0};
+  cr_assert(verdict_decide(experiment.samples, experiment.n, BASELINE, 8, &other, &error));
+  cr_expect_eq(one.finalists[1].ratio, other.finalists[1].ratio);
+  cr_expect_neq(one.finalists[1].upper, other.finalists[1].upper);
+}
+
+Test(verdict, of_a_config_measured_twice_in_a_process_the_longer_sample_counts) {
+  static const double two_baselines[2] = {100, 100}, two_samples[2] = {50, 50};
+  struct verdict_sample samples[] = {
+      steady(1, 0, 0.9),
+      {.config = 1, .process = 0, .n = 2, .samples_us = two_samples, .baseline_us = two_baselines},
+      steady(1, 1, 0.9),
+      steady(1, 2, 0.9)};
+  cleanup_verdict struct verdict verdict = decided_of(samples, 4, BASELINE);
+  cr_expect_float_eq(verdict.baseline_ratio, 0.9, 1e-12);
+  cr_expect_eq(verdict.n_samples, (size_t)15);
+}
+
+Test(verdict, which_of_two_samples_of_one_length_counts_does_not_depend_on_their_order) {
+  struct verdict_sample samples[] = {steady(1, 0, 0.9), steady(1, 0, 0.8), steady(1, 1, 0.9), steady(1, 2, 0.9)};
+  cleanup_verdict struct verdict one = decided_of(samples, 4, BASELINE);
+  struct verdict_sample first = samples[0];
+  samples[0] = samples[1];
+  samples[1] = first;
+  cleanup_verdict struct verdict other = decided_of(samples, 4, BASELINE);
+  expect_same_verdict(&one, &other);
+}
+
+Test(verdict, rounds_beyond_the_common_prefix_are_not_paired) {
+  static const double baseline[4] = {100, 100, 100, 100}, longer[4] = {80, 80, 300, 300}, shorter[2] = {84, 84};
+  struct verdict_sample samples[6];
+  for (int64_t p = 0; p < 3; p++) {
+    samples[p] =
+        (struct verdict_sample){.config = 1, .process = p, .n = 4, .samples_us = longer, .baseline_us = baseline};
+    samples[3 + p] =
+        (struct verdict_sample){.config = 2, .process = p, .n = 2, .samples_us = shorter, .baseline_us = baseline};
+  }
+  cleanup_verdict struct verdict verdict = decided_of(samples, 6, BASELINE);
+  cr_expect_float_eq(finalist_of(&verdict, 1)->ratio, 80.0 / 84, 1e-12, "%g", finalist_of(&verdict, 1)->ratio);
+}
+
+Test(verdict, a_config_in_too_few_processes_is_no_finalist) {
+  const struct verdict_sample samples[] = {steady(1, 0, 0.9), steady(1, 1, 0.9), steady(1, 2, 0.9), steady(2, 0, 0.5),
+                                           steady(2, 1, 0.5)};
+  cleanup_verdict struct verdict verdict = decided_of(samples, ARRAY_LENGTH(samples), BASELINE);
+  cr_expect_eq(verdict.n_finalists, (size_t)1);
+  cr_expect_eq(verdict.winner, 1u);
+  cr_expect_eq(verdict.n_samples, (size_t)15);
+}
+
+Test(verdict, finalists_with_too_few_processes_in_common_are_not_equivalent) {
+  const struct verdict_sample samples[] = {steady(1, 0, 0.8), steady(1, 1, 0.8), steady(1, 2, 0.8),
+                                           steady(2, 1, 0.8), steady(2, 2, 0.8), steady(2, 3, 0.8)};
+  cleanup_verdict struct verdict verdict = decided_of(samples, ARRAY_LENGTH(samples), BASELINE);
+  cr_expect_eq(verdict.n_finalists, (size_t)2);
+  cr_expect_not(finalist_of(&verdict, 2)->equivalent);
+  cr_expect(isinf(finalist_of(&verdict, 2)->upper));
+  cr_expect_float_eq(finalist_of(&verdict, 2)->ratio, 1, 1e-12);
+  cr_expect_eq(verdict.n_processes, (size_t)4);
+  cleanup_json json_t *json = verdict_to_json(&verdict);
+  json_t *finalist = json_array_get(json_object_get(json, "finalists"), 1);
+  cr_expect_null(json_object_get(finalist, "upper"), "an interval that is not known is left out");
+}
+
+Test(verdict, equivalents_are_rising_ordinals_that_hold_the_winner) {
+  const struct verdict_sample samples[] = {steady(9, 0, 0.8), steady(9, 1, 0.8), steady(9, 2, 0.8),
+                                           steady(4, 0, 0.8), steady(4, 1, 0.8), steady(4, 2, 0.8),
+                                           steady(6, 0, 0.9), steady(6, 1, 0.9), steady(6, 2, 0.9)};
+  cleanup_verdict struct verdict verdict = decided_of(samples, ARRAY_LENGTH(samples), BASELINE);
+  cr_assert_eq(verdict.n_equivalents, (size_t)2);
+  cr_expect_eq(verdict.equivalents[0], 4u);
+  cr_expect_eq(verdict.equivalents[1], 9u);
+  cr_expect(is_equivalent(&verdict, verdict.winner));
+}
+
+static void expect_outcome(const double ratios[3], enum verdict_outcome wanted) {
+  const struct verdict_sample samples[] = {steady(1, 0, ratios[0]), steady(1, 1, ratios[1]), steady(1, 2, ratios[2])};
+  cleanup_verdict struct verdict verdict = decided_of(samples, 3, BASELINE);
+  cr_expect_str_eq(verdict_outcome_name(verdict.outcome), verdict_outcome_name(wanted));
+}
+
+Test(verdict, is_FASTER_when_the_whole_interval_is_below_one) {
+  expect_outcome((const double[]){0.9, 0.95, 0.99}, VERDICT_FASTER);
+}
+
+Test(verdict, is_SLOWER_when_the_whole_interval_is_above_one) {
+  expect_outcome((const double[]){1.01, 1.05, 1.1}, VERDICT_SLOWER);
+}
+
+Test(verdict, is_SAME_when_a_narrow_interval_holds_one) {
+  expect_outcome((const double[]){0.99, 1.0, 1.01}, VERDICT_SAME);
+}
+
+Test(verdict, is_AMBIGUOUS_when_a_wide_interval_holds_one) {
+  expect_outcome((const double[]){0.9, 1.0, 1.1}, VERDICT_AMBIGUOUS);
+}
+
+Test(verdict, a_winner_that_is_the_baseline_is_the_same) {
+  const struct verdict_sample samples[] = {steady(1, 0, 1.001), steady(1, 1, 0.999), steady(1, 2, 1.2)};
+  cleanup_verdict struct verdict verdict = decided_of(samples, 3, 1);
+  cr_expect_eq(verdict.outcome, VERDICT_SAME);
+  cr_expect_eq(verdict.baseline_ratio, 1);
+  cr_expect_eq(verdict.baseline_lower, 1);
+  cr_expect_eq(verdict.baseline_upper, 1);
+}
+
+static void expect_refused(const struct verdict_sample *samples, size_t n, const char *what) {
+  struct verdict verdict = {.winner = 42};
+  cr_expect_not(verdict_decide(samples, n, BASELINE, 7, &verdict, &error));
+  cr_expect_neq(strstr(error.message, what), NULL, "%s", error.message);
+  cr_expect(verdict.winner == 42 && !verdict.finalists, "a refusal wrote its result");
+}
+
+Test(verdict, without_enough_processes_there_is_none) {
+  const struct verdict_sample samples[] = {steady(1, 0, 1), steady(1, 1, 1), steady(2, 2, 1)};
+  expect_refused(samples, 3, "measure in more processes");
+  expect_refused(NULL, 0, "no config was measured correctly in 3 processes");
+}
+
+Test(verdict, a_sample_without_pairs_is_refused) {
+  struct verdict_sample sample = steady(17, 3, 1);
+  sample.n = 0;
+  expect_refused(&sample, 1, "config 17 has no pair in process 3");
+}
+
+Test(verdict, times_that_nobody_measured_are_refused) {
+  static const double wrong[] = {0, -1, NAN, INFINITY, 1e-7, 1e13};
+  for (size_t i = 0; i < ARRAY_LENGTH(wrong); i++) {
+    const double good = 100;
+    const struct verdict_sample as_sample = {.config = 1, .n = 1, .samples_us = &wrong[i], .baseline_us = &good};
+    const struct verdict_sample as_baseline = {.config = 1, .n = 1, .samples_us = &good, .baseline_us = &wrong[i]};
+    expect_refused(&as_sample, 1, "pair 0 of config 1 in process 0");
+    expect_refused(&as_baseline, 1, "pair 0 of config 1 in process 0");
+  }
+}
+
+Test(verdict, identical_configs_are_seldom_told_apart_from_the_baseline) {
+  size_t told_apart = 0;
+  for (uint64_t seed = 0; seed < 200; seed++) {
+    cleanup_experiment struct experiment experiment = {.n_configs = 1,
+                                                       .n_processes = 5,
+                                                       .n_rounds = 15,
+                                                       .true_us = {100},
+                                                       .process_noise = 0.001,
+                                                       .round_noise = 0.01};
+    measure(&experiment, seed);
+    cleanup_verdict struct verdict verdict = decided(&experiment);
+    told_apart += verdict.outcome == VERDICT_FASTER || verdict.outcome == VERDICT_SLOWER;
+  }
+  cr_expect_leq(told_apart, (size_t)10, "%zu of 200 A/A comparisons are FASTER or SLOWER", told_apart);
+}
+
+Test(verdict, the_regret_bound_covers_the_true_regret) {
+  size_t covered = 0;
+  for (uint64_t seed = 0; seed < 300; seed++) {
+    cleanup_experiment struct experiment experiment = {
+        .n_configs = 6, .n_processes = 3 + seed % 4, .n_rounds = 15, .process_noise = 0.005, .round_noise = 0.02};
+    struct rng rng = rng_seeded(seed + 1000000);
+    double least = INFINITY;
+    for (size_t c = 0; c < experiment.n_configs; c++) {
+      experiment.true_us[c] = 80 * (1 + 0.03 * rng_unit(&rng));
+      least = fmin(least, experiment.true_us[c]);
+    }
+    measure(&experiment, seed);
+    cleanup_verdict struct verdict verdict = decided(&experiment);
+    cr_assert_geq(verdict.regret_bound, 0);
+    covered += experiment.true_us[verdict.winner - 10] / least - 1 <= verdict.regret_bound;
+  }
+  cr_expect_geq(covered, (size_t)270, "the bound covers %zu of 300", covered);
+}
+
+Test(verdict, as_json_says_what_was_decided) {
+  const struct verdict_sample samples[] = {steady(17, 0, 0.8), steady(17, 1, 0.8), steady(17, 2, 0.8)};
+  cleanup_verdict struct verdict verdict = decided_of(samples, 3, BASELINE);
+  cleanup_json json_t *json = verdict_to_json(&verdict);
+  cr_expect_eq(json_integer_value(json_object_get(json, "winner")), 17);
+  cr_expect_eq(json_integer_value(json_array_get(json_object_get(json, "equivalence_set"), 0)), 17);
+  cr_expect_str_eq(json_string_value(json_object_get(json, "verdict")), "FASTER");
+  cr_expect_float_eq(json_real_value(json_object_get(json, "speedup")), 1.25, 1e-12);
+  cr_expect_eq(json_real_value(json_object_get(json, "regret_bound")), 0);
+  cr_expect_eq(json_integer_value(json_object_get(json, "samples")), 15);
+  cr_expect_eq(json_integer_value(json_object_get(json, "processes")), 3);
+  json_t *finalist = json_array_get(json_object_get(json, "finalists"), 0);
+  cr_expect_eq(json_integer_value(json_object_get(finalist, "config")), 17);
+  cr_expect(json_is_true(json_object_get(finalist, "equivalent")));
+}
+
+Test(verdict, the_screens_rank_is_the_median_of_paired_ratios) {
+  const double samples[] = {90, 300, 80, 70}, baselines[] = {100, 100, 100, 100};
+  cr_expect_float_eq(verdict_paired_ratio(samples, baselines, 3), 0.9, 1e-12);
+  cr_expect_float_eq(verdict_paired_ratio(samples, baselines, 4), 0.85, 1e-12);
+  cr_expect_float_eq(verdict_paired_ratio(samples, baselines, 1), 0.9, 1e-12);
+}
+
+/* The bootstrap underneath. */
+
+Test(bootstrap, a_draw_has_the_median_of_rounds_drawn_with_replacement) {
+  /* Of two rounds a draw takes (a, a), (a, b) twice and (b, b): medians a, the middle, b in proportions 1:2:1. */
+  cleanup_series struct series series = {0};
+  const double ratios[] = {1, 3};
+  double draws[4000];
+  size_t times[3] = {0};
+  series_add(&series, ratios, 2);
+  series_draw(&series, 1, draws, ARRAY_LENGTH(draws));
+  for (size_t i = 0; i < ARRAY_LENGTH(draws); i++) {
+    size_t which = (size_t)lround(draws[i]) - 1;
+    cr_assert(which < 3 && fabs(draws[i] - (double)(which + 1)) < 1e-9);
+    times[which]++;
+  }
+  cr_expect(times[0] > 850 && times[0] < 1150 && times[2] > 850 && times[2] < 1150, "%zu %zu %zu", times[0], times[1],
+            times[2]);
+}
+
+Test(bootstrap, a_draw_takes_processes_with_replacement_and_their_geometric_mean) {
+  cleanup_series struct series series = {0};
+  const double one[] = {1, 1, 1}, four[] = {4, 4, 4};
+  double draws[4000];
+  size_t twos = 0;
+  series_add(&series, one, 3);
+  series_add(&series, four, 3);
+  cr_expect_float_eq(series_estimate(&series), 2, 1e-12);
+  series_draw(&series, 1, draws, ARRAY_LENGTH(draws));
+  for (size_t i = 0; i < ARRAY_LENGTH(draws); i++) {
+    cr_assert(fabs(draws[i] - 1) < 1e-9 || fabs(draws[i] - 2) < 1e-9 || fabs(draws[i] - 4) < 1e-9);
+    twos += fabs(draws[i] - 2) < 1e-9;
+  }
+  cr_expect(twos > 1850 && twos < 2150, "%zu", twos);
+}
+
+Test(bootstrap, equal_shapes_and_seeds_draw_the_same_rounds) {
+  cleanup_series struct series series = {0}, doubled = {0};
+  const double ratios[] = {1, 5, 2, 4, 3}, twice[] = {2, 10, 4, 8, 6};
+  double draws[100], doubled_draws[100];
+  for (int i = 0; i < 3; i++) {
+    series_add(&series, ratios, 5);
+    series_add(&doubled, twice, 5);
+  }
+  series_draw(&series, 9, draws, 100);
+  series_draw(&doubled, 9, doubled_draws, 100);
+  for (size_t i = 0; i < 100; i++)
+    cr_assert_float_eq(doubled_draws[i] / draws[i], 2, 1e-12);
+}
+
+Test(bootstrap, percentiles_leave_as_many_draws_below_as_above) {
+  double draws[2000], lower, upper;
+  for (size_t i = 0; i < 2000; i++)
+    draws[i] = (double)((i * 7) % 2000);
+  percentiles_of(draws, 2000, &lower, &upper);
+  cr_expect_eq(lower, 50);
+  cr_expect_eq(upper, 1949);
+}
+
+Test(bootstrap, the_median_of_an_even_number_is_the_mean_of_the_middle_two) {
+  double values[] = {4, 1, 3, 10};
+  cr_expect_eq(median_of(values, 4), 3.5);
+  cr_expect_eq(median_of(values, 1), 1);
+}

@@ -2,6 +2,7 @@
  *
  * Memory: rows live as long as the handler. Threads: database workers. */
 #include "server/core/cache_lookup.h"
+#include "server/http/answers.h"
 #include "server/http/channel_entry.h"
 #include "server/http/routes.h"
 
@@ -76,7 +77,7 @@ void channel_entry_answer(struct worker *worker, struct request *request, const 
     error.pointer[0] = 0; /* it would point into a body, and there is none */
     request_refuse(request, 422, &error);
   } else if (!channel_rows_load(worker->db, channel, tag, &rows, &error)) {
-    request_unavailable(request, &error);
+    answer_failure(worker, request, &error);
   } else {
     rows_answer(request, channel, tag, &asked, &rows, match);
   }

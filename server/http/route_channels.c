@@ -3,6 +3,7 @@
  * Memory: rows live as long as the handler. Threads: database workers; channels_housekeep: the housekeeper. */
 #include "common/log.h"
 #include "server/core/housekeep.h"
+#include "server/http/answers.h"
 #include "server/http/channel_entry.h"
 #include "server/http/page.h"
 #include "server/http/routes.h"
@@ -46,7 +47,7 @@ static bool channel_put_once(struct worker *worker, struct request *request, con
   char text[DIGEST_TEXT_SIZE];
   cleanup_channel_rows struct channel_rows before = {0}, after = {0};
   if (!channel_row_of_release(worker->db, name, release, &known, &before, &error)) {
-    request_unavailable(request, &error);
+    answer_failure(worker, request, &error);
     return true;
   }
   if (!known) {
@@ -68,7 +69,7 @@ static bool channel_put_once(struct worker *worker, struct request *request, con
     break;
   }
   if (!channel_move(worker->db, name, state, release, request->token_name, &after, &error)) {
-    request_unavailable(request, &error);
+    answer_failure(worker, request, &error);
     return true;
   }
   if (!after.n)
@@ -123,7 +124,7 @@ static void channel_list(struct worker *worker, struct request *request) {
   if (!request_query_only(request, arguments) || !page_by_id(request, 0, &limit, &after))
     return;
   if (!channel_rows_list(worker->db, after, limit, &rows, &next, &error)) {
-    request_unavailable(request, &error);
+    answer_failure(worker, request, &error);
     return;
   }
   json_t *items = json_array();

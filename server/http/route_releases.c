@@ -3,6 +3,7 @@
  * Memory: requests, candidates and plans live as long as the handler. Threads: database workers. */
 #include "common/render.h"
 #include "server/core/cache_lookup.h"
+#include "server/http/answers.h"
 #include "server/http/page.h"
 #include "server/http/routes.h"
 #include "server/store/releases.h"
@@ -96,7 +97,7 @@ static void plan_answer(struct worker *worker, struct request *request, const st
   /* A plan has one winner for each (kernel, key), which is all that sealing refuses. */
   ALWAYS(release_seal(release, &bytes, &size, &error));
   if (!release_store(worker->db, release, bytes, size, &is_new, &error)) {
-    request_unavailable(request, &error);
+    answer_failure(worker, request, &error);
     return;
   }
   json_t *answer = json_object();
@@ -123,13 +124,13 @@ static void release_post(struct worker *worker, struct request *request) {
     return;
   }
   if (!release_environments_load(worker->db, wanted.tag, &known, &error)) {
-    request_unavailable(request, &error);
+    answer_failure(worker, request, &error);
     return;
   }
   if (!environment_choose(request, &wanted, &known, &environment))
     return;
   if (!release_candidates_load(worker->db, &wanted, &environment, &candidates, &error)) {
-    request_unavailable(request, &error);
+    answer_failure(worker, request, &error);
     return;
   }
   release_plan(&wanted, &environment, &candidates, &plan);
@@ -151,7 +152,7 @@ static char *release_of_path(struct worker *worker, struct request *request, str
     return NULL;
   if (digest_parse(request->segments[0], ret_digest) &&
       !release_load(worker->db, ret_digest, &bytes, ret_size, &error)) {
-    request_unavailable(request, &error);
+    answer_failure(worker, request, &error);
     return NULL;
   }
   if (!bytes)
@@ -218,7 +219,7 @@ static void release_list(struct worker *worker, struct request *request) {
   if (releases_list(worker->db, before, limit, &items, &next, &error))
     request_answer_json(request, 200, page_to_json(items, next));
   else
-    request_unavailable(request, &error);
+    answer_failure(worker, request, &error);
 }
 
 void route_release_list(struct worker *worker, struct request **requests, size_t n) {

@@ -67,20 +67,18 @@ static bool candidate_read(const struct db_rows *rows, int row, struct release_c
 static const struct statement release_spaces_statement = {
     "release_spaces", "SELECT digest, space FROM spaces WHERE digest = ANY ($1::bytea[])"};
 
-static const struct space *space_find(const struct release_candidates *candidates, const struct digest *digest) {
-  for (size_t i = 0; i < candidates->n_spaces; i++)
-    if (digest_equal(&candidates->spaces[i]->digest, digest))
-      return candidates->spaces[i];
-  return NULL;
-}
-
-static bool spaces_read(const struct db_rows *rows, struct release_candidates *candidates, struct error *error) {
+static bool spaces_read(const struct db_rows *rows, const struct release_request *request,
+                        struct release_candidates *candidates, struct error *error) {
   candidates->spaces = xcalloc((size_t)db_count(rows) + 1, sizeof(struct space *));
   for (int row = 0; row < db_count(rows); row++) {
+    struct digest digest = db_get_digest(rows, row, "digest");
     cleanup_json json_t *json = db_get_json(rows, row, "space");
-    if (!space_parse(json, &candidates->spaces[candidates->n_spaces], error))
+    if (!space_parse(json, &candidates->spaces[row], error))
       return error_prefix(error, "a stored space cannot be read: ");
     candidates->n_spaces++;
+    for (size_t i = 0; i < candidates->n; i++)
+      if (digest_equal(&candidates->all[i].space, &digest) && release_pin_of(request, &candidates->all[i]))
+        candidates->all[i].pinned_space = candidates->spaces[row];
   }
   return true;
 }
@@ -99,12 +97,7 @@ static bool pinned_spaces_load(struct db *db, const struct release_request *requ
   cleanup_rows struct db_rows *rows = NULL;
   bool ok = db_run(db, &release_spaces_statement, &parameters, &rows, error);
   db_array_release(&digests);
-  if (!ok || !spaces_read(rows, candidates, error))
-    return false;
-  for (size_t i = 0; i < candidates->n; i++)
-    if (release_pin_of(request, &candidates->all[i]))
-      candidates->all[i].pinned_space = space_find(candidates, &candidates->all[i].space);
-  return true;
+  return ok && spaces_read(rows, request, candidates, error);
 }
 
 bool release_candidates_load(struct db *db, const struct release_request *request,

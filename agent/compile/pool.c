@@ -5,6 +5,7 @@
  * submit and wait from any; everything below `mutex` is guarded by it. */
 #include <errno.h>
 #include <pthread.h>
+#include <signal.h>
 #include <sys/eventfd.h>
 
 #include "agent/compile/cc.h"
@@ -73,6 +74,10 @@ static struct job *queue_take(struct compile_pool *pool) {
 
 static void *compile_thread(void *context) {
   struct compile_pool *pool = context;
+  /* Signals are for the thread that knows what to do with them. */
+  sigset_t all;
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, NULL);
   pthread_mutex_lock(&pool->mutex);
   while (true) {
     while (!pool->stopping && !pool->queue_first)

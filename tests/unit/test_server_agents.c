@@ -1,0 +1,119 @@
+/* Heartbeats in memory. */
+#include <criterion/criterion.h>
+
+#include "server/core/agents.h"
+
+TestSuite(agents);
+
+#define A "0123456789abcdef0123456789abcdef"
+#define B "fedcba9876543210fedcba9876543210"
+
+static struct agent_table *table;
+static void setup(void) { table = agent_table_new(); }
+static void teardown(void) { agent_table_free(table); }
+static bool draining;
+
+static enum agent_beat beat(const char *id, const char *boot, int64_t now_ms) {
+  return agent_table_beat(table, id, boot, now_ms, &draining);
+}
+
+Test(agents, an_enrolled_agent_beats, .init = setup, .fini = teardown) {
+  agent_table_put(table, A, "b1", false, 0);
+  cr_expect_eq(beat(A, "b1", 1), AGENT_BEATS);
+  cr_expect_not(draining);
+}
+
+Test(agents, an_unknown_agent_is_looked_up_once, .init = setup, .fini = teardown) {
+  char asked[4][AGENT_ID_SIZE];
+  cr_expect_eq(beat(A, "b1", 1), AGENT_ASKED);
+  cr_expect_eq(beat(A, "b1", 2), AGENT_ASKED);
+  cr_assert_eq(agent_table_asked(table, 4, asked), 1);
+  cr_expect_str_eq(asked[0], A);
+  agent_table_put(table, A, "b1", true, 3);
+  cr_expect_eq(beat(A, "b1", 4), AGENT_BEATS);
+  cr_expect(draining);
+  cr_expect_eq(agent_table_asked(table, 4, asked), 0);
+}
+
+Test(agents, what_the_database_does_not_know_is_absent_for_a_while, .init = setup, .fini = teardown) {
+  cr_expect_eq(beat(A, "b1", 1), AGENT_ASKED);
+  agent_table_absent(table, A, 2);
+  cr_expect_eq(beat(A, "b1", 3), AGENT_ABSENT);
+  cr_expect_eq(beat(A, "b1", 2 + AGENT_ABSENT_MS), AGENT_ASKED);
+}
+
+Test(agents, another_process_under_the_same_id_is_absent_until_it_is_found_to_have_enrolled, .init = setup,
+     .fini = teardown) {
+  char asked[4][AGENT_ID_SIZE];
+  agent_table_put(table, A, "b1", false, 0);
+  cr_expect_eq(beat(A, "b2", 1), AGENT_ABSENT);
+  cr_expect_eq(beat(A, "b1", 2), AGENT_BEATS);
+  cr_expect_eq(agent_table_asked(table, 4, asked), 1);
+  agent_table_put(table, A, "b2", false, 3);
+  cr_expect_eq(beat(A, "b2", 4), AGENT_BEATS);
+  cr_expect_eq(beat(A, "b1", 5), AGENT_ABSENT);
+}
+
+Test(agents, what_is_no_id_is_never_looked_up, .init = setup, .fini = teardown) {
+  char asked[4][AGENT_ID_SIZE];
+  cr_expect_eq(beat("../../etc", "b1", 1), AGENT_ABSENT);
+  cr_expect_eq(beat("0123456789ABCDEF0123456789ABCDEF", "b1", 1), AGENT_ABSENT);
+  cr_expect_eq(agent_table_asked(table, 4, asked), 0);
+}
+
+Test(agents, a_flood_of_unknown_ids_is_bounded, .init = setup, .fini = teardown) {
+  char id[AGENT_ID_SIZE];
+  for (int i = 0; i < AGENTS_ASKED_MAX; i++) {
+    snprintf(id, sizeof id, "%032x", i);
+    cr_assert_eq(beat(id, "b", 1), AGENT_ASKED);
+  }
+  cr_expect_eq(beat(A, "b", 1), AGENT_ABSENT);
+  agent_table_absent(table, id, 1);
+  agent_table_forget(table, 100000, 1000);
+  cr_expect_eq(beat(A, "b", 100000), AGENT_ASKED);
+}
+
+Test(agents, beats_are_flushed_once, .init = setup, .fini = teardown) {
+  char ids[4][AGENT_ID_SIZE];
+  int64_t ages[4];
+  agent_table_put(table, A, "b1", false, 0);
+  agent_table_put(table, B, "b1", false, 0);
+  cr_expect_eq(beat(A, "b1", 10), AGENT_BEATS);
+  cr_assert_eq(agent_table_take_seen(table, 25, 4, ids, ages), 1);
+  cr_expect_str_eq(ids[0], A);
+  cr_expect_eq(ages[0], 15);
+  cr_expect_eq(agent_table_take_seen(table, 25, 4, ids, ages), 0);
+}
+
+Test(agents, a_flush_that_failed_is_tried_again, .init = setup, .fini = teardown) {
+  char ids[4][AGENT_ID_SIZE];
+  int64_t ages[4];
+  agent_table_put(table, A, "b1", false, 0);
+  cr_expect_eq(beat(A, "b1", 10), AGENT_BEATS);
+  cr_assert_eq(agent_table_take_seen(table, 25, 4, ids, ages), 1);
+  agent_table_untake(table, ids, 1);
+  cr_expect_eq(agent_table_take_seen(table, 35, 4, ids, ages), 1);
+  cr_expect_eq(ages[0], 25);
+}
+
+Test(agents, draining_is_what_the_database_says, .init = setup, .fini = teardown) {
+  const char *ids[] = {B, "00000000000000000000000000000000"};
+  agent_table_put(table, A, "b1", true, 0);
+  agent_table_put(table, B, "b1", false, 0);
+  agent_table_set_draining(table, ids, 2);
+  cr_expect_eq(beat(A, "b1", 1), AGENT_BEATS);
+  cr_expect_not(draining);
+  cr_expect_eq(beat(B, "b1", 1), AGENT_BEATS);
+  cr_expect(draining);
+  agent_table_drain(table, B, false);
+  cr_expect_eq(beat(B, "b1", 2), AGENT_BEATS);
+  cr_expect_not(draining);
+}
+
+Test(agents, who_was_not_seen_for_long_is_forgotten, .init = setup, .fini = teardown) {
+  agent_table_put(table, A, "b1", false, 0);
+  agent_table_put(table, B, "b1", false, 900);
+  agent_table_forget(table, 1000, 500);
+  cr_expect_eq(beat(A, "b1", 1000), AGENT_ASKED);
+  cr_expect_eq(beat(B, "b1", 1000), AGENT_BEATS);
+}

@@ -1,0 +1,62 @@
+/* Agents as they enrol: each refusal names the member. */
+#include <criterion/criterion.h>
+
+#include "server/core/enrolment.h"
+
+TestSuite(enrolment);
+
+#define ENVIRONMENT                                                                                                    \
+  "{\"cpu\": \"gcc\", \"gpu\": \"X\", \"arch\": \"x86_64\", \"compute_units\": 2, \"partition\": \"\"}"
+#define DEVICE(name) "{\"device\": \"" name "\", \"backend\": \"cpu\", \"environment\": " ENVIRONMENT "}"
+#define AGENT(members, devices)                                                                                        \
+  "{\"boot\": \"b\", \"name\": \"n\", \"version\": \"1\"" members ", \"devices\": [" devices "]}"
+
+static bool parsed(const char *text, json_t **json, struct enrolment *ret, struct error *error) {
+  cr_assert(json_parse(text, strlen(text), json, error), "%s", error->message);
+  return enrolment_parse(*json, ret, error);
+}
+
+static void refuses(const char *text, const char *pointer) {
+  cleanup_json json_t *json = NULL;
+  cleanup_enrolment struct enrolment enrolment = {0};
+  struct error error = {0};
+  cr_expect_not(parsed(text, &json, &enrolment, &error), "%s", text);
+  cr_expect_str_eq(error.pointer, pointer, "%s: %s at %s", text, error.message, error.pointer);
+}
+
+Test(enrolment, devices_with_full_environments_are_taken) {
+  cleanup_json json_t *json = NULL;
+  cleanup_enrolment struct enrolment enrolment = {0};
+  struct error error;
+  cr_assert(parsed(AGENT("", DEVICE("cpu0") "," DEVICE("cpu1")), &json, &enrolment, &error), "%s", error.message);
+  cr_expect_null(enrolment.agent);
+  cr_expect_eq(enrolment.n_devices, 2);
+  cr_expect_str_eq(enrolment.devices[1].device, "cpu1");
+  cr_expect_null(enrolment.devices[1].facts);
+}
+
+Test(enrolment, wrong_members_are_refused_where_they_stand) {
+  refuses("{\"name\": \"n\", \"version\": \"1\", \"devices\": []}", "/boot");
+  refuses(AGENT("", ""), "/devices");
+  refuses(AGENT(", \"agent\": \"xyz\"", DEVICE("cpu0")), "/agent");
+  refuses(AGENT(", \"agnet\": \"xyz\"", DEVICE("cpu0")), "/agnet");
+  refuses(AGENT("", DEVICE("cpu0") "," DEVICE("cpu0")), "/devices/1");
+  refuses(AGENT("", DEVICE("")), "/devices/0/device");
+  refuses(AGENT("", "7"), "/devices/0");
+  refuses(AGENT("", "{\"device\": \"d\", \"backend\": \"cpu\", \"environment\": {\"cpu\": \"gcc\"}}"),
+          "/devices/0/environment/gpu");
+  refuses(AGENT("", "{\"device\": \"d\\u0001\", \"backend\": \"cpu\", \"environment\": " ENVIRONMENT "}"),
+          "/devices/0/device");
+}
+
+Test(enrolment, more_devices_than_a_node_has_are_refused) {
+  cleanup_json json_t *json = NULL;
+  cleanup_enrolment struct enrolment enrolment = {0};
+  struct error error;
+  cr_assert(json_parse(AGENT("", DEVICE("d")), strlen(AGENT("", DEVICE("d"))), &json, &error));
+  json_t *devices = json_object_get(json, "devices");
+  for (int i = 0; i < ENROLMENT_DEVICES_MAX; i++)
+    json_array_append(devices, json_array_get(devices, 0));
+  cr_expect_not(enrolment_parse(json, &enrolment, &error));
+  cr_expect_str_eq(error.pointer, "/devices");
+}

@@ -1,0 +1,178 @@
+/* Which environment a job means, which build it runs, which agents match. */
+#include <criterion/criterion.h>
+
+#include "server/core/match.h"
+
+TestSuite(match);
+
+static json_t *json_of(const char *text) {
+  json_t *json;
+  struct error error;
+  cr_assert(json_parse(text, strlen(text), &json, &error), "%s", error.message);
+  return json;
+}
+
+static struct environment environment_of(const char *text) {
+  cleanup_json json_t *json = json_of(text);
+  struct environment environment;
+  struct error error;
+  cr_assert(environment_parse(json, &environment, &error), "%s", error.message);
+  return environment;
+}
+
+static void known_add(struct known_environments *known, const char *text, int64_t agents) {
+  known->all = xreallocarray(known->all, known->n + 1, sizeof *known->all);
+  struct known_environment *added = &known->all[known->n++];
+  *added = (struct known_environment){.environment = environment_of(text), .agents = agents};
+  added->digest = environment_digest(&added->environment);
+  added->hardware_digest = environment_hardware_digest(&added->environment);
+  added->agent = xasprintf("agent%zu", known->n);
+  added->agent_name = xasprintf("node%zu", known->n);
+}
+
+#define CPU_A "{\"cpu\":\"gcc 12\",\"gpu\":\"X\",\"arch\":\"x86_64\",\"compute_units\":2,\"partition\":\"\"}"
+#define CPU_B "{\"cpu\":\"gcc 13\",\"gpu\":\"X\",\"arch\":\"x86_64\",\"compute_units\":2,\"partition\":\"\"}"
+#define MI300X                                                                                                         \
+  "\"rocm\":\"6.4.1\",\"gpu\":\"MI300X\",\"arch\":\"gfx942\",\"compute_units\":304,\"partition\":\"SPX/NPS1\""
+
+static const struct match_builds no_builds;
+
+/* What `partial` means, formatted; or the error's message. */
+static char *meaning(const char *partial_text, const struct known_environments *known,
+                     const struct match_builds *builds, size_t *ret_fitting) {
+  cleanup_environment struct environment partial = environment_of(partial_text);
+  cleanup_environment struct environment environment = {0};
+  cleanup_json json_t *fitting = NULL;
+  struct error error = {0};
+  bool found = match_environment(&partial, known, builds, &environment, &fitting, &error);
+  *ret_fitting = json_array_size(fitting);
+  return found ? environment_format(&environment) : xstrdup(error.message);
+}
+
+Test(match, a_partial_environment_is_completed_when_one_fits) {
+  cleanup_known_environments struct known_environments known = {0};
+  size_t fitting;
+  known_add(&known, CPU_A, 1);
+  known_add(&known, CPU_B, 1);
+  cleanup_free char *text = meaning("{\"cpu\": \"gcc 13\"}", &known, &no_builds, &fitting);
+  cr_expect_str_eq(text, "cpu gcc 13, gpu X, arch x86_64, 2 compute units");
+}
+
+Test(match, several_that_fit_are_listed) {
+  cleanup_known_environments struct known_environments known = {0};
+  size_t fitting;
+  known_add(&known, CPU_A, 1);
+  known_add(&known, CPU_B, 1);
+  cleanup_free char *text = meaning("{\"arch\": \"x86_64\"}", &known, &no_builds, &fitting);
+  cr_expect_neq(strstr(text, "2 known environments fit"), NULL, "%s", text);
+  cr_expect_eq(fitting, 2);
+}
+
+Test(match, an_environment_that_equals_a_known_one_needs_no_more) {
+  cleanup_known_environments struct known_environments known = {0};
+  size_t fitting;
+  known_add(&known, "{" MI300X ",\"torch\":\"2.7\"}", 1);
+  known_add(&known, "{" MI300X "}", 1);
+  cleanup_free char *text = meaning("{" MI300X "}", &known, &no_builds, &fitting);
+  cr_expect_eq(strstr(text, "torch"), NULL, "%s", text);
+  cr_expect_neq(strstr(text, "MI300X"), NULL, "%s", text);
+}
+
+Test(match, a_full_environment_is_taken_before_any_agent_has_it) {
+  cleanup_known_environments struct known_environments known = {0};
+  size_t fitting;
+  cleanup_free char *text = meaning(CPU_A, &known, &no_builds, &fitting);
+  cr_expect_str_eq(text, "cpu gcc 12, gpu X, arch x86_64, 2 compute units");
+}
+
+Test(match, a_partial_environment_that_nobody_has_names_the_nearest) {
+  cleanup_known_environments struct known_environments known = {0};
+  size_t fitting;
+  known_add(&known, CPU_A, 1);
+  cleanup_free char *text = meaning("{\"cpu\": \"clang 19\"}", &known, &no_builds, &fitting);
+  cr_expect_neq(strstr(text, "nearest is \"cpu gcc 12"), NULL, "%s", text);
+  cr_expect_eq(fitting, 0);
+}
+
+Test(match, without_agents_a_partial_environment_asks_for_a_full_one) {
+  cleanup_known_environments struct known_environments known = {0};
+  size_t fitting;
+  cleanup_free char *text = meaning("{\"cpu\": \"gcc 12\"}", &known, &no_builds, &fitting);
+  cr_expect_neq(strstr(text, "no agent has enrolled"), NULL, "%s", text);
+}
+
+static struct digest digest_of_text(const char *text) { return digest_of(text, strlen(text)); }
+
+Test(match, with_builds_torch_and_triton_come_from_the_build) {
+  cleanup_known_environments struct known_environments known = {0};
+  size_t fitting;
+  char triton[] = "3.6.0", arch[] = "gfx942";
+  struct build build = {.digest = digest_of_text("b"), .triton = triton, .arch = arch};
+  struct build *all[] = {&build};
+  struct match_builds builds = {1, all, true};
+  known_add(&known, "{" MI300X ",\"triton\":\"2.1\"}", 1);
+  known_add(&known, CPU_A, 1);
+  cleanup_free char *text = meaning("{\"gpu\": \"MI300X\"}", &known, &builds, &fitting);
+  cr_expect_neq(strstr(text, "triton 3.6.0"), NULL, "%s", text);
+}
+
+Test(match, a_kernel_that_needs_a_build_is_refused_where_there_is_none) {
+  cleanup_environment struct environment environment = environment_of("{" MI300X ",\"triton\":\"3.6.0\"}");
+  struct match_builds builds = {0, NULL, true};
+  struct key key = {0};
+  const struct build *build;
+  struct error error;
+  cr_assert_not(match_build(&environment, &key, &builds, &build, &error));
+  cr_expect_neq(strstr(error.message, "3.6.0"), NULL, "%s", error.message);
+}
+
+Test(match, a_kernel_compiled_from_source_needs_no_build) {
+  cleanup_environment struct environment environment = environment_of("{" MI300X "}");
+  struct key key = {0};
+  const struct build *build;
+  struct error error;
+  cr_assert(match_build(&environment, &key, &no_builds, &build, &error));
+  cr_expect_null(build);
+}
+
+static json_t *agents_for(const char *environment_text, enum runner runner, const struct known_environments *known) {
+  cleanup_environment struct environment environment = environment_of(environment_text);
+  return match_agents(&environment, runner, known);
+}
+
+Test(match, agents_match_by_hardware_whatever_their_toolchain) {
+  cleanup_known_environments struct known_environments known = {0};
+  known_add(&known, "{" MI300X ",\"triton\":\"2.1\"}", 2);
+  known_add(&known, "{" MI300X "}", 1);
+  cleanup_json json_t *agents = agents_for("{" MI300X ",\"triton\":\"3.6.0\"}", RUNNER_BUILD, &known);
+  cr_expect_eq(json_integer_value(json_object_get(agents, "matching")), 3);
+}
+
+Test(match, a_python_job_needs_the_agents_own_toolchain) {
+  cleanup_known_environments struct known_environments known = {0};
+  known_add(&known, "{" MI300X ",\"triton\":\"2.1\"}", 2);
+  known_add(&known, "{" MI300X ",\"triton\":\"3.6.0\"}", 1);
+  cleanup_json json_t *agents = agents_for("{" MI300X ",\"triton\":\"3.6.0\"}", RUNNER_PYTHON, &known);
+  cr_expect_eq(json_integer_value(json_object_get(agents, "matching")), 1);
+}
+
+Test(match, where_none_matches_the_nearest_says_what_differs) {
+  cleanup_known_environments struct known_environments known = {0};
+  known_add(&known, "{" MI300X "}", 1);
+  known_add(&known, CPU_B, 1);
+  cleanup_json json_t *agents = agents_for(CPU_A, RUNNER_BUILD, &known);
+  const json_t *nearest = json_object_get(agents, "nearest");
+  cr_expect_eq(json_integer_value(json_object_get(agents, "matching")), 0);
+  cr_expect_str_eq(json_string_value(json_object_get(nearest, "name")), "node2");
+  const json_t *cpu = json_object_get(json_object_get(nearest, "differences"), "cpu");
+  cr_expect_str_eq(json_string_value(json_object_get(cpu, "job")), "gcc 12");
+  cr_expect_str_eq(json_string_value(json_object_get(cpu, "agent")), "gcc 13");
+}
+
+Test(match, of_two_equally_near_the_live_one_is_named) {
+  cleanup_known_environments struct known_environments known = {0};
+  known_add(&known, CPU_B, 0);
+  known_add(&known, "{\"cpu\":\"gcc 14\",\"gpu\":\"X\",\"arch\":\"x86_64\",\"compute_units\":2,\"partition\":\"\"}", 1);
+  cleanup_json json_t *agents = agents_for(CPU_A, RUNNER_BUILD, &known);
+  cr_expect_str_eq(json_string_value(json_object_get(json_object_get(agents, "nearest"), "name")), "node2");
+}

@@ -1,0 +1,156 @@
+/* What an agent posts of a lease: each refusal names the member. */
+#include <criterion/criterion.h>
+
+#include "server/core/results.h"
+
+TestSuite(results);
+
+static bool parsed(const char *text, struct results *ret, struct error *error) {
+  cleanup_json json_t *json = NULL;
+  cr_assert(json_parse(text, strlen(text), &json, error), "%s", error->message);
+  return results_parse(json, ret, error);
+}
+
+/* Posts one measurement and expects it to be refused at `pointer`. */
+static void refuses(const char *measurement, const char *pointer) {
+  struct results results = {0};
+  struct error error = {0};
+  cleanup_free char *text = xasprintf("{\"epoch\": 1, \"measurements\": [%s]}", measurement);
+  cr_expect_not(parsed(text, &results, &error), "%s", measurement);
+  cr_expect_str_eq(error.pointer, pointer, "%s: %s at %s", measurement, error.message, error.pointer);
+}
+
+#define CORRECT(members)                                                                                               \
+  "{\"seq\": 1, \"config\": 4, \"outcome\": \"correct\", \"samples_us\": [10, 20, 30], \"baseline_us\": [20, 20, "     \
+  "20]" members "}"
+
+Test(results, a_measurement_has_the_median_of_its_paired_ratios) {
+  struct results results = {0};
+  struct error error;
+  cr_assert(parsed("{\"epoch\": 3, \"measurements\": [" CORRECT("") "], \"done\": true}", &results, &error), "%s",
+            error.message);
+  cr_expect_eq(results.epoch, 3);
+  cr_expect(results.done);
+  cr_assert_eq(results.n, 1);
+  cr_expect_float_eq(results.measurements[0].ratio, 1.0, 1e-12);
+  results_release(&results);
+}
+
+Test(results, what_is_not_stated_is_not_known) {
+  struct results results = {0};
+  struct error error;
+  cr_assert(
+      parsed("{\"epoch\": 3, \"measurements\": [" CORRECT(", \"vgprs\": 64, \"spills\": null") "]}", &results, &error));
+  const struct measurement *measurement = &results.measurements[0];
+  cr_expect_eq(measurement->vgprs, 64);
+  cr_expect_eq(measurement->spills, MEASUREMENT_NONE);
+  cr_expect_eq(measurement->process, MEASUREMENT_NONE);
+  cr_expect_not(results.done);
+  results_release(&results);
+}
+
+Test(results, the_body_digest_tells_a_repetition_from_a_contradiction) {
+  struct results results = {0};
+  struct error error;
+  cr_assert(parsed("{\"epoch\": 1, \"measurements\": [{\"seq\": 1, \"config\": 1, \"outcome\": \"compile\"},"
+                   " {\"outcome\": \"compile\", \"config\": 1, \"seq\": 2}]}",
+                   &results, &error));
+  cr_expect_not(digest_equal(&results.measurements[0].body, &results.measurements[1].body));
+  results_release(&results);
+}
+
+Test(results, a_detail_that_begins_with_baseline_says_that_the_baseline_failed) {
+  struct results results = {0};
+  struct error error;
+  cr_assert(parsed("{\"epoch\": 1, \"measurements\": [{\"seq\": 1, \"config\": 1, \"outcome\": \"runtime\","
+                   " \"detail\": \"baseline: crashed\"}, {\"seq\": 2, \"config\": 1, \"outcome\": \"runtime\","
+                   " \"detail\": \"crashed\"}]}",
+                   &results, &error));
+  cr_expect(results.measurements[0].baseline_failed);
+  cr_expect_not(results.measurements[1].baseline_failed);
+  results_release(&results);
+}
+
+Test(results, an_empty_post_is_taken_only_with_done) {
+  struct results results = {0};
+  struct error error;
+  cr_expect(parsed("{\"epoch\": 1, \"measurements\": [], \"done\": true}", &results, &error));
+  results_release(&results);
+  cr_expect_not(parsed("{\"epoch\": 1, \"measurements\": []}", &results, &error));
+  cr_expect_str_eq(error.pointer, "/measurements");
+}
+
+Test(results, a_seq_occurs_once_in_a_post) {
+  struct results results = {0};
+  struct error error;
+  cr_expect_not(parsed("{\"epoch\": 1, \"measurements\": [{\"seq\": 1, \"config\": 1, \"outcome\": \"compile\"},"
+                       " {\"seq\": 1, \"config\": 2, \"outcome\": \"compile\"}]}",
+                       &results, &error));
+  cr_expect_neq(strstr(error.message, "occurs twice"), NULL);
+}
+
+Test(results, wrong_members_are_refused_where_they_stand) {
+  refuses("7", "/measurements/0");
+  refuses("{\"config\": 1, \"outcome\": \"compile\"}", "/measurements/0/seq");
+  refuses("{\"seq\": 0, \"config\": 1, \"outcome\": \"compile\"}", "/measurements/0/seq");
+  refuses("{\"seq\": 1, \"config\": -1, \"outcome\": \"compile\"}", "/measurements/0/config");
+  refuses("{\"seq\": 1, \"config\": 9223372036854775807, \"outcome\": \"compile\"}", "/measurements/0/config");
+  refuses("{\"seq\": 1, \"config\": 1, \"outcome\": \"fine\"}", "/measurements/0/outcome");
+  refuses("{\"seq\": 1, \"config\": 1, \"outcome\": \"compile\", \"extra\": 1}", "/measurements/0/extra");
+  refuses(CORRECT(", \"clock_mhz\": -1"), "/measurements/0/clock_mhz");
+  refuses(CORRECT(", \"device_us\": -1"), "/measurements/0/device_us");
+  refuses(CORRECT(", \"vgprs\": 1.5"), "/measurements/0/vgprs");
+}
+
+Test(results, samples_are_paired_finite_and_positive) {
+  refuses("{\"seq\": 1, \"config\": 1, \"outcome\": \"correct\"}", "/measurements/0/samples_us");
+  refuses("{\"seq\": 1, \"config\": 1, \"outcome\": \"correct\", \"samples_us\": [1], \"baseline_us\": []}",
+          "/measurements/0/baseline_us");
+  refuses("{\"seq\": 1, \"config\": 1, \"outcome\": \"correct\", \"samples_us\": [1, 0], \"baseline_us\": [1, 1]}",
+          "/measurements/0/samples_us/1");
+  refuses("{\"seq\": 1, \"config\": 1, \"outcome\": \"correct\", \"samples_us\": [1], \"baseline_us\": [\"x\"]}",
+          "/measurements/0/baseline_us/0");
+  refuses("{\"seq\": 1, \"config\": 1, \"outcome\": \"correct\", \"samples_us\": [1e300], \"baseline_us\": [1]}",
+          "/measurements/0/samples_us/0");
+}
+
+Test(results, too_many_samples_are_refused) {
+  char *text = NULL;
+  size_t size;
+  FILE *out = open_memstream(&text, &size);
+  fputs("{\"seq\": 1, \"config\": 1, \"outcome\": \"correct\", \"samples_us\": [1", out);
+  for (int i = 0; i < RESULTS_SAMPLES_MAX; i++)
+    fputs(",1", out);
+  fputs("]}", out);
+  fclose(out);
+  refuses(text, "/measurements/0/samples_us");
+  free(text);
+}
+
+Test(results, too_long_a_detail_is_refused) {
+  cleanup_free char *detail = xcalloc(20001, 1);
+  memset(detail, 'x', 20000);
+  cleanup_free char *text =
+      xasprintf("{\"seq\": 1, \"config\": 1, \"outcome\": \"compile\", \"detail\": \"%s\"}", detail);
+  refuses(text, "/measurements/0/detail");
+}
+
+Test(results, too_many_measurements_are_refused) {
+  cleanup_json json_t *post = json_pack("{s:i, s:[]}", "epoch", 1, "measurements");
+  for (int i = 0; i <= RESULTS_MEASUREMENTS_MAX; i++)
+    json_array_append_new(json_object_get(post, "measurements"),
+                          json_pack("{s:i, s:i, s:s}", "seq", i + 1, "config", i, "outcome", "compile"));
+  struct results results;
+  struct error error;
+  cr_expect_not(results_parse(post, &results, &error));
+  cr_expect_str_eq(error.pointer, "/measurements");
+}
+
+Test(results, the_epoch_is_required_and_positive) {
+  struct results results;
+  struct error error;
+  cr_expect_not(parsed("{\"measurements\": [], \"done\": true}", &results, &error));
+  cr_expect_str_eq(error.pointer, "/epoch");
+  cr_expect_not(parsed("{\"epoch\": 0, \"measurements\": [], \"done\": true}", &results, &error));
+  cr_expect_str_eq(error.pointer, "/epoch");
+}

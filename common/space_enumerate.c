@@ -7,6 +7,11 @@
 #define SLOTS_MAX (KEY_MEMBERS_MAX + SPACE_FACTS + SPACE_PARAMETERS_MAX)
 #define NONE_FAILED SIZE_MAX
 
+/* A condition that reads few parameters is met again and again with the same values: what was decided is kept. */
+#define MEMO_READS_MAX 8
+#define MEMO_ENTRIES_MAX 65536
+#define MEMO_TOTAL_MAX (4u << 20)
+
 /* The conditions of a space bound to slots: key members, then facts, then parameters, so that the last slot that a
  * condition reads says which parameter decides it. */
 struct conditions {
@@ -14,6 +19,18 @@ struct conditions {
   struct expr **exprs;
   size_t n_fixed; /* slots before the parameters */
   struct value slots[SLOTS_MAX];
+};
+
+enum decision { UNDECIDED, CONDITION_TRUE, CONDITION_FALSE, CONDITION_FAILED };
+
+/* Decisions of one condition by the mixed-radix number of the parameters that it reads. */
+struct memo {
+  uint8_t *decisions; /* NULL: the condition reads too much to keep them */
+  size_t n_reads;
+  struct {
+    uint32_t parameter;
+    uint32_t stride;
+  } reads[MEMO_READS_MAX];
 };
 
 /* One parameter of the descent. */
@@ -31,9 +48,10 @@ struct space_iterator {
   const struct space *space;
   struct conditions conditions;
   struct level levels[SPACE_PARAMETERS_MAX];
-  size_t *decided; /* what the levels' lists of conditions lie in */
-  size_t n_levels; /* parameters visited; those behind are multiplied by the caller */
-  size_t depth;    /* level whose next value is tried */
+  size_t *decided;    /* what the levels' lists of conditions lie in */
+  struct memo *memos; /* one a condition */
+  size_t n_levels;    /* parameters visited; those behind are multiplied by the caller */
+  size_t depth;       /* level whose next value is tried */
   uint64_t list_at;
   uint64_t steps, step_limit, found;
   bool ended;
@@ -89,8 +107,6 @@ static bool conditions_bind(const struct space *space, const struct space_facts 
   return true;
 }
 
-enum decision { CONDITION_TRUE, CONDITION_FALSE, CONDITION_FAILED };
-
 static inline enum decision condition_decide(const struct conditions *conditions, size_t index, struct error *error) {
   struct value value;
   if (!expr_eval(conditions->exprs[index], conditions->slots, &value, error))
@@ -133,6 +149,32 @@ static void levels_init(struct space_iterator *iterator) {
   }
 }
 
+static void memos_init(struct space_iterator *iterator) {
+  const struct conditions *conditions = &iterator->conditions;
+  size_t total = 0;
+  iterator->memos = xcalloc(conditions->n, sizeof *iterator->memos);
+  for (size_t i = 0; i < conditions->n; i++) {
+    struct memo memo = {0};
+    size_t entries = 1;
+    for (size_t parameter = iterator->n_levels; parameter-- > 0 && entries <= MEMO_ENTRIES_MAX;) {
+      if (!expr_reads(conditions->exprs[i], conditions->n_fixed + parameter))
+        continue;
+      if (memo.n_reads == MEMO_READS_MAX) {
+        entries = SIZE_MAX;
+        break;
+      }
+      memo.reads[memo.n_reads].parameter = (uint32_t)parameter;
+      memo.reads[memo.n_reads++].stride = (uint32_t)entries;
+      entries *= iterator->levels[parameter].n_values; /* at most 65536 * 65536 */
+    }
+    if (entries > MEMO_ENTRIES_MAX || total + entries > MEMO_TOTAL_MAX)
+      continue;
+    total += entries;
+    memo.decisions = xcalloc(entries, 1);
+    iterator->memos[i] = memo;
+  }
+}
+
 bool space_iterator_new(const struct space *space, const struct space_facts *facts, uint64_t step_limit,
                         struct space_iterator **ret_iterator, struct error *error) {
   cleanup_space_iterator struct space_iterator *iterator = xcalloc(1, sizeof *iterator);
@@ -143,6 +185,7 @@ bool space_iterator_new(const struct space *space, const struct space_facts *fac
   if (!space->is_list) {
     iterator->n_levels = space->n_parameters;
     levels_init(iterator);
+    memos_init(iterator);
   }
   *ret_iterator = TAKE(iterator);
   return true;
@@ -151,7 +194,10 @@ bool space_iterator_new(const struct space *space, const struct space_facts *fac
 void space_iterator_free(struct space_iterator *iterator) {
   if (!iterator)
     return;
+  for (size_t i = 0; iterator->memos && i < iterator->conditions.n; i++)
+    free(iterator->memos[i].decisions);
   conditions_release(&iterator->conditions);
+  free(iterator->memos);
   free(iterator->decided);
   free(iterator);
 }
@@ -165,20 +211,27 @@ static enum space_step steps_are_exhausted(struct space_iterator *iterator, stru
   return SPACE_ERROR;
 }
 
-/* Decides what the parameter of this level decides. *failed: the first condition that cannot be evaluated. */
-static inline bool level_holds(const struct conditions *conditions, const struct level *level, size_t *failed) {
+static inline enum decision memo_decide(struct space_iterator *iterator, size_t index) {
+  const struct memo *memo = &iterator->memos[index];
   struct error ignored;
+  if (!memo->decisions)
+    return condition_decide(&iterator->conditions, index, &ignored);
+  size_t entry = 0;
+  for (size_t i = 0; i < memo->n_reads; i++)
+    entry += (iterator->levels[memo->reads[i].parameter].at - 1) * memo->reads[i].stride;
+  if (memo->decisions[entry] == UNDECIDED)
+    memo->decisions[entry] = (uint8_t)condition_decide(&iterator->conditions, index, &ignored);
+  return (enum decision)memo->decisions[entry];
+}
+
+/* Decides what the parameter of this level decides. *failed: the first condition that cannot be evaluated. */
+static inline bool level_holds(struct space_iterator *iterator, const struct level *level, size_t *failed) {
   for (size_t i = 0; i < level->n_conditions; i++) {
-    switch (condition_decide(conditions, level->conditions[i], &ignored)) {
-    case CONDITION_TRUE:
-      break;
-    case CONDITION_FALSE:
+    enum decision decision = memo_decide(iterator, level->conditions[i]);
+    if (decision == CONDITION_FALSE)
       return false;
-    case CONDITION_FAILED:
-      if (level->conditions[i] < *failed)
-        *failed = level->conditions[i];
-      break;
-    }
+    if (decision == CONDITION_FAILED && level->conditions[i] < *failed)
+      *failed = level->conditions[i];
   }
   return true;
 }
@@ -204,8 +257,7 @@ enum space_step space_iterator_next(struct space_iterator *iterator, uint64_t *r
     *ret_ordinal = iterator->list_at++;
     return SPACE_POINT;
   }
-  const struct conditions *conditions = &iterator->conditions;
-  struct value *parameter_slots = iterator->conditions.slots + conditions->n_fixed;
+  struct value *parameter_slots = iterator->conditions.slots + iterator->conditions.n_fixed;
   for (;;) {
     struct level *level = &iterator->levels[iterator->depth];
     if (level->at == level->n_values) {
@@ -221,7 +273,7 @@ enum space_step space_iterator_next(struct space_iterator *iterator, uint64_t *r
     uint64_t ordinal = level->prefix * level->n_values + level->at;
     parameter_slots[iterator->depth] = level->values[level->at++];
     size_t failed = level->failed;
-    if (!level_holds(conditions, level, &failed))
+    if (!level_holds(iterator, level, &failed))
       continue;
     if (iterator->depth + 1 == iterator->n_levels) {
       if (failed != NONE_FAILED)
@@ -275,17 +327,13 @@ bool space_holds(const struct space *space, const struct space_facts *facts, uin
   struct error failure;
   size_t failed = NONE_FAILED;
   for (size_t i = 0; i < conditions.n; i++) {
-    switch (condition_decide(&conditions, i, failed == NONE_FAILED ? error : &failure)) {
-    case CONDITION_TRUE:
-      break;
-    case CONDITION_FALSE:
+    enum decision decision = condition_decide(&conditions, i, failed == NONE_FAILED ? error : &failure);
+    if (decision == CONDITION_FALSE) {
       *ret_holds = false;
       return true;
-    case CONDITION_FAILED:
-      if (failed == NONE_FAILED)
-        failed = i;
-      break;
     }
+    if (decision == CONDITION_FAILED && failed == NONE_FAILED)
+      failed = i;
   }
   *ret_holds = true;
   return failed == NONE_FAILED || point_error(space, ordinal, failed, error);

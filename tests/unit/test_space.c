@@ -416,6 +416,33 @@ Test(enumeration, cuts_a_trillion_raw_points_early) {
   cr_expect_str_eq(found, "987654321000");
 }
 
+Test(enumeration, decides_conditions_that_read_many_parameters) {
+  cleanup_free char *found = NULL;
+  char text[1024] = "{\"parameters\": {";
+  for (int i = 0; i < 10; i++)
+    sprintf(text + strlen(text), "%s\"p%d\": [0, 1]", i ? ", " : "", i);
+  strcat(text, "}, \"conditions\": [\"p0 + p1 + p2 + p3 + p4 + p5 + p6 + p7 + p8 == 9\"]}");
+  cleanup_space struct space *space = space_of(text);
+  found = points(space, NULL, 10000);
+  cr_expect_str_eq(found, "1022 1023");
+}
+
+Test(enumeration, decides_conditions_that_read_many_values) {
+  cleanup_json json_t *json = json_pack("{s: {s: [], s: []}, s: [s]}", "parameters", "a", "b", "conditions", "a == b");
+  json_t *parameters = json_object_get(json, "parameters");
+  for (int i = 0; i < 300; i++) {
+    json_array_append_new(json_object_get(parameters, "a"), json_integer(i));
+    json_array_append_new(json_object_get(parameters, "b"), json_integer(i));
+  }
+  struct space *parsed;
+  struct error error;
+  uint64_t count = 0;
+  cr_assert(space_parse(json, &parsed, &error), "%s", error.message);
+  cleanup_space struct space *space = parsed;
+  cr_expect(space_count(space, NULL, 100000, 300, &count, &error), "%s", error.message);
+  cr_expect_eq(count, 300);
+}
+
 Test(enumeration, is_an_error_when_it_cuts_too_late_for_the_step_limit) {
   cleanup_space struct space *space =
       space_of("{\"parameters\": {\"a\": [0,1,2,3,4,5,6,7,8,9], \"b\": [0,1,2,3,4,5,6,7,8,9], \"c\": [0, 1]}, "

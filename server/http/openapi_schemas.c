@@ -1,0 +1,254 @@
+/* The hand-written part of the contract for programs. Static texts. */
+#include "server/http/openapi_schemas.h"
+
+#define JSON_TYPE "application/json"
+#define JSON(...) #__VA_ARGS__
+
+/* clang-format off */
+const struct openapi_operation openapi_operations[ROUTE_COUNT] = {
+  [ROUTE_blob_put] = {"", "Bytes", "application/octet-stream", "200 201", "BlobAnswer", JSON_TYPE},
+  [ROUTE_blob_get] = {"", NULL, NULL, "200 206 304", "Bytes", "application/octet-stream"},
+  [ROUTE_kernel_post] = {"", "Manifest", JSON_TYPE, "200 201", "KernelAnswer", JSON_TYPE},
+  [ROUTE_kernel_list] = {"limit after name", NULL, NULL, "200", "KernelList", JSON_TYPE},
+  [ROUTE_kernel_get] = {"", NULL, NULL, "200", "Kernel", JSON_TYPE},
+  [ROUTE_build_put] = {"", "Build", JSON_TYPE, "200 201", "BuildAnswer", JSON_TYPE},
+  [ROUTE_build_list] = {"limit after", NULL, NULL, "200", "BuildList", JSON_TYPE},
+  [ROUTE_job_post] = {"", "JobRequests", JSON_TYPE, "200 201", "JobAnswers", JSON_TYPE},
+  [ROUTE_job_list] = {"limit after state tag kernel", NULL, NULL, "200", "JobList", JSON_TYPE},
+  [ROUTE_job_get] = {"", NULL, NULL, "200", "Job", JSON_TYPE},
+  [ROUTE_job_measurements] = {"limit after", NULL, NULL, "200", "MeasurementList", JSON_TYPE},
+  [ROUTE_job_events] = {"limit after wait", NULL, NULL, "200", "EventList", JSON_TYPE},
+  [ROUTE_job_delete] = {"", NULL, NULL, "200", "Job", JSON_TYPE},
+  [ROUTE_environment_list] = {"limit after", NULL, NULL, "200", "EnvironmentList", JSON_TYPE},
+  [ROUTE_agent_post] = {"", "AgentRequest", JSON_TYPE, "200 201", "AgentAnswer", JSON_TYPE},
+  [ROUTE_agent_heartbeat] = {"", "HeartbeatRequest", JSON_TYPE, "200", "HeartbeatAnswer", JSON_TYPE},
+  [ROUTE_agent_drain] = {"", "DrainRequest", JSON_TYPE, "200", "Object", JSON_TYPE},
+  [ROUTE_agent_list] = {"limit after", NULL, NULL, "200", "AgentList", JSON_TYPE},
+  [ROUTE_lease_post] = {"", "LeaseRequest", JSON_TYPE, "200 204", "Lease", JSON_TYPE},
+  [ROUTE_lease_renew] = {"", "RenewRequest", JSON_TYPE, "200", "RenewAnswer", JSON_TYPE},
+  [ROUTE_lease_results] = {"", "ResultsRequest", JSON_TYPE, "200", "ResultsAnswer", JSON_TYPE},
+  [ROUTE_lease_release] = {"", "HandBackRequest", JSON_TYPE, "200", "Object", JSON_TYPE},
+  [ROUTE_release_post] = {"", "ReleaseRequest", JSON_TYPE, "200 201", "ReleaseAnswer", JSON_TYPE},
+  [ROUTE_release_list] = {"limit after", NULL, NULL, "200", "ReleaseList", JSON_TYPE},
+  [ROUTE_release_get] = {"", NULL, NULL, "200 304", "Release", JSON_TYPE},
+  [ROUTE_release_export] = {"", NULL, NULL, "200 304", "Object", JSON_TYPE},
+  [ROUTE_channel_put] = {"", "ChannelRequest", JSON_TYPE, "200", "ChannelEntry", JSON_TYPE},
+  [ROUTE_channel_list] = {"limit after", NULL, NULL, "200", "ChannelList", JSON_TYPE},
+  [ROUTE_channel_get] = {"rocm cuda cpu torch triton gpu arch compute_units partition tag", NULL, NULL, "200 304",
+                         "ChannelEntry", JSON_TYPE},
+  [ROUTE_cache_get] = {"rocm cuda cpu torch triton gpu arch compute_units partition tag channel", NULL, NULL, "200 304",
+                       "ChannelEntry", JSON_TYPE},
+  [ROUTE_token_post] = {"", "TokenRequest", JSON_TYPE, "201", "TokenAnswer", JSON_TYPE},
+  [ROUTE_token_list] = {"limit after", NULL, NULL, "200", "TokenList", JSON_TYPE},
+  [ROUTE_token_delete] = {"", NULL, NULL, "204", NULL, NULL},
+  [ROUTE_metrics_get] = {"", NULL, NULL, "200", "Text", "text/plain"},
+  [ROUTE_healthz_get] = {"", NULL, NULL, "200", "Status", JSON_TYPE},
+  [ROUTE_readyz_get] = {"", NULL, NULL, "200", "Status", JSON_TYPE},
+  [ROUTE_openapi_get] = {"", NULL, NULL, "200", "Object", JSON_TYPE},
+};
+
+const char openapi_queries[] = JSON({
+  "limit": {"description": "how many items at most", "schema": {"type": "integer", "minimum": 1, "maximum": 1000, "default": 100}},
+  "after": {"description": "next of the page before", "schema": {"type": "string"}},
+  "wait": {"description": "seconds to wait for the first item", "schema": {"type": "integer", "minimum": 0, "maximum": 60, "default": 0}},
+  "name": {"description": "only kernels of this name", "schema": {"type": "string"}},
+  "state": {"description": "only jobs in this state", "schema": {"$ref": "#/components/schemas/JobState"}},
+  "kernel": {"description": "only jobs of this kernel", "schema": {"$ref": "#/components/schemas/Digest"}},
+  "tag": {"description": "the deployment scenario", "schema": {"type": "string"}},
+  "channel": {"description": "the channel's name", "schema": {"type": "string", "default": "stable"}},
+  "rocm": {"description": "ROCm's version", "schema": {"type": "string"}},
+  "cuda": {"description": "CUDA's version", "schema": {"type": "string"}},
+  "cpu": {"description": "the C compiler with its version", "schema": {"type": "string"}},
+  "torch": {"description": "torch's version", "schema": {"type": "string"}},
+  "triton": {"description": "Triton's version", "schema": {"type": "string"}},
+  "gpu": {"description": "the GPU's (or CPU's) model name", "schema": {"type": "string"}},
+  "arch": {"description": "such as gfx942", "schema": {"type": "string"}},
+  "compute_units": {"description": "how many the device has", "schema": {"type": "integer", "minimum": 1}},
+  "partition": {"description": "such as SPX/NPS1", "schema": {"type": "string"}}
+});
+
+const char openapi_schemas[] = JSON({
+  "Object": {"type": "object"},
+  "Text": {"type": "string"},
+  "Bytes": {"type": "string", "format": "binary"},
+  "Status": {"type": "object", "required": ["status"], "properties": {"status": {"type": "string"}, "version": {"type": "string"}}},
+  "Digest": {"type": "string", "pattern": "^sha256:[0-9a-f]{64}$"},
+  "Time": {"type": "string", "format": "date-time"},
+  "Id": {"type": "string", "pattern": "^[0-9]+$"},
+  "Next": {"type": ["string", "null"], "description": "the value of the query argument after for the next page; null at the end"},
+  "Role": {"type": "string", "enum": ["reader", "submitter", "agent", "admin"]},
+  "JobState": {"type": "string", "enum": ["queued", "running", "done", "failed", "cancelled"]},
+  "Stage": {"type": "string", "enum": ["screen", "halving", "final"]},
+  "Outcome": {"type": "string", "enum": ["correct", "compile", "runtime", "correctness", "timeout", "constraints"]},
+  "Problem": {"type": "object", "required": ["type", "title", "status", "detail", "pointer"], "properties": {
+    "type": {"type": "string"}, "title": {"type": "string"}, "status": {"type": "integer"}, "detail": {"type": "string"},
+    "pointer": {"type": "string", "description": "JSON Pointer into the request body"},
+    "missing": {"type": "array", "items": {"$ref": "#/components/schemas/Digest"}},
+    "environments": {"type": "array", "items": {"$ref": "#/components/schemas/Environment"}},
+    "epoch": {"type": "integer"}}},
+  "Environment": {"type": "object", "additionalProperties": false, "properties": {
+    "rocm": {"type": "string"}, "cuda": {"type": "string"}, "cpu": {"type": "string"}, "torch": {"type": "string"},
+    "triton": {"type": "string"}, "gpu": {"type": "string"}, "arch": {"type": "string"},
+    "compute_units": {"type": "integer", "minimum": 1, "maximum": 1000000}, "partition": {"type": "string"}}},
+  "Key": {"type": "object", "description": "the names and values that the tuning decision depends on, in the kernel's order",
+    "additionalProperties": {"type": ["integer", "number", "string", "boolean", "null"]}},
+  "Config": {"type": "object", "additionalProperties": {"type": ["integer", "string", "boolean", "null"]}},
+  "Space": {"type": "object", "description": "parameters, roles, conditions and default, or a list of configs"},
+  "Manifest": {"type": "object", "required": ["name", "language", "entry", "sources", "key", "arguments"], "properties": {
+    "name": {"type": "string"}, "language": {"type": "string", "enum": ["hip", "triton", "c"]}, "entry": {"type": "string"},
+    "sources": {"type": "array", "items": {"type": "object", "required": ["path", "digest"], "properties": {
+      "path": {"type": "string"}, "digest": {"$ref": "#/components/schemas/Digest"}}}},
+    "key": {"type": "array", "items": {"type": "string"}}, "arguments": {"type": "array", "items": {"type": "object"}},
+    "defines": {"type": "object"}, "launch": {"type": "object"}, "reference": {"type": "object"},
+    "flops": {"type": "string"}, "bytes": {"type": "string"}, "exports": {"type": "object"}}},
+  "BlobAnswer": {"type": "object", "required": ["blob", "size"], "properties": {
+    "blob": {"$ref": "#/components/schemas/Digest"}, "size": {"type": "integer"}}},
+  "KernelAnswer": {"type": "object", "required": ["kernel", "name"], "properties": {
+    "kernel": {"$ref": "#/components/schemas/Digest"}, "name": {"type": "string"}}},
+  "Kernel": {"type": "object", "required": ["kernel", "manifest", "created_at"], "properties": {
+    "kernel": {"$ref": "#/components/schemas/Digest"}, "manifest": {"$ref": "#/components/schemas/Manifest"},
+    "created_at": {"$ref": "#/components/schemas/Time"}}},
+  "KernelList": {"type": "object", "required": ["items", "next"], "properties": {
+    "items": {"type": "array", "items": {"type": "object", "required": ["kernel", "name", "language", "created_at"], "properties": {
+      "kernel": {"$ref": "#/components/schemas/Digest"}, "name": {"type": "string"}, "language": {"type": "string"},
+      "created_at": {"$ref": "#/components/schemas/Time"}}}},
+    "next": {"$ref": "#/components/schemas/Next"}}},
+  "Build": {"type": "object", "required": ["kernel", "toolchain", "arch", "variants"], "properties": {
+    "kernel": {"$ref": "#/components/schemas/Digest"}, "toolchain": {"type": "object"}, "arch": {"type": "string"},
+    "warp_size": {"type": "integer"}, "variants": {"type": "array", "items": {"type": "object"}}}},
+  "BuildAnswer": {"type": "object", "required": ["build"], "properties": {"build": {"$ref": "#/components/schemas/Digest"}}},
+  "BuildList": {"type": "object", "required": ["items", "next"], "properties": {
+    "items": {"type": "array", "items": {"type": "object", "required": ["build", "toolchain", "arch", "variants", "created_at"], "properties": {
+      "build": {"$ref": "#/components/schemas/Digest"}, "toolchain": {"type": "object"}, "arch": {"type": "string"},
+      "variants": {"type": "integer"}, "created_at": {"$ref": "#/components/schemas/Time"}}}},
+    "next": {"$ref": "#/components/schemas/Next"}}},
+  "Budget": {"type": ["object", "null"], "properties": {"device_seconds": {"type": "number", "exclusiveMinimum": 0}}},
+  "JobRequest": {"type": "object", "required": ["kernel", "key", "space", "environment"], "additionalProperties": false, "properties": {
+    "kernel": {"$ref": "#/components/schemas/Digest"}, "key": {"$ref": "#/components/schemas/Key"},
+    "space": {"$ref": "#/components/schemas/Space"}, "environment": {"$ref": "#/components/schemas/Environment"},
+    "tag": {"type": "string", "default": "default"}, "run": {"type": "string", "default": ""},
+    "priority": {"type": "integer", "minimum": -1000, "maximum": 1000, "default": 0},
+    "budget": {"$ref": "#/components/schemas/Budget"}, "runner": {"type": ["string", "null"], "enum": ["build", "python", null]}}},
+  "JobRequests": {"oneOf": [{"$ref": "#/components/schemas/JobRequest"}, {"type": "object", "required": ["jobs"], "properties": {
+    "jobs": {"type": "array", "minItems": 1, "maxItems": 1000, "items": {"$ref": "#/components/schemas/JobRequest"}}}}]},
+  "JobAnswer": {"type": "object", "required": ["job", "created", "state", "configs", "environment", "agents"], "properties": {
+    "job": {"$ref": "#/components/schemas/Id"}, "created": {"type": "boolean"}, "state": {"$ref": "#/components/schemas/JobState"},
+    "configs": {"type": "integer"}, "environment": {"$ref": "#/components/schemas/Environment"},
+    "agents": {"type": "object", "required": ["matching", "nearest"], "properties": {
+      "matching": {"type": "integer"}, "nearest": {"type": ["object", "null"]}}}}},
+  "JobAnswers": {"oneOf": [{"$ref": "#/components/schemas/JobAnswer"}, {"type": "object", "required": ["jobs"], "properties": {
+    "jobs": {"type": "array", "items": {"$ref": "#/components/schemas/JobAnswer"}}}}]},
+  "Job": {"type": "object", "required": ["job", "state", "kernel", "key", "environment", "tag", "run", "priority", "configs", "measured", "created_at"], "properties": {
+    "job": {"$ref": "#/components/schemas/Id"}, "state": {"$ref": "#/components/schemas/JobState"},
+    "stage": {"$ref": "#/components/schemas/Stage"}, "round": {"type": "integer"},
+    "kernel": {"$ref": "#/components/schemas/Digest"}, "name": {"type": "string"}, "key": {"$ref": "#/components/schemas/Key"},
+    "space": {"$ref": "#/components/schemas/Space"}, "space_digest": {"$ref": "#/components/schemas/Digest"},
+    "environment": {"$ref": "#/components/schemas/Environment"}, "tag": {"type": "string"}, "run": {"type": "string"},
+    "priority": {"type": "integer"}, "budget": {"$ref": "#/components/schemas/Budget"}, "baseline": {"type": "integer"},
+    "seed": {"type": "integer"}, "configs": {"type": "integer"}, "measured": {"type": "integer"},
+    "outcomes": {"type": "object", "additionalProperties": {"type": "integer"}}, "spent_device_seconds": {"type": "number"},
+    "reason": {"type": ["string", "null"]}, "created_at": {"$ref": "#/components/schemas/Time"},
+    "finished_at": {"type": ["string", "null"]},
+    "winner": {"type": ["object", "null"], "properties": {"config": {"type": "integer"},
+      "config_values": {"$ref": "#/components/schemas/Config"}, "verdict": {"type": "object"}}}}},
+  "JobList": {"type": "object", "required": ["items", "next"], "properties": {
+    "items": {"type": "array", "items": {"$ref": "#/components/schemas/Job"}}, "next": {"$ref": "#/components/schemas/Next"}}},
+  "MeasurementRequest": {"type": "object", "required": ["seq", "config", "outcome"], "properties": {
+    "seq": {"type": "integer", "minimum": 1}, "config": {"type": "integer", "minimum": 0}, "process": {"type": "integer"},
+    "round": {"type": "integer"}, "outcome": {"$ref": "#/components/schemas/Outcome"}, "detail": {"type": ["string", "null"]},
+    "timer": {"type": ["string", "null"]}, "samples_us": {"type": "array", "items": {"type": "number"}},
+    "baseline_us": {"type": "array", "items": {"type": "number"}}, "clock_mhz": {"type": ["number", "null"]},
+    "compile_ms": {"type": ["number", "null"]}, "device_us": {"type": ["number", "null"]}, "vgprs": {"type": ["integer", "null"]},
+    "agprs": {"type": ["integer", "null"]}, "spills": {"type": ["integer", "null"]}, "lds_bytes": {"type": ["integer", "null"]},
+    "occupancy": {"type": ["number", "null"]}}},
+  "Measurement": {"allOf": [{"$ref": "#/components/schemas/MeasurementRequest"}, {"type": "object", "properties": {
+    "id": {"$ref": "#/components/schemas/Id"}, "lease": {"$ref": "#/components/schemas/Id"}, "epoch": {"type": "integer"},
+    "agent": {"type": "string"}, "device": {"type": "string"}, "stage": {"$ref": "#/components/schemas/Stage"},
+    "regime": {"type": ["string", "null"]}, "late": {"type": "boolean"}, "at": {"$ref": "#/components/schemas/Time"}}}]},
+  "MeasurementList": {"type": "object", "required": ["items", "next"], "properties": {
+    "items": {"type": "array", "items": {"$ref": "#/components/schemas/Measurement"}}, "next": {"$ref": "#/components/schemas/Next"}}},
+  "EventList": {"type": "object", "required": ["items", "next"], "properties": {
+    "items": {"type": "array", "items": {"type": "object", "required": ["event", "kind", "at", "detail"], "properties": {
+      "event": {"type": "integer"}, "kind": {"type": "string"}, "at": {"$ref": "#/components/schemas/Time"},
+      "detail": {"type": ["object", "null"]}}}},
+    "next": {"$ref": "#/components/schemas/Next"}}},
+  "EnvironmentList": {"type": "object", "required": ["items", "next"], "properties": {
+    "items": {"type": "array", "items": {"type": "object", "required": ["environment", "digest", "agents", "last_seen"], "properties": {
+      "environment": {"$ref": "#/components/schemas/Environment"}, "digest": {"$ref": "#/components/schemas/Digest"},
+      "agents": {"type": "integer"}, "last_seen": {"type": ["string", "null"]}}}},
+    "next": {"$ref": "#/components/schemas/Next"}}},
+  "AgentRequest": {"type": "object", "required": ["boot", "name", "version", "devices"], "properties": {
+    "agent": {"type": ["string", "null"], "pattern": "^[0-9a-f]{32}$"}, "boot": {"type": "string"}, "name": {"type": "string"},
+    "version": {"type": "string"}, "devices": {"type": "array", "items": {"type": "object",
+      "required": ["device", "backend", "environment"], "properties": {"device": {"type": "string"}, "backend": {"type": "string"},
+      "environment": {"$ref": "#/components/schemas/Environment"}, "facts": {"type": ["object", "null"]}}}}}},
+  "AgentAnswer": {"type": "object", "required": ["agent", "heartbeat_every_ms", "lease_ms", "reclaimed"], "properties": {
+    "agent": {"type": "string"}, "heartbeat_every_ms": {"type": "integer"}, "lease_ms": {"type": "integer"},
+    "reclaimed": {"type": "integer"}}},
+  "HeartbeatRequest": {"type": "object", "required": ["boot"], "properties": {"boot": {"type": "string"}}},
+  "HeartbeatAnswer": {"type": "object", "required": ["heartbeat_every_ms", "draining"], "properties": {
+    "heartbeat_every_ms": {"type": "integer"}, "draining": {"type": "boolean"}}},
+  "DrainRequest": {"type": "object", "required": ["reason"], "properties": {"reason": {"type": ["string", "null"]}}},
+  "AgentList": {"type": "object", "required": ["items", "next"], "properties": {
+    "items": {"type": "array", "items": {"type": "object", "required": ["agent", "name", "version", "state"], "properties": {
+      "agent": {"type": "string"}, "name": {"type": "string"}, "version": {"type": "string"},
+      "state": {"type": "string", "enum": ["live", "lost", "draining"]}, "drain_reason": {"type": ["string", "null"]},
+      "devices": {"type": "array", "items": {"type": "object"}}, "last_seen": {"type": ["string", "null"]}}}},
+    "next": {"$ref": "#/components/schemas/Next"}}},
+  "LeaseRequest": {"type": "object", "required": ["agent", "device", "nonce"], "properties": {
+    "agent": {"type": "string"}, "device": {"type": "string"}, "nonce": {"type": "string"},
+    "wait": {"type": "integer", "minimum": 0, "maximum": 60, "default": 0}}},
+  "Lease": {"type": "object", "required": ["lease", "epoch", "job", "kernel", "manifest", "key", "space", "configs", "baseline", "stage", "round",
+    "process", "seed", "regime", "expires_in_ms", "renew_every_ms"], "properties": {
+    "lease": {"$ref": "#/components/schemas/Id"}, "epoch": {"type": "integer"}, "job": {"$ref": "#/components/schemas/Id"},
+    "kernel": {"$ref": "#/components/schemas/Digest"}, "manifest": {"$ref": "#/components/schemas/Manifest"},
+    "key": {"$ref": "#/components/schemas/Key"}, "space": {"$ref": "#/components/schemas/Space"},
+    "build": {"type": ["string", "null"]},
+    "configs": {"type": "array", "description": "[first, count] pairs of ordinals", "items": {"type": "array",
+      "items": {"type": "integer"}, "minItems": 2, "maxItems": 2}},
+    "baseline": {"type": "integer"}, "stage": {"$ref": "#/components/schemas/Stage"}, "round": {"type": "integer"},
+    "process": {"type": "integer"}, "seed": {"type": "integer"}, "regime": {"type": "string"},
+    "expires_in_ms": {"type": "integer"}, "renew_every_ms": {"type": "integer"}}},
+  "RenewRequest": {"type": "object", "required": ["epoch"], "properties": {
+    "epoch": {"type": "integer"}, "config": {"type": ["integer", "null"]}}},
+  "RenewAnswer": {"type": "object", "required": ["expires_in_ms"], "properties": {"expires_in_ms": {"type": "integer"}}},
+  "ResultsRequest": {"type": "object", "required": ["epoch", "measurements"], "properties": {
+    "epoch": {"type": "integer"}, "measurements": {"type": "array", "maxItems": 1000,
+      "items": {"$ref": "#/components/schemas/MeasurementRequest"}}, "done": {"type": "boolean", "default": false}}},
+  "ResultsAnswer": {"type": "object", "required": ["accepted", "known", "state"], "properties": {
+    "accepted": {"type": "integer"}, "known": {"type": "integer"}, "state": {"type": "string", "enum": ["held", "done", "open"]}}},
+  "HandBackRequest": {"type": "object", "required": ["epoch"], "properties": {
+    "epoch": {"type": "integer"}, "reason": {"type": ["string", "null"]}}},
+  "ReleaseRequest": {"type": "object", "required": ["environment"], "additionalProperties": false, "properties": {
+    "environment": {"$ref": "#/components/schemas/Environment"}, "tag": {"type": "string", "default": "default"},
+    "kernels": {"type": "array", "items": {"$ref": "#/components/schemas/Digest"}}, "as_of": {"$ref": "#/components/schemas/Time"},
+    "pins": {"type": "array", "items": {"type": "object", "required": ["kernel", "key", "config"], "properties": {
+      "kernel": {"$ref": "#/components/schemas/Digest"}, "key": {"$ref": "#/components/schemas/Key"},
+      "config": {"$ref": "#/components/schemas/Config"}}}}}},
+  "ReleaseAnswer": {"type": "object", "required": ["release", "bytes", "winners", "included", "skipped"], "properties": {
+    "release": {"$ref": "#/components/schemas/Digest"}, "bytes": {"type": "string"}, "winners": {"type": "integer"},
+    "included": {"type": "array", "items": {"type": "object"}}, "skipped": {"type": "array", "items": {"type": "object"}}}},
+  "Release": {"type": "object", "description": "the canonical bytes, whose SHA-256 is the digest"},
+  "ReleaseList": {"type": "object", "required": ["items", "next"], "properties": {
+    "items": {"type": "array", "items": {"type": "object", "required": ["release", "environment", "tag", "winners", "created_at"], "properties": {
+      "release": {"$ref": "#/components/schemas/Digest"}, "environment": {"$ref": "#/components/schemas/Environment"},
+      "tag": {"type": "string"}, "winners": {"type": "integer"}, "created_at": {"$ref": "#/components/schemas/Time"}}}},
+    "next": {"$ref": "#/components/schemas/Next"}}},
+  "ChannelRequest": {"type": "object", "required": ["release"], "properties": {"release": {"$ref": "#/components/schemas/Digest"}}},
+  "ChannelEntry": {"type": "object", "required": ["channel", "environment", "tag", "counter", "release", "updated_at"], "properties": {
+    "channel": {"type": "string"}, "environment": {"$ref": "#/components/schemas/Environment"}, "tag": {"type": "string"},
+    "counter": {"type": "integer"}, "release": {"$ref": "#/components/schemas/Digest"},
+    "updated_at": {"$ref": "#/components/schemas/Time"}}},
+  "ChannelList": {"type": "object", "required": ["items", "next"], "properties": {
+    "items": {"type": "array", "items": {"$ref": "#/components/schemas/ChannelEntry"}}, "next": {"$ref": "#/components/schemas/Next"}}},
+  "TokenRequest": {"type": "object", "required": ["name", "role"], "additionalProperties": false, "properties": {
+    "name": {"type": "string", "pattern": "^[A-Za-z0-9._-]{1,64}$"}, "role": {"$ref": "#/components/schemas/Role"}}},
+  "TokenAnswer": {"type": "object", "required": ["token", "name", "role"], "properties": {
+    "token": {"type": "string"}, "name": {"type": "string"}, "role": {"$ref": "#/components/schemas/Role"}}},
+  "TokenList": {"type": "object", "required": ["items", "next"], "properties": {
+    "items": {"type": "array", "items": {"type": "object", "required": ["name", "role", "created_at", "revoked_at"], "properties": {
+      "name": {"type": "string"}, "role": {"$ref": "#/components/schemas/Role"}, "created_at": {"$ref": "#/components/schemas/Time"},
+      "revoked_at": {"type": ["string", "null"]}}}},
+    "next": {"$ref": "#/components/schemas/Next"}}}
+});
+/* clang-format on */

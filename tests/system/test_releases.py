@@ -362,3 +362,11 @@ def test_a_move_is_seen_by_another_server(two, start):
     wait_until(lambda: other.cache().status == 200, 10, "the other server to see the channel")
     two.move(two.second)
     wait_until(lambda: other.cache().json["release"] == two.second, 10, "the other server to see the move")
+
+
+def test_a_move_that_never_gets_its_turn_is_told_to_try_again(two):
+    two.move(two.first)
+    two.sql("CREATE FUNCTION nothing() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';"
+            "CREATE TRIGGER a_nothing BEFORE UPDATE ON channels FOR EACH ROW EXECUTE FUNCTION nothing()")
+    answer = two.move(two.second)
+    assert answer.status == 503 and answer.headers["Retry-After"] == "1"

@@ -70,14 +70,19 @@ static struct result enumerate(const struct space *space) {
 }
 
 static bool enumerate_in_python(struct result *ret) {
-  cleanup_free char *command = xasprintf("python3 -c \"$PROGRAM\" \"$SPACE\"");
   if (setenv("PROGRAM", python_text, 1) != 0 || setenv("SPACE", space_text, 1) != 0)
     die("setenv");
-  FILE *output = popen(command, "r"); /* NOLINT(cert-env33-c): a constant command */
+  FILE *output = popen("python3 -c \"$PROGRAM\" \"$SPACE\"", "r"); /* NOLINT(cert-env33-c): a constant command */
   if (!output)
     return false;
-  int fields = fscanf(output, "%lf %" SCNu64 " %" SCNu64, &ret->seconds, &ret->points, &ret->sum);
-  return pclose(output) == 0 && fields == 3;
+  char line[128], *rest = line;
+  bool read = fgets(line, sizeof line, output) != NULL;
+  if (read) {
+    ret->seconds = strtod(rest, &rest);
+    ret->points = strtoull(rest, &rest, 10);
+    ret->sum = strtoull(rest, &rest, 10);
+  }
+  return pclose(output) == 0 && read && *rest == '\n';
 }
 
 static int compare_doubles(const void *a, const void *b) {

@@ -10,7 +10,7 @@ void key_release(struct key *key) {
   for (size_t i = 0; i < key->n; i++) {
     free(key->names[i]);
     if (key->values[i].type == VALUE_STRING)
-      free((char *)(uintptr_t)key->values[i].string);
+      free((char *)key->values[i].string);
   }
   free(key->names);
   free(key->values);
@@ -60,7 +60,7 @@ bool key_parse(const json_t *json, const char *const *names, size_t n_names, str
   size_t n = 0;
   const char *name;
   json_t *member;
-  json_object_foreach ((json_t *)(uintptr_t)json, name, member) {
+  json_object_foreach ((json_t *)json, name, member) {
     if (n == KEY_MEMBERS_MAX)
       return key_is_too_large(error);
     if (names && name_index(name, names, n_names) == n_names)
@@ -233,7 +233,7 @@ static char *member_value_format(struct value value) {
     quoted = length == 0 || strpbrk(string, ",'\"\\\n\r\t") || string[0] == ' ' || string[length - 1] == ' ' ||
              !value_read(string, &read, &ignored) || read.type != VALUE_STRING;
     if (read.type == VALUE_STRING)
-      free((char *)(uintptr_t)read.string);
+      free((char *)read.string);
   }
   return value_format(value, quoted);
 }

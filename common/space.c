@@ -131,7 +131,7 @@ static bool parameters_parse(struct space *space, const json_t *json, struct err
   const char *name;
   json_t *values;
   space->raw_count = 1;
-  json_object_foreach ((json_t *)(uintptr_t)json, name, values) {
+  json_object_foreach ((json_t *)json, name, values) {
     char pointer[JSON_POINTER_SIZE];
     json_pointer_member(pointer, sizeof pointer, "/parameters", name);
     if (!parameter_add(space, name, pointer, error))
@@ -178,7 +178,7 @@ static bool row_parse(const struct space *space, const json_t *json, const char 
   const char *name;
   json_t *member;
   char at[JSON_POINTER_SIZE];
-  json_object_foreach ((json_t *)(uintptr_t)json, name, member) {
+  json_object_foreach ((json_t *)json, name, member) {
     size_t index;
     if (!parameter_find(space, name, &index))
       return parameter_is_unknown(space, name, pointer, error);
@@ -235,7 +235,7 @@ static bool role_parse(const char *text, enum role *ret) {
 static bool roles_parse(struct space *space, const json_t *json, struct error *error) {
   const char *name;
   json_t *role;
-  json_object_foreach ((json_t *)(uintptr_t)json, name, role) {
+  json_object_foreach ((json_t *)json, name, role) {
     size_t index;
     char pointer[JSON_POINTER_SIZE];
     if (!parameter_find(space, name, &index))

@@ -1,4 +1,5 @@
-/* Allocation that cannot fail, monotonic time, and the way out when something impossible happened. */
+/* Allocation that cannot fail, monotonic time, and the way out when something impossible happened. What is allocated is
+ * the caller's; any thread. */
 #include "common/base.h"
 
 #include <stdarg.h>
@@ -22,12 +23,21 @@ static void *not_null(void *pointer, size_t size) {
 
 void *xmalloc(size_t size) { return not_null(malloc(size ? size : 1), size); }
 
+static size_t product(size_t count, size_t size) {
+  size_t bytes;
+  if (__builtin_mul_overflow(count, size, &bytes))
+    die("out of memory for %zu times %zu bytes", count, size);
+  return bytes;
+}
+
 void *xcalloc(size_t count, size_t size) {
-  return not_null(calloc(count ? count : 1, size ? size : 1), count);
+  size_t bytes = product(count, size);
+  return not_null(calloc(1, bytes ? bytes : 1), bytes);
 }
 
 void *xreallocarray(void *pointer, size_t count, size_t size) {
-  return not_null(reallocarray(pointer, count ? count : 1, size ? size : 1), count);
+  size_t bytes = product(count, size);
+  return not_null(realloc(pointer, bytes ? bytes : 1), bytes);
 }
 
 char *xstrdup(const char *text) { return not_null(strdup(text), strlen(text)); }

@@ -84,6 +84,11 @@ Test(base, a_product_that_overflows_aborts, .signal = SIGABRT) {
   cr_expect_not_null(bytes);
 }
 
+Test(base, a_product_of_zeroed_memory_that_overflows_aborts, .signal = SIGABRT) {
+  cleanup_free char *bytes = xcalloc(huge, 4);
+  cr_expect_not_null(bytes);
+}
+
 Test(base, a_false_ALWAYS_aborts, .signal = SIGABRT) { ALWAYS(huge == 0); }
 
 struct tagged {

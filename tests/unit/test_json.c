@@ -97,7 +97,7 @@ Test(json, canonical_members_are_sorted_by_their_bytes) {
 Test(json, canonical_objects_may_be_large) {
   cleanup_json json_t *object = json_object();
   for (int i = 99; i >= 0; i--) {
-    char name[8];
+    char name[16];
     snprintf(name, sizeof name, "m%02d", i);
     json_object_set_new(object, name, json_integer(i));
   }

@@ -1,0 +1,81 @@
+/* The tokens in memory: found, replaced, unknown, and how often the database is asked. */
+#include "server/http/auth.h"
+
+#include <criterion/criterion.h>
+
+static struct auth *auth;
+static struct auth_token found;
+
+static void setup(void) { auth = auth_new(); }
+static void teardown(void) { auth_free(auth); }
+
+TestSuite(auth, .init = setup, .fini = teardown);
+
+static struct auth_token token(const char *secret, enum token_role role, const char *name) {
+  struct auth_token made = {.digest = digest_of(secret, strlen(secret)), .role = role};
+  snprintf(made.name, sizeof made.name, "%s", name);
+  return made;
+}
+
+static enum auth_answer find(const char *secret) {
+  struct digest digest = digest_of(secret, strlen(secret));
+  return auth_find(auth, &digest, &found);
+}
+
+Test(auth, a_token_is_found_with_its_role_and_name) {
+  struct auth_token tokens[] = {token("a", TOKEN_READER, "ci"), token("b", TOKEN_ADMIN, "root")};
+  auth_replace(auth, tokens, 2);
+  cr_assert_eq(find("b"), AUTH_KNOWN);
+  cr_expect_eq(found.role, TOKEN_ADMIN);
+  cr_expect_str_eq(found.name, "root");
+}
+
+Test(auth, a_replaced_table_forgets_what_is_not_in_it) {
+  struct auth_token tokens[] = {token("a", TOKEN_READER, "ci"), token("b", TOKEN_ADMIN, "root")};
+  auth_replace(auth, tokens, 2);
+  auth_replace(auth, tokens, 1);
+  cr_expect_eq(find("a"), AUTH_KNOWN);
+  cr_expect_eq(find("b"), AUTH_ASK);
+  auth_replace(auth, NULL, 0);
+  cr_expect_eq(find("a"), AUTH_ASK);
+}
+
+Test(auth, a_change_is_a_new_generation_and_the_same_table_is_not) {
+  struct auth_token tokens[] = {token("a", TOKEN_READER, "ci"), token("b", TOKEN_ADMIN, "root")};
+  struct auth_token turned[] = {tokens[1], tokens[0]};
+  auth_replace(auth, tokens, 2);
+  uint64_t generation = auth_generation(auth);
+  auth_replace(auth, turned, 2);
+  cr_expect_eq(auth_generation(auth), generation);
+  turned[0].role = TOKEN_READER;
+  auth_replace(auth, turned, 2);
+  cr_expect_neq(auth_generation(auth), generation);
+}
+
+Test(auth, one_more_token_is_found_at_once) {
+  struct auth_token more = token("c", TOKEN_AGENT, "node");
+  uint64_t generation = auth_generation(auth);
+  auth_add(auth, &more);
+  auth_add(auth, &more);
+  cr_expect_eq(find("c"), AUTH_KNOWN);
+  cr_expect_neq(auth_generation(auth), generation);
+}
+
+Test(auth, who_was_looked_up_in_vain_is_nobody_for_a_while) {
+  struct digest digest = digest_of("x", 1);
+  cr_expect_eq(find("x"), AUTH_ASK);
+  auth_add_nobody(auth, &digest);
+  cr_expect_eq(find("x"), AUTH_NOBODY);
+  cr_expect_eq(find("y"), AUTH_ASK);
+}
+
+Test(auth, a_flood_of_unknown_tokens_is_not_passed_on_to_the_database) {
+  char secret[16];
+  int asked = 0;
+  for (int i = 0; i < 5000; i++) {
+    snprintf(secret, sizeof secret, "%d", i);
+    asked += find(secret) == AUTH_ASK;
+  }
+  cr_expect_geq(asked, 100);
+  cr_expect_lt(asked, 4000);
+}

@@ -1,0 +1,74 @@
+/* What of the database's connection can be tested without one: parameters, arrays, and a database that is away. */
+#include "server/store/db.h"
+
+#include <criterion/criterion.h>
+
+static struct error error;
+
+Test(db, an_array_quotes_what_sql_would_misread) {
+  struct db_array array;
+  db_array_init(&array);
+  db_array_text(&array, "plain");
+  db_array_text(&array, "a\"b\\c,{}");
+  db_array_text(&array, "");
+  db_array_text(&array, NULL);
+  db_array_text(&array, "NULL");
+  db_array_integer(&array, INT64_MIN);
+  db_array_bool(&array, true);
+  cr_expect_str_eq(db_array_finish(&array), "{\"plain\",\"a\\\"b\\\\c,{}\",\"\",NULL,\"NULL\",-9223372036854775808,t}");
+  cr_expect_str_eq(db_array_finish(&array), array.text);
+  db_array_release(&array);
+}
+
+Test(db, an_empty_array_is_an_array) {
+  struct db_array array;
+  db_array_init(&array);
+  cr_expect_str_eq(db_array_finish(&array), "{}");
+  db_array_release(&array);
+}
+
+Test(db, parameters_keep_their_order_and_formats) {
+  struct db_parameters parameters = {0};
+  db_integer(&parameters, -5);
+  db_text(&parameters, NULL);
+  db_bool(&parameters, false);
+  db_bytes(&parameters, "\0\1", 2);
+  cr_assert_eq(parameters.n, 4);
+  cr_expect_str_eq(parameters.values[0], "-5");
+  cr_expect_null(parameters.values[1]);
+  cr_expect_str_eq(parameters.values[2], "f");
+  cr_expect_eq(parameters.formats[3], 1);
+  cr_expect_eq(parameters.lengths[3], 2);
+}
+
+Test(db, a_database_that_is_away_fails_as_away_and_at_once_the_second_time) {
+  static const struct statement one = {"one", "SELECT 1"};
+  struct db *db = db_new("host=/nowhere dbname=none", "test");
+  cr_expect_not(db_run(db, &one, NULL, NULL, &error));
+  cr_expect_eq(db_failure(db), DB_FAILURE_AWAY);
+  cr_expect(strstr(error.message, "away"));
+  cr_expect_not(strchr(error.message, '\n'));
+  cr_expect_not(db_begin(db, &error));
+  cr_expect(strstr(error.message, "last attempt"));
+  cr_expect_not(db_run_script(db, "SELECT 1", &error));
+  db_rollback(db);
+  db_free(db);
+}
+
+static uint64_t seen_failures;
+static void statistic_see(void *context, const char *statement, uint64_t runs, uint64_t rows, uint64_t nanoseconds,
+                          uint64_t failures) {
+  (void)runs, (void)rows, (void)nanoseconds;
+  if (strcmp(statement, context) == 0)
+    seen_failures += failures;
+}
+
+Test(db, failures_are_counted_by_the_statements_name) {
+  static const struct statement counted = {"counted", "SELECT 1"};
+  struct db *db = db_new("host=/nowhere", "test");
+  for (int i = 0; i < 3; i++)
+    cr_expect_not(db_run(db, &counted, NULL, NULL, &error));
+  db_statistics_visit(statistic_see, (void *)"counted");
+  cr_expect_eq(seen_failures, 3);
+  db_free(db);
+}

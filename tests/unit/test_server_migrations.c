@@ -1,0 +1,68 @@
+/* The folder of migrations: numbered without a gap, named as they must be. */
+#include "server/store/migrate.h"
+
+#include <criterion/criterion.h>
+
+#include "common/file.h"
+
+static struct error error;
+static char folder[] = "/tmp/wavetune-migrations-XXXXXX";
+
+static void setup(void) {
+  cr_assert_not_null(mkdtemp(folder));
+  setenv("WAVETUNE_MIGRATIONS", folder, 1);
+}
+static void teardown(void) { cr_assert(folder_remove(folder, &error)); }
+
+TestSuite(migrations, .init = setup, .fini = teardown);
+
+static void put(const char *name) {
+  cleanup_free char *path = xasprintf("%s/%s", folder, name);
+  cr_assert(file_write_atomically(path, "SELECT 1;", 9, 0600, &error), "%s", error.message);
+}
+
+static void expect_refused(const char *reason) {
+  struct migrations *migrations = NULL;
+  cr_expect_not(migrations_load(&migrations, &error));
+  cr_expect(strstr(error.message, reason), "%s", error.message);
+}
+
+Test(migrations, the_newest_file_is_the_version) {
+  put("0002_jobs.sql");
+  put("0001_base.sql");
+  put("README");
+  cleanup_migrations struct migrations *migrations = NULL;
+  cr_assert(migrations_load(&migrations, &error), "%s", error.message);
+  cr_expect_eq(migrations_version(migrations), 2);
+}
+
+Test(migrations, a_gap_is_refused) {
+  put("0001_base.sql");
+  put("0003_later.sql");
+  expect_refused("0002");
+}
+
+Test(migrations, a_number_that_is_there_twice_is_refused) {
+  put("0001_base.sql");
+  put("0001_other.sql");
+  expect_refused("0002 is missing or there twice");
+}
+
+Test(migrations, a_file_that_is_called_otherwise_is_refused) {
+  put("1_base.sql");
+  expect_refused("NNNN_name.sql");
+}
+
+Test(migrations, an_empty_folder_is_refused) { expect_refused("no migrations"); }
+
+Test(migrations, a_missing_folder_is_refused) {
+  setenv("WAVETUNE_MIGRATIONS", "/nowhere", 1);
+  expect_refused("/nowhere");
+}
+
+Test(migrations, the_migrations_of_this_tree_load) {
+  setenv("WAVETUNE_MIGRATIONS", SOURCE_FOLDER "/migrations", 1);
+  cleanup_migrations struct migrations *migrations = NULL;
+  cr_assert(migrations_load(&migrations, &error), "%s", error.message);
+  cr_expect_geq(migrations_version(migrations), 3);
+}

@@ -1,0 +1,99 @@
+/* Answers from memory: who gets them, when 304, what is forgotten and what is evicted. */
+#include "server/http/response_memory.h"
+
+#include <criterion/criterion.h>
+
+static struct response_memory *memory;
+static unsigned sent_status;
+
+static void setup(void) { memory = response_memory_new(1 << 20); }
+static void teardown(void) { response_memory_free(memory); }
+
+TestSuite(response_memory, .init = setup, .fini = teardown);
+
+static void add(const char *target, enum memory_kind kind, size_t size, uint64_t generation) {
+  struct remembered remembered = {ROUTE_cache_get, kind, "application/json", "tag", NULL, xcalloc(1, size), size};
+  response_memory_add(memory, target, strlen(target), &remembered, generation);
+}
+
+static void send_note(void *context, unsigned status, struct MHD_Response *response) {
+  (void)context;
+  cr_assert_not_null(response);
+  sent_status = status;
+}
+
+static enum memory_answer ask(const char *target, enum token_role role, const char *if_none_match) {
+  sent_status = 0;
+  return response_memory_answer(memory, target, strlen(target), role, if_none_match, send_note, NULL);
+}
+
+Test(response_memory, what_was_added_is_answered_to_who_may_have_it) {
+  add("/v1/cache?gpu=a", MEMORY_CHANNELS, 100, 0);
+  cr_expect_eq(ask("/v1/cache?gpu=a", TOKEN_READER, NULL), MEMORY_ANSWERED);
+  cr_expect_eq(sent_status, 200);
+  cr_expect_eq(ask("/v1/cache?gpu=a", TOKEN_AGENT, NULL), MEMORY_FORBIDDEN);
+  cr_expect_eq(ask("/v1/cache?gpu=a", TOKEN_ANYONE, NULL), MEMORY_FORBIDDEN);
+  cr_expect_eq(sent_status, 0);
+}
+
+Test(response_memory, another_target_is_absent_whatever_its_length) {
+  add("/v1/cache?gpu=abcdefgh", MEMORY_CHANNELS, 100, 0);
+  cr_expect_eq(ask("/v1/cache?gpu=abcdefgi", TOKEN_ADMIN, NULL), MEMORY_ABSENT);
+  cr_expect_eq(ask("/v1/cache?gpu=abcdefg", TOKEN_ADMIN, NULL), MEMORY_ABSENT);
+  cr_expect_eq(ask("", TOKEN_ADMIN, NULL), MEMORY_ABSENT);
+}
+
+Test(response_memory, a_client_that_has_it_gets_304) {
+  add("/a", MEMORY_IMMUTABLE, 100, 0);
+  cr_expect_eq(ask("/a", TOKEN_READER, "\"old\", \"tag\""), MEMORY_ANSWERED);
+  cr_expect_eq(sent_status, 304);
+  cr_expect_eq(ask("/a", TOKEN_READER, "\"old\""), MEMORY_ANSWERED);
+  cr_expect_eq(sent_status, 200);
+}
+
+Test(response_memory, forgetting_the_channels_keeps_what_is_immutable) {
+  add("/channel", MEMORY_CHANNELS, 100, 0);
+  add("/immutable", MEMORY_IMMUTABLE, 100, 0);
+  response_memory_forget(memory);
+  cr_expect_eq(ask("/channel", TOKEN_READER, NULL), MEMORY_ABSENT);
+  cr_expect_eq(ask("/immutable", TOKEN_READER, NULL), MEMORY_ANSWERED);
+}
+
+Test(response_memory, an_answer_made_before_a_channel_moved_is_not_kept) {
+  uint64_t before = response_memory_generation(memory);
+  response_memory_forget(memory);
+  add("/channel", MEMORY_CHANNELS, 100, before);
+  add("/immutable", MEMORY_IMMUTABLE, 100, before);
+  cr_expect_eq(ask("/channel", TOKEN_READER, NULL), MEMORY_ABSENT);
+  cr_expect_eq(ask("/immutable", TOKEN_READER, NULL), MEMORY_ANSWERED);
+}
+
+Test(response_memory, adding_again_replaces) {
+  add("/a", MEMORY_IMMUTABLE, 100, 0);
+  struct remembered other = {ROUTE_cache_get, MEMORY_IMMUTABLE, "text/plain", "new", "exact", xstrdup("x"), 1};
+  response_memory_add(memory, "/a", 2, &other, 0);
+  cr_expect_eq(ask("/a", TOKEN_READER, "\"new\""), MEMORY_ANSWERED);
+  cr_expect_eq(sent_status, 304);
+}
+
+Test(response_memory, it_stays_within_its_bytes) {
+  char target[32];
+  size_t there = 0;
+  for (int i = 0; i < 40; i++) {
+    snprintf(target, sizeof target, "/%d", i);
+    add(target, MEMORY_IMMUTABLE, 100000, 0);
+  }
+  for (int i = 0; i < 40; i++) {
+    snprintf(target, sizeof target, "/%d", i);
+    there += ask(target, TOKEN_READER, NULL) == MEMORY_ANSWERED;
+  }
+  cr_expect_geq(there, 5);
+  cr_expect_leq(there, 10);
+}
+
+Test(response_memory, what_would_fill_half_of_it_is_not_kept) {
+  add("/small", MEMORY_IMMUTABLE, 100, 0);
+  add("/huge", MEMORY_IMMUTABLE, 600000, 0);
+  cr_expect_eq(ask("/huge", TOKEN_READER, NULL), MEMORY_ABSENT);
+  cr_expect_eq(ask("/small", TOKEN_READER, NULL), MEMORY_ANSWERED);
+}

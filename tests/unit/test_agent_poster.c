@@ -1,0 +1,337 @@
+/* Posting the spool: what the server gets, in which order, and what becomes of what it refuses. */
+#include "agent/agent.h"
+
+#include <arpa/inet.h>
+#include <criterion/criterion.h>
+#include <sys/socket.h>
+
+#include "common/file.h"
+#include "common/log.h"
+
+#define REQUESTS_MAX 16
+
+struct scripted {
+  int status;
+  const char *body;
+};
+
+/* A server that answers by a script, one connection a request; when the script is at its end, with 200. */
+struct fake_server {
+  int fd;
+  pthread_t thread;
+  const struct scripted *script;
+  size_t n_script;
+  size_t n;
+  char *lines[REQUESTS_MAX]; /* "POST /v1/…" */
+  json_t *bodies[REQUESTS_MAX];
+};
+
+/* Reads one request; false at the end of the connection. */
+static bool request_read(struct fake_server *server, int fd) {
+  cleanup_free char *text = xcalloc(1, 1 << 20);
+  size_t size = 0;
+  char *body = NULL;
+  while (!body || (size_t)(text + size - body) < strtoull(strstr(text, "Content-Length: ") + 16, NULL, 10)) {
+    ssize_t n = recv(fd, text + size, (1 << 20) - 1 - size, 0);
+    if (n <= 0)
+      return false;
+    size += (size_t)n;
+    body = strstr(text, "\r\n\r\n");
+    body = body ? body + 4 : NULL;
+  }
+  struct error error;
+  server->lines[server->n] = xstrndup(text, strcspn(text, "\r") - strlen(" HTTP/1.1"));
+  cr_assert(json_parse(body, strlen(body), &server->bodies[server->n], &error), "%s", error.message);
+  server->n++;
+  return true;
+}
+
+static void *fake_server_run(void *context) {
+  struct fake_server *server = context;
+  for (;;) {
+    cleanup_fd int fd = accept(server->fd, NULL, NULL);
+    if (fd < 0)
+      return NULL;
+    if (server->n == REQUESTS_MAX || !request_read(server, fd))
+      continue;
+    struct scripted answer = {200, "{\"accepted\": 0, \"known\": 0, \"state\": \"held\"}"};
+    if (server->n <= server->n_script)
+      answer = server->script[server->n - 1];
+    cleanup_free char *text = xasprintf("HTTP/1.1 %d X\r\nContent-Length: %zu\r\nConnection: close\r\n\r\n%s",
+                                        answer.status, strlen(answer.body), answer.body);
+    cr_assert(fd_write_all(fd, text, strlen(text)));
+  }
+}
+
+/* An agent that has only what posting needs. */
+struct trial {
+  struct agent agent;
+  struct fake_server server;
+};
+
+static void trial_init(struct trial *trial, const struct scripted *script, size_t n_script) {
+  static char folder[64];
+  struct error error;
+  log_set_level(LOG_LEVEL_ERROR);
+  memset(trial, 0, sizeof *trial);
+  strcpy(folder, "/tmp/wavetune-poster-XXXXXX");
+  cr_assert_not_null(mkdtemp(folder));
+  struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+  socklen_t size = sizeof address;
+  trial->server = (struct fake_server){
+      .fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), .script = script, .n_script = n_script};
+  cr_assert_eq(bind(trial->server.fd, (struct sockaddr *)&address, size), 0);
+  cr_assert_eq(listen(trial->server.fd, 8), 0);
+  cr_assert_eq(getsockname(trial->server.fd, (struct sockaddr *)&address, &size), 0);
+  pthread_create(&trial->server.thread, NULL, fake_server_run, &trial->server);
+
+  pthread_condattr_t monotonic;
+  pthread_condattr_init(&monotonic);
+  pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+  trial->agent = (struct agent){.magic = AGENT_MAGIC, .state = folder, .held = held_table_new()};
+  pthread_mutex_init(&trial->agent.mutex, NULL);
+  pthread_cond_init(&trial->agent.changed, &monotonic);
+  cleanup_free char *url = xasprintf("http://127.0.0.1:%d", ntohs(address.sin_port));
+  cr_assert(http_client_new(url, "t", 5000, &trial->agent.poster_client, &error), "%s", error.message);
+  cr_assert(spool_open(folder, SPOOL_EMPTY_AT_DEFAULT, &trial->agent.spool, &error), "%s", error.message);
+}
+
+static void trial_release(struct trial *trial) {
+  struct error error;
+  shutdown(trial->server.fd, SHUT_RDWR);
+  pthread_join(trial->server.thread, NULL);
+  close(trial->server.fd);
+  for (size_t i = 0; i < trial->server.n; i++) {
+    free(trial->server.lines[i]);
+    json_decref(trial->server.bodies[i]);
+  }
+  http_client_free(trial->agent.poster_client);
+  spool_close(trial->agent.spool);
+  held_table_free(trial->agent.held);
+  cr_expect(folder_remove(trial->agent.state, &error));
+}
+
+static void append(struct trial *trial, const char *lease, const char *member, json_t *taken) {
+  uint64_t number;
+  struct error error;
+  cleanup_json json_t *record = json_pack("{s:s, s:i, s:o}", "lease", lease, "epoch", 3, member, taken);
+  cr_assert(spool_append(trial->agent.spool, record, &number, &error), "%s", error.message);
+}
+
+static void measured(struct trial *trial, const char *lease, int config) {
+  append(trial, lease, "measurement", json_pack("{s:i, s:s}", "config", config, "outcome", "compile"));
+}
+
+static void held(struct trial *trial, const char *lease) {
+  static _Atomic uint64_t current = UINT64_MAX;
+  held_add(trial->agent.held, &(struct held_grant){.lease = lease,
+                                                   .epoch = 3,
+                                                   .asked_ms = clock_monotonic_ms(),
+                                                   .expires_in_ms = 3600000,
+                                                   .renew_every_ms = 1000000,
+                                                   .current = &current});
+}
+
+/* The request's line, and its measurements as "seq:config …". */
+static void expect_request(const struct trial *trial, size_t index, const char *line, const char *measurements) {
+  cr_assert_lt(index, trial->server.n, "request %zu was not made", index);
+  cleanup_free char *seen = xstrdup("");
+  size_t i;
+  json_t *item;
+  json_array_foreach (json_object_get(trial->server.bodies[index], "measurements"), i, item) {
+    cleanup_free char *shorter = seen;
+    seen = xasprintf("%s%s%d:%d", shorter, i ? " " : "", (int)json_integer_value(json_object_get(item, "seq")),
+                     (int)json_integer_value(json_object_get(item, "config")));
+  }
+  cr_expect_str_eq(trial->server.lines[index], line);
+  cr_expect_str_eq(seen, measurements);
+  cr_expect_eq(json_integer_value(json_object_get(trial->server.bodies[index], "epoch")), 3);
+}
+
+static bool request_is_done(const struct trial *trial, size_t index) {
+  return json_is_true(json_object_get(trial->server.bodies[index], "done"));
+}
+
+static char *refused_text(const struct trial *trial) {
+  cleanup_free char *path = xasprintf("%s/refused.jsonl", trial->agent.state);
+  char *text = NULL;
+  size_t size;
+  struct error error;
+  return file_read(path, 1 << 20, &text, &size, &error) ? text : xstrdup("");
+}
+
+Test(agent_poster, posts_a_lease_in_one_request_with_record_numbers_as_seq) {
+  struct trial trial;
+  trial_init(&trial, NULL, 0);
+  held(&trial, "91");
+  measured(&trial, "91", 40);
+  measured(&trial, "91", 41);
+  append(&trial, "91", "done", json_true());
+  agent_post_left(&trial.agent);
+  cr_expect_eq(trial.server.n, 1);
+  expect_request(&trial, 0, "POST /v1/leases/91/results", "1:40 2:41");
+  cr_expect(request_is_done(&trial, 0));
+  cr_expect(spool_is_empty(trial.agent.spool));
+  cr_expect_not(held_is_alive(trial.agent.held, "91", 3), "the server has all of it");
+  trial_release(&trial);
+}
+
+Test(agent_poster, posts_what_is_not_done_and_keeps_the_lease) {
+  struct trial trial;
+  trial_init(&trial, NULL, 0);
+  held(&trial, "91");
+  measured(&trial, "91", 40);
+  agent_post_left(&trial.agent);
+  cr_expect_not(request_is_done(&trial, 0));
+  cr_expect(held_is_alive(trial.agent.held, "91", 3));
+  trial_release(&trial);
+}
+
+Test(agent_poster, sorts_records_of_several_devices_by_lease) {
+  struct trial trial;
+  trial_init(&trial, NULL, 0);
+  measured(&trial, "91", 1);
+  measured(&trial, "92", 2);
+  measured(&trial, "91", 3);
+  append(&trial, "92", "done", json_true());
+  measured(&trial, "91", 4);
+  agent_post_left(&trial.agent);
+  cr_expect_eq(trial.server.n, 2);
+  expect_request(&trial, 0, "POST /v1/leases/91/results", "1:1 3:3 5:4");
+  expect_request(&trial, 1, "POST /v1/leases/92/results", "2:2");
+  cr_expect(request_is_done(&trial, 1));
+  trial_release(&trial);
+}
+
+Test(agent_poster, ends_a_lease_without_measurements) {
+  struct trial trial;
+  trial_init(&trial, NULL, 0);
+  append(&trial, "91", "done", json_true());
+  agent_post_left(&trial.agent);
+  expect_request(&trial, 0, "POST /v1/leases/91/results", "");
+  cr_expect(request_is_done(&trial, 0));
+  trial_release(&trial);
+}
+
+Test(agent_poster, hands_a_lease_back_after_its_measurements) {
+  static const struct scripted script[] = {{200, "{}"}, {409, "{\"epoch\": 4}"}};
+  struct trial trial;
+  trial_init(&trial, script, 2);
+  held(&trial, "91");
+  measured(&trial, "91", 40);
+  append(&trial, "91", "release", json_string("the agent ends"));
+  agent_post_left(&trial.agent);
+  cr_expect_eq(trial.server.n, 2);
+  expect_request(&trial, 0, "POST /v1/leases/91/results", "1:40");
+  cr_expect_str_eq(trial.server.lines[1], "POST /v1/leases/91/release");
+  cr_expect_str_eq(json_string_value(json_object_get(trial.server.bodies[1], "reason")), "the agent ends");
+  cr_expect(spool_is_empty(trial.agent.spool), "that it was not ours any more does not matter");
+  cr_expect_not(held_is_alive(trial.agent.held, "91", 3));
+  trial_release(&trial);
+}
+
+Test(agent_poster, posts_again_what_the_server_could_not_take) {
+  static const struct scripted script[] = {{503, "{\"detail\": \"busy\"}"}, {401, "{}"}, {200, "not json"}};
+  struct trial trial;
+  trial_init(&trial, script, 3);
+  measured(&trial, "91", 40);
+  append(&trial, "91", "release", json_string("x"));
+  agent_post_left(&trial.agent);
+  cr_assert_eq(trial.server.n, 5);
+  for (size_t i = 0; i < 4; i++)
+    expect_request(&trial, i, "POST /v1/leases/91/results", "1:40");
+  cr_expect(spool_is_empty(trial.agent.spool));
+  trial_release(&trial);
+}
+
+Test(agent_poster, takes_a_late_result_for_delivered_and_the_lease_for_lost) {
+  static const struct scripted script[] = {{409, "{\"detail\": \"late\", \"epoch\": 4}"}};
+  struct trial trial;
+  trial_init(&trial, script, 1);
+  held(&trial, "91");
+  measured(&trial, "91", 40);
+  measured(&trial, "91", 41);
+  agent_post_left(&trial.agent);
+  cr_expect_eq(trial.server.n, 1);
+  cr_expect(spool_is_empty(trial.agent.spool));
+  cr_expect_not(held_is_alive(trial.agent.held, "91", 3));
+  trial_release(&trial);
+}
+
+Test(agent_poster, keeps_aside_the_one_measurement_that_is_refused_for_good) {
+  static const struct scripted script[] = {{422, "{\"detail\": \"bad\"}"}, {422, "{\"detail\": \"bad\"}"}};
+  struct trial trial;
+  log_set_level(LOG_LEVEL_ERROR);
+  trial_init(&trial, script, 2);
+  measured(&trial, "91", 40);
+  measured(&trial, "91", 41);
+  measured(&trial, "91", 42);
+  append(&trial, "91", "done", json_true());
+  agent_post_left(&trial.agent);
+  cr_assert_eq(trial.server.n, 3);
+  expect_request(&trial, 0, "POST /v1/leases/91/results", "1:40 2:41 3:42");
+  expect_request(&trial, 1, "POST /v1/leases/91/results", "1:40");
+  cr_expect_not(request_is_done(&trial, 1));
+  expect_request(&trial, 2, "POST /v1/leases/91/results", "2:41 3:42");
+  cr_expect(request_is_done(&trial, 2));
+  cleanup_free char *refused = refused_text(&trial);
+  cr_expect_not_null(strstr(refused, "\"config\":40"));
+  cr_expect_null(strstr(refused, "\"config\":41"));
+  cr_expect(spool_is_empty(trial.agent.spool));
+  trial_release(&trial);
+}
+
+Test(agent_poster, ends_the_lease_also_when_its_last_measurement_is_refused) {
+  static const struct scripted script[] = {{409, "{\"detail\": \"another body\"}"}, {422, "{}"}};
+  struct trial trial;
+  trial_init(&trial, script, 2);
+  measured(&trial, "91", 40);
+  append(&trial, "91", "done", json_true());
+  agent_post_left(&trial.agent);
+  cr_assert_eq(trial.server.n, 2);
+  expect_request(&trial, 1, "POST /v1/leases/91/results", "");
+  cr_expect(request_is_done(&trial, 1));
+  cleanup_free char *refused = refused_text(&trial);
+  cr_expect_not_null(strstr(refused, "another body"));
+  cr_expect(spool_is_empty(trial.agent.spool));
+  trial_release(&trial);
+}
+
+Test(agent_poster, keeps_aside_all_results_of_a_lease_that_the_server_does_not_know) {
+  static const struct scripted script[] = {{404, "{\"detail\": \"no such lease\"}"}};
+  struct trial trial;
+  trial_init(&trial, script, 1);
+  measured(&trial, "91", 40);
+  measured(&trial, "91", 41);
+  agent_post_left(&trial.agent);
+  cr_expect_eq(trial.server.n, 1);
+  cleanup_free char *refused = refused_text(&trial);
+  cr_expect_not_null(strstr(refused, "\"config\":40"));
+  cr_expect_not_null(strstr(refused, "\"config\":41"));
+  cr_expect(spool_is_empty(trial.agent.spool));
+  trial_release(&trial);
+}
+
+Test(agent_poster, leaves_everything_in_the_spool_when_the_agent_is_told_to_stop) {
+  struct trial trial;
+  trial_init(&trial, NULL, 0);
+  measured(&trial, "91", 40);
+  trial.agent.stopping = true;
+  agent_post_left(&trial.agent);
+  cr_expect_eq(trial.server.n, 0);
+  cr_expect_not(spool_is_empty(trial.agent.spool));
+  trial_release(&trial);
+}
+
+Test(agent_poster, waits_longer_from_try_to_try_and_as_long_as_the_server_asks) {
+  struct backoff backoff = backoff_new(100, 400);
+  int64_t bounds_ms[][2] = {{50, 100}, {100, 200}, {200, 400}, {200, 400}};
+  for (size_t i = 0; i < ARRAY_LENGTH(bounds_ms); i++) {
+    int64_t wait_ms = backoff_next_ms(&backoff, 0);
+    cr_expect(wait_ms >= bounds_ms[i][0] && wait_ms <= bounds_ms[i][1], "%d", (int)wait_ms);
+  }
+  cr_expect_geq(backoff_next_ms(&backoff, 7), 7000);
+  cr_expect_leq(backoff_next_ms(&backoff, 1000000), 301000, "an absurd Retry-After is cut");
+  backoff_reset(&backoff);
+  cr_expect_leq(backoff_next_ms(&backoff, 0), 100);
+}

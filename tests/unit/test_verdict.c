@@ -336,6 +336,18 @@ Test(verdict, rounds_beyond_the_common_prefix_are_not_paired) {
   cr_expect_float_eq(finalist_of(&verdict, 1)->ratio, 80.0 / 84, 1e-12, "%g", finalist_of(&verdict, 1)->ratio);
 }
 
+Test(verdict, all_rounds_that_both_have_are_paired) {
+  static const double baseline[3] = {100, 100, 100}, a[3] = {80, 80, 90}, b[3] = {80, 90, 100};
+  struct verdict_sample samples[6];
+  for (int64_t p = 0; p < 3; p++) {
+    samples[p] = (struct verdict_sample){.config = 1, .process = p, .n = 3, .samples_us = a, .baseline_us = baseline};
+    samples[3 + p] =
+        (struct verdict_sample){.config = 2, .process = p, .n = 3, .samples_us = b, .baseline_us = baseline};
+  }
+  cleanup_verdict struct verdict verdict = decided_of(samples, 6, BASELINE);
+  cr_expect_float_eq(finalist_of(&verdict, 2)->ratio, 100.0 / 90, 1e-12, "%g", finalist_of(&verdict, 2)->ratio);
+}
+
 Test(verdict, a_config_in_too_few_processes_is_no_finalist) {
   const struct verdict_sample samples[] = {steady(1, 0, 0.9), steady(1, 1, 0.9), steady(1, 2, 0.9), steady(2, 0, 0.5),
                                            steady(2, 1, 0.5)};
@@ -390,6 +402,8 @@ Test(verdict, is_SAME_when_a_narrow_interval_holds_one) {
 
 Test(verdict, is_AMBIGUOUS_when_a_wide_interval_holds_one) {
   expect_outcome((const double[]){0.9, 1.0, 1.1}, VERDICT_AMBIGUOUS);
+  expect_outcome((const double[]){0.9, 1.0, 1.01}, VERDICT_AMBIGUOUS);
+  expect_outcome((const double[]){0.99, 1.0, 1.1}, VERDICT_AMBIGUOUS);
 }
 
 Test(verdict, a_winner_that_is_the_baseline_is_the_same) {

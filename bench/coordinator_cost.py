@@ -15,7 +15,7 @@ import harness
 def statements(server):
     """{statement: runs} as the server counts them."""
     text = server.request("GET", "/metrics").body.decode()
-    return {name: float(runs) for name, runs in re.findall(r'wavetune_statement_runs_total\{statement="(\w+)"\} (\S+)', text)}
+    return {name: float(runs) for name, runs in re.findall(r'wavetune_db_runs_total\{statement="(\w+)"\} (\S+)', text)}
 
 
 def main():

@@ -9,7 +9,7 @@
 #include "common/http_client.h"
 #include "common/options.h"
 
-#define SERVER_URL_DEFAULT "http://127.0.0.1:7117"
+#define SERVER_URL_DEFAULT "http://127.0.0.1:7200"
 
 /* clang-format off */
 #define OPTION_URL {.name = "url", .type = OPTION_TEXT, .argument = "URL", .default_text = SERVER_URL_DEFAULT, .help = "the server"}

@@ -2,16 +2,17 @@
 #include "cli/cli.h"
 
 static int command_token_make(struct options *options) {
-  const char *name = option_text(options, "name"), *role = option_text(options, "role");
+  char *const *arguments;
   struct error error;
-  if (!name || !role) {
-    error_set(&error, "give the token a name and a role: --name ci --role submitter");
+  if (options_arguments(options, &arguments) != 1) {
+    error_set(&error, "name the token after who it is for: wavetune token make ci --role submitter");
     return cli_fail(EXIT_USAGE, &error);
   }
   cleanup_http_client struct http_client *client = cli_connect(options);
   if (!client)
     return EXIT_USAGE;
-  cleanup_json json_t *body = json_pack("{s:s, s:s}", "name", name, "role", role), *answer = NULL;
+  cleanup_json json_t *body = json_pack("{s:s, s:s}", "name", arguments[0], "role", option_text(options, "role")),
+                      *answer = NULL;
   int code = cli_call(client, "POST", "/v1/tokens", body, &answer);
   if (code != EXIT_OK)
     return code;
@@ -61,10 +62,10 @@ static int command_token_revoke(struct options *options) {
 }
 
 static const struct option_spec make_options[] = {
-    {.name = "name", .type = OPTION_TEXT, .argument = "NAME", .help = "who it is for; unique", .flag_only = true},
     {.name = "role",
      .type = OPTION_TEXT,
      .argument = "ROLE",
+     .default_text = "reader",
      .help = "reader, submitter, agent or admin",
      .flag_only = true},
     SERVER_OPTIONS,
@@ -73,7 +74,7 @@ static const struct option_spec server_options[] = {SERVER_OPTIONS};
 
 const struct command_spec spec_token_make = {
     .name = "token make",
-    .arguments = "",
+    .arguments = "NAME",
     .summary = "make a token; it is shown once",
     .options = make_options,
     .n_options = ARRAY_LENGTH(make_options),

@@ -145,6 +145,7 @@ static void post_answer(struct job_post *post) {
   for (size_t i = 0; i < post->n; i++) {
     const struct submission *submission = &post->submissions[i];
     bool created = submission->stored->created;
+    submission->stored->created = false; /* asked for again in this batch, it is known */
     any_created = any_created || created;
     counter_add(created ? COUNTER_jobs_submitted : COUNTER_jobs_known, 1);
     ALWAYS(json_array_append_new(answers, job_answer(submission, created)) == 0);

@@ -20,6 +20,7 @@ SOURCE = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("WAVETUNE_BUILD", SOURCE / "build/dev"))
 SHARED_DATA = SOURCE.parent / "shared" / "data"
 KERNELS = SOURCE / "kernels"
+QUICK = SOURCE / "tests/data/kernels/quick"  # 48 configs, 4 compiles
 MISBEHAVING = SOURCE / "tests/data/kernels/misbehaving"
 
 
@@ -81,8 +82,7 @@ class Postgres:
 
     def stop(self):
         if self.process and self.process.poll() is None:
-            self.process.send_signal(signal.SIGINT)
-            self.process.wait(20)
+            self.kill()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def database(self):
@@ -210,7 +210,7 @@ class Server(Program):
 
 
 def make_token(database, name, role):
-    done = subprocess.run([BUILD / "wavetune-server", "token", "make", "--database", database, "--name", name, "--role", role],
+    done = subprocess.run([BUILD / "wavetune-server", "token", "make", name, "--database", database, "--role", role],
                           capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout.split()[-1]

@@ -179,20 +179,24 @@ def test_errors_of_the_protocol_are_answered(shared):
     assert shared.request("GET", "/v1/jobs/99999999999999999999").status in (404, 422)
 
 
-@pytest.mark.parametrize("head", [
-    b"GET /v1/jobs HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
-    b"POST /v1/jobs HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
-    b"GET /v1/jobs HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n",
-    b"GET /%00 HTTP/1.1\r\nHost: x\r\n\r\n",
-    b"GET /v1/jobs/%2e%2e/%ff HTTP/1.1\r\nHost: x\r\n\r\n",
-    b"\x16\x03\x01\x00\x00",
-    b"GET /" + b"a" * 100000 + b" HTTP/1.1\r\nHost: x\r\n\r\n",
-    b"GET / HTTP/1.1\r\n" + b"X: y\r\n" * 20000 + b"\r\n",
-])
-def test_a_strange_head_does_not_end_the_server(shared, head):
+STRANGE_HEADS = {
+    "two lengths": b"GET /v1/jobs HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+    "length and chunks": b"POST /v1/jobs HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n"
+                         b"2\r\n{}\r\n0\r\n\r\n",
+    "two hosts": b"GET /v1/jobs HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n",
+    "NUL in the path": b"GET /%00 HTTP/1.1\r\nHost: x\r\n\r\n",
+    "dots in the path": b"GET /v1/jobs/%2e%2e/%ff HTTP/1.1\r\nHost: x\r\n\r\n",
+    "a TLS hello": b"\x16\x03\x01\x00\x00\r\n\r\n",
+    "a long path": b"GET /" + b"a" * 100000 + b" HTTP/1.1\r\nHost: x\r\n\r\n",
+    "many headers": b"GET / HTTP/1.1\r\n" + b"X: y\r\n" * 20000 + b"\r\n",
+}
+
+
+@pytest.mark.parametrize("what", STRANGE_HEADS)
+def test_a_strange_head_does_not_end_the_server(shared, what):
     with socket.create_connection(("127.0.0.1", shared.port), timeout=20) as connection:
         try:
-            connection.sendall(head)
+            connection.sendall(STRANGE_HEADS[what])
             connection.shutdown(socket.SHUT_WR)
             answer = connection.recv(65536)
         except (ConnectionResetError, BrokenPipeError):

@@ -1,13 +1,15 @@
 """What must hold when things die: nothing lost, nothing counted twice, late results fenced off."""
 
 import json
+import socket
 import threading
+import time
 
 import harness
 from harness import wait_until, wavetune
 
-KERNEL = f"{harness.KERNELS}/softmax:fused"
-KEY = "rows=33,columns=129"
+KERNEL = harness.QUICK
+KEY = "n=100003"
 QUICK = ("--screen-rounds", "3", "--final-rounds", "10")
 ENVIRONMENT = {"cpu": "gcc 1", "gpu": "Test CPU", "arch": "x86_64", "compute_units": 4, "partition": ""}
 
@@ -67,6 +69,11 @@ def configs_of(lease):
 
 def submit_for(server, environment=ENVIRONMENT):
     return submit(server, KEY, "--environment", json.dumps(environment))
+
+
+def metric(server, name):
+    return next((float(l.split()[-1]) for l in server.request("GET", "/metrics").body.decode().splitlines()
+                 if l.split(" ")[0] == name), None)
 
 
 def test_two_agents_on_one_job_never_measure_the_same_config_twice(server, start):
@@ -169,7 +176,7 @@ def test_the_same_job_submitted_fifty_times_at_once_is_one_job(server):
     submit_for(server)  # registers the kernel
     folder = json.loads(wavetune(server, "jobs", "--json").stdout)[0]
     body = server.get(f"/v1/jobs/{folder['job']}")
-    request = {"kernel": body["kernel"], "key": {"rows": 7, "columns": 11}, "space": body["space"], "environment": ENVIRONMENT}
+    request = {"kernel": body["kernel"], "key": {"n": 7}, "space": body["space"], "environment": ENVIRONMENT}
     answers = []
     threads = [threading.Thread(target=lambda: answers.append(server.request("POST", "/v1/jobs", request))) for _ in range(50)]
     for thread in threads:
@@ -197,7 +204,6 @@ def test_what_one_server_renews_another_does_not_expire(start, database):
     hand = Hand(one)
     job = submit_for(one)["job"]
     lease = hand.lease("n1").json
-    import time
     for _ in range(12):  # four lease times
         time.sleep(0.5)
         renewed = one.request("POST", f"/v1/leases/{lease['lease']}/renew", {"epoch": lease["epoch"], "config": None})
@@ -232,18 +238,13 @@ def test_a_parked_agent_is_woken_by_work(server):
 
 
 def test_a_parked_agent_that_hung_up_is_not_granted_a_lease(server):
-    import socket
-
     hand = Hand(server)
     body = json.dumps({"agent": hand.id, "device": "cpu0", "nonce": "gone", "wait": 30}).encode()
     with socket.create_connection(("127.0.0.1", server.port)) as gone:
         gone.sendall(b"POST /v1/leases HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + server.token.encode() +
                      b"\r\nContent-Type: application/json\r\nContent-Length: " + str(len(body)).encode() + b"\r\n\r\n" + body)
-        wait_until(lambda: b"parked" in server.request("GET", "/metrics").body, 10, "metrics")
-        import time
-        time.sleep(0.5)
+        wait_until(lambda: metric(server, "wavetune_parked") == 1, 10, "the request to be parked")
     job = submit_for(server)["job"]
-    import time
     time.sleep(1.5)
     summary = server.get(f"/v1/jobs/{job}")
     assert summary["state"] == "queued", "no lease was granted to a client that is gone"

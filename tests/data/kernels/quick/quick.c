@@ -1,0 +1,11 @@
+/* y = 2 x, the slow way REPEAT times over: what system tests tune. TURN is not read, so that its configs share an object
+ * and a job of 48 configs compiles four times. */
+#include <stdint.h>
+
+void quick(float *y, const float *x, int64_t n) {
+  for (int repeat = 0; repeat < REPEAT; repeat++) {
+    for (int64_t i = 0; i < n; i++)
+      y[i] = 2 * x[i];
+    __asm__ volatile("" ::: "memory"); /* each pass is really made */
+  }
+}

@@ -1,0 +1,208 @@
+"""The agent's programs as people call them: what they print, how they end, and that they end in order."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+
+import harness
+from harness import wait_until, wavetune
+
+AGENT = harness.BUILD / "wavetune-agent"
+QUICK = ("--screen-rounds", "3", "--final-rounds", "10")
+
+
+def agent(*arguments, environment=None, timeout=120):
+    full = {k: v for k, v in os.environ.items() if not k.startswith("WAVETUNE_")}
+    return subprocess.run([str(a) for a in (AGENT, *arguments)], capture_output=True, text=True, timeout=timeout,
+                          stdin=subprocess.DEVNULL, env={**full, **(environment or {})})
+
+
+def tune(place, key, state, *more, **options):
+    return agent("tune", place, "--key", key, "--state", state, *QUICK, *more, **options)
+
+
+def test_probe_prints_devices_and_env_the_environment_of_one():
+    devices = json.loads(agent("probe").stdout)["devices"]
+    cpu = next(d for d in devices if d["device"] == "cpu0")
+    environment = json.loads(agent("env", "--device", "cpu0").stdout)
+    assert environment == cpu["environment"]
+    query = agent("env", "--device", "cpu0", "--query").stdout.strip()
+    assert f"compute_units={environment['compute_units']}" in query and " " not in query
+
+
+def test_an_unknown_device_is_refused_with_those_there_are():
+    done = agent("env", "--device", "gpu77")
+    assert done.returncode == 2 and "gpu77" in done.stderr and "cpu0" in done.stderr
+
+
+def test_tune_gives_every_misbehaving_config_its_outcome_and_finds_the_good_one(tmp_path):
+    done = tune(harness.MISBEHAVING, "n=1000", tmp_path, "--json", "--config-timeout", "1")
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    outcomes = answer["outcomes"]
+    assert sum(outcomes.values()) == answer["configs"] == 8
+    assert outcomes["compile"] == outcomes["timeout"] == 1 and outcomes["correct"] == 2
+    assert answer["winner"]["config_values"] == {"MODE": "good"}
+    assert done.stderr == "", "no bar and no log on a pipe"
+
+
+def test_tune_prints_a_table_with_the_winner(tmp_path):
+    done = tune(harness.QUICK, "n=1003", tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "winner (*)" in done.stdout and "equivalence set (=)" in done.stdout and "regret bound" in done.stdout
+
+
+def test_tune_measures_again_without_compiling_again(tmp_path):
+    assert tune(harness.QUICK, "n=1003", tmp_path).returncode == 0
+    objects = {p: p.stat().st_mtime_ns for p in (tmp_path / "objects").iterdir()}
+    assert objects
+    assert tune(harness.QUICK, "n=1003", tmp_path).returncode == 0
+    assert objects == {p: p.stat().st_mtime_ns for p in (tmp_path / "objects").iterdir()}
+
+
+def test_tune_refuses_what_it_cannot_read_with_one_sentence(tmp_path):
+    for arguments, said in (
+        (("tune",), "give one folder"),
+        (("tune", tmp_path, "--key", "n=1"), "kernel.json"),
+        (("tune", harness.QUICK), "--key"),
+        (("tune", harness.QUICK, "--key", "m=1"), "m"),
+        (("tune", harness.QUICK, "--key", "n=1", "--regime", "tepid"), "tepid"),
+        (("tune", harness.QUICK, "--key", "n=1", "--device", "gpu77"), "gpu77"),
+        (("tune", harness.QUICK, "--key", "n=1", "--processes", "2"), "processes"),
+    ):
+        done = agent(*arguments)
+        assert done.returncode == 2, (arguments, done)
+        assert said in done.stderr and done.stderr.count("\n") == 1, (arguments, done.stderr)
+
+
+def test_tune_says_that_the_default_does_not_work(tmp_path):
+    folder = tmp_path / "kernel"
+    folder.mkdir()
+    for file in harness.MISBEHAVING.iterdir():
+        (folder / file.name).write_bytes(file.read_bytes())
+    space = json.loads((folder / "space.json").read_text())
+    space["default"] = {"MODE": "crash"}
+    (folder / "space.json").write_text(json.dumps(space))
+    done = tune(folder, "n=1000", tmp_path / "state")
+    assert done.returncode == 1 and "baseline: killed by signal 11" in done.stderr
+    space["conditions"] = ["MODE == 'good'"]
+    (folder / "space.json").write_text(json.dumps(space))
+    done = tune(folder, "n=1000", tmp_path / "state")
+    assert done.returncode == 2 and "excluded by a condition" in done.stderr
+    space = {"parameters": {"MODE": ["wrong", "slow"]}, "default": {"MODE": "slow"}, "conditions": ["MODE == 'none'"]}
+    del space["default"]
+    (folder / "space.json").write_text(json.dumps(space))
+    done = tune(folder, "n=1000", tmp_path / "state")
+    assert done.returncode == 2 and "no point of the space" in done.stderr
+
+
+def children_of(pid):
+    with open(f"/proc/{pid}/task/{pid}/children") as file:
+        return [int(word) for word in file.read().split()]
+
+
+def hanging_tune(state):
+    """A `tune` whose worker hangs in a config: a process and its worker's id."""
+    process = subprocess.Popen([str(a) for a in (AGENT, "tune", harness.MISBEHAVING, "--key", "n=1000", "--state", state)],
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    time.sleep(3)
+    return process, wait_until(lambda: children_of(process.pid), 20, "a worker")[0]
+
+
+def is_gone(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+def test_tune_told_to_end_takes_its_worker_with_it(tmp_path):
+    process, worker = hanging_tune(tmp_path)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(20) == 1
+    assert "stopped before the end" in process.stderr.read()
+    wait_until(lambda: is_gone(worker), 10, "the worker's end")
+
+
+def test_a_killed_tune_takes_its_worker_with_it(tmp_path):
+    process, worker = hanging_tune(tmp_path)
+    process.kill()
+    process.wait(20)
+    wait_until(lambda: is_gone(worker), 10, "the worker's end")
+
+
+def test_run_needs_a_url_and_a_token_that_the_server_knows(server, tmp_path):
+    done = agent("run", "--state", tmp_path)
+    assert done.returncode == 2 and "--url" in done.stderr
+    done = agent("run", "--state", tmp_path, "--url", server.url, environment={"WAVETUNE_TOKEN": "wt_wrong"})
+    assert done.returncode == 4 and "401" in done.stderr
+    assert "wt_wrong" not in done.stderr
+
+
+def test_run_with_a_device_that_is_not_there_is_refused(server, tmp_path):
+    done = agent("run", "--state", tmp_path, "--url", server.url, "--device", "gpu77")
+    assert done.returncode == 2 and "gpu77" in done.stderr
+
+
+def test_two_agents_cannot_share_a_state_folder(server, start):
+    first = start(harness.Agent, server, name="a")
+    wait_until(lambda: server.items("/v1/agents"), 30, "the agent")
+    done = agent("run", "--state", first.state, "--url", server.url, environment={"WAVETUNE_TOKEN": server.token})
+    assert done.returncode == 2 and "another agent works in" in done.stderr
+
+
+def test_an_agent_keeps_its_id_over_restarts(server, start):
+    for _ in range(2):
+        one = start(harness.Agent, server, name="a")
+        wait_until(lambda: "enrolled" in one.messages, 30, "the enrolment")
+        assert one.stop() == 0
+    assert len(server.items("/v1/agents")) == 1
+
+
+def test_an_agent_without_work_ends_when_it_was_told_to(server, start):
+    one = start(harness.Agent, server, options=("--idle-exit", "1"))
+    assert one.process.wait(30) == 0
+
+
+def test_an_agent_told_to_end_hands_its_lease_back_at_once(server, start, tmp_path):
+    one = start(harness.Agent, server, name="a", options=("--config-timeout", "3600"))
+    wait_until(lambda: server.items("/v1/agents"), 30, "the agent")
+    job = json.loads(wavetune(server, "submit", harness.MISBEHAVING, "--key", "n=1000", "--json").stdout)[0]["job"]
+    wait_until(lambda: server.get(f"/v1/jobs/{job}")["measured"] >= 1, 60, "a first measurement, then the hang")
+    assert one.stop(10) == 0
+    hand = server.items("/v1/agents")[0]["agent"]
+    answer = server.request("POST", "/v1/leases", {"agent": hand, "device": "cpu0", "nonce": "next", "wait": 5})
+    assert answer.status == 200, "the rest of the lease is there for the next one, long before it would have expired"
+    assert not [m for m in server.items(f"/v1/jobs/{job}/measurements") if m["late"]]
+
+
+def test_an_agent_that_waits_for_its_server_works_when_it_comes(start, database, tmp_path):
+    server = start(harness.Server, database)
+    port = server.port
+    server.stop()
+    one = start(harness.Agent, server, name="a")
+    wait_until(lambda: "cannot enrol yet" in one.messages, 30, "a try in vain")
+    again = start(harness.Server, database, port=port)
+    wait_until(lambda: again.items("/v1/agents"), 30, "the enrolment")
+    assert one.process.poll() is None
+
+
+def test_what_was_measured_while_the_server_was_away_is_posted_by_the_next_run(start, database):
+    server = start(harness.Server, database)
+    one = start(harness.Agent, server, name="a", options=QUICK)
+    wait_until(lambda: server.items("/v1/agents"), 30, "the agent")
+    job = json.loads(wavetune(server, "submit", harness.QUICK, "--key", "n=100003", "--json").stdout)[0]["job"]
+    wait_until(lambda: server.get(f"/v1/jobs/{job}")["measured"] >= 1, 60, "a first measurement")
+    port = server.port
+    server.kill()
+    wait_until(lambda: "wait in the spool" in one.messages, 60, "results that wait")
+    one.kill()
+    again = start(harness.Server, database, port=port)
+    two = start(harness.Agent, again, name="a", options=QUICK)
+    wait_until(lambda: "posted before anything else" in two.messages, 30, "the replay")
+    wait_until(lambda: again.get(f"/v1/jobs/{job}")["state"] == "done", 120, "the job")
+    rows = [(m["config"], m["stage"], m["process"]) for m in again.items(f"/v1/jobs/{job}/measurements") if not m["late"]]
+    assert len(rows) == len(set(rows))

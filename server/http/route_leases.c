@@ -11,6 +11,7 @@
 #define NONCE_MAX 128
 #define RENEWALS_PER_LEASE 3
 #define POST_ATTEMPTS 8
+#define POST_MEASUREMENTS_MAX 2000 /* of one statement, which compares new with known ones */
 
 struct pull {
   struct request *request;
@@ -311,24 +312,34 @@ static bool posting_parse(struct request *request, struct posting *posting) {
   return false;
 }
 
-/* One statement takes at most one post of a lease; the others, and those that met another connection's, come next. */
+/* What one statement takes of the posts that are left: one of a lease, and no more measurements than it is good for. */
+static size_t postings_choose(struct posting *postings, size_t n, struct posting **ret_chosen,
+                              struct lease_post **ret_posts) {
+  size_t n_chosen = 0, n_measurements = 0;
+  for (size_t i = 0; i < n; i++) {
+    struct posting *posting = &postings[i];
+    bool fits = n_chosen == 0 || n_measurements + posting->results.n <= POST_MEASUREMENTS_MAX;
+    bool is_next = !posting->is_stored && fits;
+    for (size_t other = 0; is_next && other < n_chosen; other++)
+      is_next = ret_posts[other]->lease != posting->post.lease;
+    if (!is_next)
+      continue;
+    posting->post.results = &posting->results;
+    n_measurements += posting->results.n;
+    ret_chosen[n_chosen] = posting;
+    ret_posts[n_chosen++] = &posting->post;
+  }
+  return n_chosen;
+}
+
+/* The posts that do not go with the first ones, and those that met another connection's, come next. */
 static bool postings_store(struct worker *worker, struct posting *postings, size_t n, struct error *error) {
   cleanup_free struct lease_post **posts = xcalloc(n, sizeof *posts);
   cleanup_free struct posting **chosen = xcalloc(n, sizeof *chosen);
   size_t left = n;
   int attempts = 0;
   while (left > 0) {
-    size_t n_posts = 0;
-    for (size_t i = 0; i < n; i++) {
-      bool is_first = !postings[i].is_stored;
-      for (size_t other = 0; is_first && other < n_posts; other++)
-        is_first = posts[other]->lease != postings[i].post.lease;
-      if (!is_first)
-        continue;
-      postings[i].post.results = &postings[i].results;
-      chosen[n_posts] = &postings[i];
-      posts[n_posts++] = &postings[i].post;
-    }
+    size_t n_posts = postings_choose(postings, n, chosen, posts);
     bool ok = leases_post(worker->db, posts, n_posts, error);
     if (!ok && (db_failure(worker->db) != DB_FAILURE_RETRY || ++attempts > POST_ATTEMPTS))
       return false;

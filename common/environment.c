@@ -103,7 +103,7 @@ static void compute_units_set(json_t *object, int64_t compute_units) {
 static json_t *stated_members(const struct environment *environment, bool hardware_only) {
   json_t *object = json_object();
 #define X(member, hardware)                                                                                            \
-  if (hardware || !hardware_only)                                                                                      \
+  if ((hardware) || !hardware_only)                                                                                    \
     text_set(object, #member, environment->member);
   ENVIRONMENT_TEXTS(X)
 #undef X
@@ -166,7 +166,7 @@ static void difference_set(json_t *differences, const char *name, json_t *job, j
 json_t *environment_differences(const struct environment *partial, const struct environment *full, bool hardware_only) {
   json_t *differences = json_object();
 #define X(member, hardware)                                                                                            \
-  if ((hardware || !hardware_only) && partial->member && !string_equal(partial->member, full->member))                 \
+  if (((hardware) || !hardware_only) && partial->member && !string_equal(partial->member, full->member))               \
     difference_set(differences, #member, json_string(partial->member),                                                 \
                    full->member ? json_string(full->member) : json_null());
   ENVIRONMENT_TEXTS(X)

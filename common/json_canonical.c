@@ -34,7 +34,7 @@ char *float_format(double number, char text[FLOAT_TEXT_SIZE]) {
   char scientific[FLOAT_TEXT_SIZE];
   while (!digits_read_back(number, precision, scientific))
     precision++;
-  int exponent = atoi(strchr(scientific, 'e') + 1);
+  int exponent = (int)strtol(strchr(scientific, 'e') + 1, NULL, 10);
   if (exponent >= -4 && exponent < 16) {
     int decimals = precision - 1 - exponent;
     snprintf(text, FLOAT_TEXT_SIZE, "%.*f", decimals > 1 ? decimals : 1, number);

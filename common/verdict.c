@@ -258,6 +258,7 @@ static void evidence_count(const struct candidates *candidates, struct verdict *
       processes[n++] = candidates->all[i].samples[j].process;
       verdict->n_samples += candidates->all[i].samples[j].n;
     }
+  ALWAYS(processes != NULL); /* every candidate has some */
   qsort(processes, n, sizeof *processes, processes_compare);
   for (size_t i = 0; i < n; i++)
     verdict->n_processes += i == 0 || processes[i] != processes[i - 1];

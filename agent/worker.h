@@ -40,9 +40,9 @@ enum worker_phase { WORKER_IDLE, WORKER_OPENING, WORKER_LOADING, WORKER_CHECKING
 
 /* Written by the worker, read by the supervisor at any time. */
 struct worker_status {
-  _Atomic uint64_t config;      /* WORKER_CONFIG_NONE when it is none's turn */
-  _Atomic int phase;            /* enum worker_phase */
-  _Atomic int64_t since_ns;     /* clock_monotonic_ns when config or phase changed last */
+  _Atomic uint64_t config;  /* WORKER_CONFIG_NONE when it is none's turn */
+  _Atomic int phase;        /* enum worker_phase */
+  _Atomic int64_t since_ns; /* clock_monotonic_ns when config or phase changed last */
 };
 
 /* Runs the child: serves requests on WORKER_SOCKET_FD until it closes. Returns the exit code. */

@@ -152,12 +152,11 @@ static bool connection_open(struct db *db, struct error *error) {
   return true;
 }
 
-/* An idle connection has nothing to say but its end: seeing that now saves the request that would have failed. */
+/* An idle connection has nothing to say but its end, or, seldom, that a setting changed. Looking now saves the request that
+ * would have failed; making a good connection anew costs little. */
 static bool connection_has_ended(PGconn *connection) {
   struct pollfd socket = {.fd = PQsocket(connection), .events = POLLIN};
-  if (poll(&socket, 1, 0) == 0)
-    return false;
-  return !PQconsumeInput(connection) || PQstatus(connection) != CONNECTION_OK;
+  return poll(&socket, 1, 0) != 0;
 }
 
 static bool connection_ensure(struct db *db, struct error *error) {

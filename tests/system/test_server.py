@@ -1,0 +1,390 @@
+"""The server as a process: migrations, tokens from the command line, stopping while thousands wait, a database that goes and
+comes, connections that lie about their bodies, and `dev`."""
+
+import hashlib
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+
+import harness
+import pytest
+from harness import BUILD, wait_until
+
+SERVER = BUILD / "wavetune-server"
+ENVIRONMENT = {"cpu": "gcc 12", "gpu": "test", "arch": "x86_64", "compute_units": 1, "partition": ""}
+
+
+def run(*arguments, environment=None, timeout=60):
+    return subprocess.run([str(SERVER), *map(str, arguments)], capture_output=True, text=True, timeout=timeout,
+                          env={**os.environ, **(environment or {})})
+
+
+def exchange(port, text, seconds=5):
+    """Sends bytes and reads until the server closes or says nothing more for a while."""
+    with socket.create_connection(("127.0.0.1", port), timeout=seconds) as connection:
+        connection.sendall(text)
+        received = b""
+        connection.settimeout(0.5)
+        try:
+            while chunk := connection.recv(65536):
+                received += chunk
+        except (socket.timeout, ConnectionResetError):
+            pass
+        return received
+
+
+def statuses(received):
+    return [int(s) for s in re.findall(rb"HTTP/1\.1 (\d+)", received)]
+
+
+def enrol(server):
+    answer = server.request("POST", "/v1/agents", {"boot": "b", "name": "n", "version": "1", "devices": [
+        {"device": "cpu0", "backend": "cpu", "environment": ENVIRONMENT, "facts": {}}]})
+    assert answer.status in (200, 201), answer
+    return answer.json["agent"]
+
+
+def park(server, agent, number, wait=60):
+    """A connection whose lease request waits."""
+    body = json.dumps({"agent": agent, "device": "cpu0", "nonce": f"n{number}", "wait": wait}).encode()
+    connection = socket.create_connection(("127.0.0.1", server.port))
+    connection.sendall(b"POST /v1/leases HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + server.token.encode()
+                       + b"\r\nContent-Length: " + str(len(body)).encode() + b"\r\n\r\n" + body)
+    return connection
+
+
+def metric(server, name):
+    text = server.request("GET", "/metrics").body.decode()
+    return float(re.search(rf"^{name} (\S+)$", text, re.M).group(1))
+
+
+# Migrations
+
+def test_migrating_twice_and_from_many_processes_applies_each_file_once(postgres, database):
+    several = [subprocess.Popen([SERVER, "migrate", "--json", "--database", database], stdout=subprocess.PIPE, text=True)
+               for _ in range(4)]
+    applied = [json.loads(p.communicate(timeout=60)[0])["applied"] for p in several]
+    assert all(p.returncode == 0 for p in several)
+    rows = postgres.sql("select version, name from schema_migrations order by 1", conninfo=database).splitlines()
+    assert sum(applied) == len(rows) >= 3 and rows[0] == "1|base"
+    assert json.loads(run("migrate", "--json", "--database", database).stdout) == {"applied": 0}
+
+
+def test_a_migration_that_changed_after_it_was_applied_is_refused(database, tmp_path):
+    folder = tmp_path / "migrations"
+    shutil.copytree(harness.SOURCE / "migrations", folder)
+    environment = {"WAVETUNE_MIGRATIONS": str(folder)}
+    assert run("migrate", "--database", database, environment=environment).returncode == 0
+    first = folder / "0001_base.sql"
+    first.write_text(first.read_text() + "-- a thought\n")
+    done = run("migrate", "--database", database, environment=environment)
+    assert done.returncode != 0 and "0001_base.sql" in done.stderr and "write a new migration" in done.stderr
+
+
+def test_a_database_newer_than_the_program_is_refused_and_the_server_is_not_ready(database, tmp_path, start):
+    folder = tmp_path / "migrations"
+    shutil.copytree(harness.SOURCE / "migrations", folder)
+    newest = len(list(folder.glob("*.sql"))) + 1
+    (folder / f"{newest:04}_future.sql").write_text("CREATE TABLE future (id integer);\n")
+    assert run("migrate", "--database", database, environment={"WAVETUNE_MIGRATIONS": str(folder)}).returncode == 0
+    done = run("migrate", "--database", database)
+    assert done.returncode != 0 and "future" in done.stderr and "newer" in done.stderr
+
+
+def test_a_migration_that_fails_leaves_nothing_behind(postgres, database, tmp_path):
+    folder = tmp_path / "migrations"
+    folder.mkdir()
+    (folder / "0001_good.sql").write_text("CREATE TABLE good (id integer);\n")
+    (folder / "0002_bad.sql").write_text("CREATE TABLE half (id integer); SELECT 1 / 0;\n")
+    done = run("migrate", "--database", database, environment={"WAVETUNE_MIGRATIONS": str(folder)})
+    assert done.returncode != 0 and "0002_bad failed and was undone" in done.stderr
+    assert postgres.sql("select to_regclass('good') is not null, to_regclass('half') is null", conninfo=database) == "t|t"
+
+
+def test_a_server_on_an_empty_database_lives_but_is_not_ready(database, tmp_path, start):
+    server = harness.Program([SERVER, "serve", "--port", "0", "--database", database], tmp_path)
+    try:
+        url = wait_until(lambda: re.search(r"listening on (http://\S+)", server.output), 20, "the ready line").group(1)
+        port = int(url.rsplit(":", 1)[1])
+        wait_until(lambda: b"wavetune-server migrate" in exchange(port, b"GET /readyz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"),
+                   20, "the reason")
+        assert statuses(exchange(port, b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")) == [200]
+        assert run("migrate", "--database", database).returncode == 0
+        wait_until(lambda: statuses(exchange(port, b"GET /readyz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")) == [200],
+                   20, "readiness after migrating")
+    finally:
+        assert server.stop() == 0
+
+
+# Tokens from the command line
+
+def test_tokens_are_made_listed_and_revoked_from_the_command_line(server):
+    database = server.database
+    token = run("token", "make", "ci", "--role", "submitter", "--database", database).stdout.strip()
+    assert re.fullmatch(r"wt_[0-9a-f]{64}", token)
+    again = run("token", "make", "ci", "--database", database)
+    assert again.returncode == 4 and "already" in again.stderr
+    assert server.request("GET", "/v1/kernels", token=token).status == 200
+    listed = json.loads(run("token", "list", "--json", "--database", database).stdout)
+    assert ("ci", "submitter", None) in [(t["name"], t["role"], t["revoked_at"]) for t in listed]
+    assert run("token", "revoke", "ci", "--database", database).returncode == 0
+    assert run("token", "revoke", "ci", "--database", database).returncode == 4
+    wait_until(lambda: server.request("GET", "/v1/kernels", token=token).status == 401, 10, "the server to see it")
+    assert run("token", "make", "a b", "--database", database).returncode == 2
+    assert run("token", "make", "x", "--role", "king", "--database", database).returncode == 2
+
+
+def test_commands_without_a_database_say_how_to_name_one():
+    environment = {"WAVETUNE_DATABASE": ""}
+    for command in (("serve",), ("migrate",), ("token", "list")):
+        done = run(*command, environment=environment)
+        assert done.returncode == 2 and "--database" in done.stderr
+
+
+def test_a_port_that_is_taken_and_an_address_that_is_none_are_errors(server):
+    done = run("serve", "--port", server.port, "--database", server.database)
+    assert done.returncode == 2 and "in use" in done.stderr
+    done = run("serve", "--listen", "localhost.invalid", "--database", server.database)
+    assert done.returncode == 2 and "numeric address" in done.stderr
+
+
+# Connections
+
+@pytest.mark.parametrize("what,head", [
+    ("both lengths", b"Content-Length: 4\r\nTransfer-Encoding: chunked\r\n"),
+    ("two lengths", b"Content-Length: 4\r\nContent-Length: 4\r\n"),
+    ("another coding", b"Transfer-Encoding: gzip\r\n"),
+    ("two codings", b"Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n"),
+    ("two hosts", b"Host: y\r\nContent-Length: 4\r\n"),
+    ("two tokens", b"Authorization: Bearer other\r\nContent-Length: 4\r\n"),
+])
+def test_a_request_that_two_programs_would_read_differently_is_refused_and_closed(server, what, head):
+    smuggled = b"0\r\n\r\nGET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
+    received = exchange(server.port, b"POST /v1/kernels HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + server.token.encode()
+                        + b"\r\n" + head + b"\r\n" + smuggled)
+    assert statuses(received)[:1] in ([400], []), (what, received)
+    assert len(statuses(received)) <= 1, (what, received)
+
+
+def test_a_small_body_that_is_refused_is_swallowed_and_the_connection_goes_on(server):
+    received = exchange(server.port, b"POST /v1/kernels HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello"
+                        b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert statuses(received) == [401, 200]
+
+
+def test_a_large_body_that_is_refused_is_answered_before_it_is_sent(server):
+    received = exchange(server.port, b"PUT /v1/blobs/sha256:0 HTTP/1.1\r\nHost: x\r\nContent-Length: 60000000\r\n\r\n")
+    assert statuses(received) == [401]
+    assert b"Connection: close" in received
+
+
+def test_an_unknown_token_with_a_body_is_refused_after_it_was_looked_up(server):
+    received = exchange(server.port, b"POST /v1/kernels HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer nobody\r\n"
+                        b"Content-Length: 5\r\n\r\nhelloGET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert statuses(received) == [401, 200]
+
+
+def test_a_chunked_body_is_read_and_counted(server):
+    head = b"POST /v1/tokens HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nAuthorization: Bearer " + server.token.encode()
+    body = json.dumps({"name": "chunked", "role": "reader"}).encode()
+    received = exchange(server.port, head + b"\r\n\r\n" + b"%x\r\n" % len(body) + body + b"\r\n0\r\n\r\n")
+    assert statuses(received) == [201]
+    too_much = b"8000\r\n" + b"x" * 0x8000 + b"\r\n"
+    received = exchange(server.port, head + b"\r\n\r\n" + too_much + b"0\r\n\r\n")
+    assert statuses(received) == [413]
+    assert server.request("GET", "/healthz").status == 200
+
+
+def test_requests_in_one_packet_are_answered_in_order(server):
+    one = b"GET /v1/kernels HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + server.token.encode() + b"\r\n\r\n"
+    received = exchange(server.port, one * 3 + b"GET /nothing HTTP/1.1\r\nHost: x\r\n\r\n" + one)
+    assert statuses(received) == [200, 200, 200, 404, 200]
+
+
+def test_blobs_of_many_chunks_survive_and_a_damaged_one_is_an_error(server, postgres, start):
+    body = os.urandom(300_000) + bytes(700_000)
+    digest = "sha256:" + hashlib.sha256(body).hexdigest()
+    assert server.request("PUT", f"/v1/blobs/{digest}", body=body).status == 201
+    assert server.request("PUT", f"/v1/blobs/{digest}", body=body).status == 200
+    assert server.request("GET", f"/v1/blobs/{digest}").body == body
+    part = server.request("GET", f"/v1/blobs/{digest}", headers={"Range": "bytes=299990-300009"})
+    assert part.status == 206 and part.body == body[299990:300010]
+    assert server.request("GET", f"/v1/blobs/{digest}", headers={"Range": "bytes=0-1", "If-Range": '"other"'}).status == 200
+    empty = "sha256:" + hashlib.sha256(b"").hexdigest()
+    assert server.request("PUT", f"/v1/blobs/{empty}", body=b"").status == 201
+    assert server.request("GET", f"/v1/blobs/{empty}").body == b""
+    postgres.sql(f"update blob_chunks set bytes = (select bytes from blob_chunks where ordinal = 2 and digest = "
+                 f"'\\x{digest[7:]}') where ordinal = 3 and digest = '\\x{digest[7:]}'", conninfo=server.database)
+    other = start(harness.Server, server.database)
+    answer = other.request("GET", f"/v1/blobs/{digest}")
+    assert answer.status == 503 and "damaged" in answer.json["detail"]
+
+
+# Waiting and stopping
+
+def test_stopping_answers_everybody_who_waits(server):
+    agent = enrol(server)
+    waiting = [park(server, agent, i) for i in range(1000)]
+    wait_until(lambda: metric(server, "wavetune_suspended") >= 1000, 30, "1,000 waiting agents")
+    began = time.monotonic()
+    server.process.send_signal(signal.SIGTERM)
+    answered = 0
+    for connection in waiting:
+        connection.settimeout(20)
+        answered += connection.recv(4096).startswith(b"HTTP/1.1 503")
+        connection.close()
+    assert server.process.wait(20) == 0
+    assert answered == 1000
+    assert time.monotonic() - began < 20
+    assert "fatal" not in server.messages
+
+
+def test_clients_that_leave_while_they_wait_are_let_go(server):
+    agent = enrol(server)
+    waiting = [park(server, agent, i) for i in range(50)]
+    wait_until(lambda: metric(server, "wavetune_parked") >= 50, 10, "50 waiting agents")
+    for connection in waiting:
+        connection.close()
+    wait_until(lambda: metric(server, "wavetune_suspended") == 0, 10, "all to be let go")
+
+
+@pytest.fixture
+def own_postgres():
+    cluster = harness.Postgres()
+    yield cluster
+    cluster.stop()
+
+
+def test_a_database_that_goes_and_comes_is_503_and_then_works(start, own_postgres):
+    postgres = own_postgres
+    server = start(harness.Server, postgres.database())
+    assert server.request("GET", "/v1/tokens").status == 200
+    postgres.kill()
+    wait_until(lambda: server.request("GET", "/readyz").status == 503, 15, "/readyz to say so")
+    answer = server.request("GET", "/v1/tokens")
+    assert answer.status == 503 and answer.headers["Retry-After"] == "1" and "away" in answer.json["detail"]
+    assert server.request("GET", "/healthz").status == 200
+    postgres.start()
+    wait_until(lambda: server.request("GET", "/readyz").status == 200, 15, "/readyz to recover")
+    assert server.request("GET", "/v1/tokens").status == 200
+
+
+def test_a_connection_that_the_database_ended_costs_no_request(server, postgres):
+    for _ in range(3):
+        assert server.request("GET", "/v1/tokens").status == 200
+        postgres.sql("select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'wavetune-server'",
+                     conninfo=server.database)
+        time.sleep(0.2)
+        assert server.request("GET", "/v1/tokens").status == 200
+
+
+def test_a_full_queue_is_503_and_counted(start, database, postgres):
+    server = start(harness.Server, database, options=("--workers", "1", "--queue-max", "2"))
+    lock = subprocess.Popen([str(harness.postgres_bin() / "psql"), database, "-XAtqc",
+                             "begin; lock table kernels in access exclusive mode; select pg_sleep(3)"],
+                            stdout=subprocess.DEVNULL)
+    wait_until(lambda: postgres.sql("select count(*) from pg_locks where mode = 'AccessExclusiveLock' and granted and "
+                                    "relation = 'kernels'::regclass", conninfo=database) == "1", 10, "the lock")
+    one = b"GET /v1/kernels HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + server.token.encode() + b"\r\n\r\n"
+    connections = []
+    for _ in range(8):
+        connections.append(socket.create_connection(("127.0.0.1", server.port), timeout=20))
+        connections[-1].sendall(one)
+    found = sorted(statuses(c.recv(65536))[0] for c in connections)
+    for connection in connections:
+        connection.close()
+    lock.wait(20)
+    assert found == [200, 200, 200, 503, 503, 503, 503, 503]
+    assert metric(server, "wavetune_queue_shed_total") == 5
+
+
+# dev
+
+class Dev(harness.Program):
+    def __init__(self, folder, logs, options=()):
+        super().__init__([SERVER, "dev", "--folder", folder, "--port", "0", "--json", *options], logs)
+
+    def ready(self):
+        def line():
+            assert self.process.poll() is None, self.messages[-2000:]
+            return self.output if "\n" in self.output else None
+
+        self.facts = json.loads(wait_until(line, 60, "dev to be ready"))
+        return self.facts
+
+
+@pytest.fixture
+def dev_folder():
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="wt-dev-", dir="/tmp"))
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def request(facts, path):
+    with socket.create_connection(("127.0.0.1", int(facts["url"].rsplit(":", 1)[1])), timeout=10) as connection:
+        connection.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer {facts['token']}"
+                           f"\r\n\r\n".encode())
+        return statuses(connection.recv(65536))[0]
+
+
+def test_dev_goes_on_with_its_data_and_its_token(dev_folder, tmp_path):
+    first = Dev(dev_folder / "a", tmp_path)
+    facts = first.ready()
+    assert request(facts, "/v1/kernels") == 200
+    assert run("token", "make", "kept", "--database", facts["database"]).returncode == 0
+    assert oct((dev_folder / "a/token").stat().st_mode & 0o777) == "0o600"
+    second = run("dev", "--folder", dev_folder / "a", "--port", "0")
+    assert second.returncode == 2 and "another" in second.stderr
+    assert first.stop(40) == 0
+    third = Dev(dev_folder / "a", tmp_path)
+    again = third.ready()
+    assert again["token"] == facts["token"]
+    assert "kept" in run("token", "list", "--database", again["database"]).stdout
+    third.kill()
+    fourth = Dev(dev_folder / "a", tmp_path)
+    assert request(fourth.ready(), "/v1/kernels") == 200
+    assert fourth.stop(40) == 0
+    assert not (dev_folder / "a/data/postmaster.pid").exists()
+
+
+def test_dev_ends_when_its_postgres_does_and_makes_a_new_token_for_a_revoked_one(dev_folder, tmp_path):
+    first = Dev(dev_folder / "a", tmp_path)
+    facts = first.ready()
+    assert run("token", "revoke", "dev", "--database", facts["database"]).returncode == 0
+    postmaster = int((dev_folder / "a/data/postmaster.pid").read_text().split()[0])
+    os.kill(postmaster, signal.SIGQUIT)
+    assert first.process.wait(20) == 70
+    assert "PostgreSQL ended by itself" in first.messages
+    second = Dev(dev_folder / "a", tmp_path)
+    assert second.ready()["token"] != facts["token"]
+    assert request(second.facts, "/v1/kernels") == 200
+    assert second.stop(40) == 0
+
+
+def test_dev_takes_a_folder_whose_path_is_too_long_for_a_socket(dev_folder, tmp_path):
+    dev = Dev(dev_folder / ("long" * 30), tmp_path)
+    facts = dev.ready()
+    assert request(facts, "/healthz") == 200
+    run_folder = re.search(r"host='([^']+)'", facts["database"]).group(1)
+    assert len(run_folder) < 90
+    assert dev.stop(40) == 0
+    assert not pathlib.Path(run_folder).exists()
+
+
+def test_dev_says_what_it_lacks(dev_folder):
+    done = run("dev", "--folder", dev_folder / "a", "--postgres-bin", dev_folder)
+    assert done.returncode == 2 and "install the package" in done.stderr
+    if os.geteuid() == 0:
+        done = run("dev", "--folder", dev_folder / "a", "--user", "nobody-of-that-name")
+        assert done.returncode == 2 and "--user" in done.stderr
+        (dev_folder / "closed").mkdir(mode=0o700)
+        done = run("dev", "--folder", dev_folder / "closed/b")
+        assert done.returncode == 2 and f"chmod o+x {dev_folder / 'closed'}" in done.stderr

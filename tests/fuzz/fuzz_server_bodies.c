@@ -1,0 +1,61 @@
+/* Bodies of jobs, enrolments and results from anybody: each is refused with a sentence and a pointer, or what was read
+ * keeps the promises that the SQL relies on. */
+#include "server/core/enrolment.h"
+#include "server/core/job_request.h"
+#include "server/core/results.h"
+
+static void check_refusal(const struct error *error) {
+  cleanup_json json_t *message = json_string(error->message);
+  ALWAYS(message != NULL && error->message[0] != '\0');
+  ALWAYS(error->pointer[0] == '\0' || error->pointer[0] == '/');
+}
+
+static void check_results(const json_t *json) {
+  struct results results;
+  struct error error = {0};
+  if (!results_parse(json, &results, &error)) {
+    check_refusal(&error);
+    return;
+  }
+  ALWAYS(results.n <= RESULTS_MEASUREMENTS_MAX && results.epoch >= 1);
+  for (size_t i = 0; i < results.n; i++) {
+    const struct measurement *measurement = &results.measurements[i];
+    ALWAYS(measurement->seq >= 1 && measurement->config >= 0 && measurement->config < INT64_MAX);
+    ALWAYS(json_array_size(measurement->samples_us) == json_array_size(measurement->baseline_us));
+    ALWAYS(measurement->outcome != OUTCOME_CORRECT || measurement->ratio > 0);
+  }
+  results_release(&results);
+}
+
+static void check_job(const json_t *json) {
+  struct job_request request;
+  struct error error = {0};
+  if (!job_request_parse(json, &request, &error)) {
+    check_refusal(&error);
+    return;
+  }
+  ALWAYS(*request.tag && request.budget_ms >= 0 && request.priority >= -1000 && request.priority <= 1000);
+  job_request_release(&request);
+}
+
+static void check_enrolment(const json_t *json) {
+  cleanup_enrolment struct enrolment enrolment = {0};
+  struct error error = {0};
+  if (!enrolment_parse(json, &enrolment, &error)) {
+    check_refusal(&error);
+    return;
+  }
+  ALWAYS(enrolment.n_devices >= 1 && environment_is_full(&enrolment.devices[0].environment, &error));
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
+  cleanup_json json_t *json = NULL;
+  struct error error;
+  if (!json_parse((const char *)bytes, size, &json, &error))
+    return 0;
+  check_results(json);
+  check_job(json);
+  check_enrolment(json);
+  return 0;
+}

@@ -1,0 +1,190 @@
+"""Two sessions on one row, in chosen orders: a statement that waited for a lock must act on what it finds then, not on what
+it saw before. A third session holds the lease's row, so that the order is certain."""
+
+import json
+import subprocess
+import threading
+
+import harness
+import pytest
+from harness import wait_until
+
+ENVIRONMENT = {"cpu": "gcc 1", "gpu": "Test CPU", "arch": "x86_64", "compute_units": 4, "partition": ""}
+
+
+class Session:
+    """A psql that keeps its transaction open between statements."""
+
+    def __init__(self, database):
+        self.process = subprocess.Popen([str(harness.postgres_bin() / "psql"), database, "-XAtq", "-v", "ON_ERROR_STOP=1"],
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+    def run(self, statement):
+        self.process.stdin.write(statement + ";\n\\echo done\n")
+        self.process.stdin.flush()
+        lines = []
+        while (line := self.process.stdout.readline()).strip() != "done":
+            assert line, lines
+            lines.append(line.strip())
+        return lines
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait(20)
+
+
+@pytest.fixture
+def session(database):
+    session = Session(database)
+    yield session
+    session.close()
+
+
+class Bench:
+    """A job with leases, one of them held by an agent played here, and ways to post in the background."""
+
+    def __init__(self, postgres, database, server):
+        self.postgres, self.database, self.server = postgres, database, server
+        answer = server.request("POST", "/v1/agents", {
+            "boot": "b", "name": "hand", "version": "0.1.0",
+            "devices": [{"device": "cpu0", "backend": "cpu", "environment": ENVIRONMENT, "facts": {}}]})
+        self.agent = answer.json["agent"]
+        submitted = harness.wavetune(server, "submit", harness.QUICK, "--key", "n=100003", "--json", "--environment",
+                                     json.dumps(ENVIRONMENT))
+        self.job = json.loads(submitted.stdout)[0]["job"]
+        self.lease = self.pull("n1").json
+        self.configs = [c for first, count in self.lease["configs"] for c in range(first, first + count)]
+
+    def pull(self, nonce):
+        return self.server.request("POST", "/v1/leases", {"agent": self.agent, "device": "cpu0", "nonce": nonce, "wait": 0})
+
+    def post(self, configs, done=False, time_us=100.0, server=None):
+        measurements = [{"seq": 1 + i, "config": config, "outcome": "correct", "timer": "test", "samples_us": [time_us] * 3,
+                         "baseline_us": [100.0] * 3} for i, config in enumerate(configs)]
+        return (server or self.server).request("POST", f"/v1/leases/{self.lease['lease']}/results",
+                                               {"epoch": self.lease["epoch"], "measurements": measurements, "done": done})
+
+    def renew(self):
+        return self.server.request("POST", f"/v1/leases/{self.lease['lease']}/renew",
+                                   {"epoch": self.lease["epoch"], "config": None})
+
+    def sql(self, text):
+        return self.postgres.sql(text, conninfo=self.database)
+
+    def wait_blocked(self, sessions=1):
+        wait_until(lambda: int(self.sql("select count(*) from pg_stat_activity where wait_event_type = 'Lock' "
+                                        "and datname = current_database()")) >= sessions, 20, "a session to wait for the lock")
+
+
+@pytest.fixture
+def bench(postgres, database, server):
+    return Bench(postgres, database, server)
+
+
+def behind_lock(bench, session, change, *calls):
+    """Starts the calls while the lease's row is locked, makes the change when all of them wait, and returns their answers."""
+    session.run("begin")
+    session.run(f"select 1 from leases where id = {bench.lease['lease']} for update")
+    answers = [None] * len(calls)
+
+    def ask(index, call):
+        answers[index] = call()
+
+    threads = [threading.Thread(target=ask, args=pair) for pair in enumerate(calls)]
+    for thread in threads:
+        thread.start()
+    bench.wait_blocked(len(calls))
+    if change:
+        session.run(change.format(lease=bench.lease["lease"], job=bench.job))
+    session.run("commit")
+    for thread in threads:
+        thread.join(30)
+    return answers
+
+
+def counted(bench):
+    return int(bench.sql("select count(*) from measurements where not late"))
+
+
+EXPIRE = "update leases set state = 'open', current_config = null where id = {lease}"
+REGRANT = "update leases set epoch = epoch + 1, nonce = 'other', agent = repeat('f', 32) where id = {lease}"
+CANCEL = "update leases set state = 'cancelled' where id = {lease}"
+
+
+@pytest.mark.parametrize("change", [EXPIRE, REGRANT, CANCEL], ids=["expired", "granted anew", "cancelled"])
+def test_results_that_waited_while_the_lease_was_taken_away_are_evidence_only(bench, session, change):
+    answer, = behind_lock(bench, session, change, lambda: bench.post(bench.configs, done=True))
+    assert answer.status == 409
+    assert counted(bench) == 0
+    assert int(bench.sql("select count(*) from measurements where late")) == len(bench.configs)
+    assert bench.sql(f"select remaining = configs from leases where id = {bench.lease['lease']}") == "t"
+
+
+@pytest.mark.parametrize("change", [EXPIRE, REGRANT, CANCEL], ids=["expired", "granted anew", "cancelled"])
+def test_a_renewal_that_waited_while_the_lease_was_taken_away_is_refused(bench, session, change):
+    before = bench.sql(f"select expires_at from leases where id = {bench.lease['lease']}")
+    answer, = behind_lock(bench, session, change, bench.renew)
+    assert answer.status == 409
+    assert bench.sql(f"select expires_at from leases where id = {bench.lease['lease']}") == before
+
+
+def test_the_same_results_at_two_servers_at_once_are_stored_once(bench, session, start, database):
+    other = start(harness.Server, database)
+    answers = behind_lock(bench, session, None, lambda: bench.post(bench.configs, done=True),
+                          lambda: bench.post(bench.configs, done=True, server=other))
+    assert [a.status for a in answers] == [200, 200]
+    assert sorted((a.json["accepted"], a.json["known"]) for a in answers) == [(0, len(bench.configs)), (len(bench.configs), 0)]
+    assert counted(bench) == len(bench.configs)
+
+
+def test_the_same_seqs_with_two_bodies_at_once_store_one_of_them_whole(bench, session, start, database):
+    other = start(harness.Server, database)
+    answers = behind_lock(bench, session, None, lambda: bench.post(bench.configs, done=True),
+                          lambda: bench.post(bench.configs[:3], time_us=55.0, server=other))
+    assert sorted(a.status for a in answers) == [200, 409]
+    whole = len(bench.configs) if answers[0].status == 200 else 3
+    assert int(bench.sql("select count(*) from measurements")) == whole
+    assert int(bench.sql("select count(distinct samples_us) from measurements")) == 1
+
+
+def test_disjoint_results_of_one_lease_at_two_servers_both_count(bench, session, start, database):
+    other = start(harness.Server, database)
+    first, second = bench.configs[:2], bench.configs[2:4]
+
+    def post_second():
+        body = {"epoch": bench.lease["epoch"], "measurements": [
+            {"seq": 100 + c, "config": c, "outcome": "compile", "detail": "no"} for c in second], "done": False}
+        return other.request("POST", f"/v1/leases/{bench.lease['lease']}/results", body)
+
+    answers = behind_lock(bench, session, None, lambda: bench.post(first), post_second)
+    assert [a.json["accepted"] for a in answers] == [2, 2]
+    assert counted(bench) == 4
+    assert bench.sql(f"select configs - remaining = '{{[{first[0]},{second[-1] + 1})}}'::int8multirange from leases "
+                     f"where id = {bench.lease['lease']}") == "t"
+
+
+def test_a_grant_passes_over_a_lease_that_another_session_has_locked(bench, session):
+    session.run("begin")
+    locked = session.run("select id from leases where state = 'open' order by id limit 1 for update")
+    given = [bench.pull(f"o{i}") for i in range(40)]
+    assert locked[0] not in [a.json["lease"] for a in given if a.status == 200]
+    assert given[-1].status == 204
+    session.run("commit")
+    assert bench.pull("last").json["lease"] == locked[0]
+
+
+def test_results_that_waited_for_a_renewal_count(bench, session):
+    answer, = behind_lock(bench, session, "update leases set expires_at = now() + interval '60 s' where id = {lease}",
+                          lambda: bench.post(bench.configs[:2]))
+    assert answer.json == {"accepted": 2, "known": 0, "state": "held"}
+    assert counted(bench) == 2
+
+
+def test_cancelling_while_results_wait_leaves_nothing_open(bench, session):
+    cancel = bench.server.request
+    answers = behind_lock(bench, session, None, lambda: bench.post(bench.configs, done=True),
+                          lambda: cancel("DELETE", f"/v1/jobs/{bench.job}"))
+    assert answers[0].status in (200, 409)
+    assert answers[1].json["state"] == "cancelled"
+    assert bench.sql("select count(*) from leases where state in ('open', 'held')") == "0"
+    assert bench.pull("after").status == 204

@@ -43,14 +43,19 @@ struct server_options serve_options(const struct options *options, const char *d
   };
 }
 
-bool migrate_database(const char *database, int *ret_applied, struct error *error) {
+enum exit_code migrate_database(const char *database, int *ret_applied, struct error *error) {
   cleanup_migrations struct migrations *migrations = NULL;
+  enum exit_code code = EXIT_OK;
+  int64_t version;
   if (!migrations_load(&migrations, error))
-    return false;
+    return EXIT_USAGE;
   struct db *db = db_new(database, "wavetune-server migrate");
-  bool is_good = migrate(db, migrations, ret_applied, error);
+  if (!migrate_version(db, &version, error))
+    code = EXIT_UNREACHABLE;
+  else if (!migrate(db, migrations, ret_applied, error))
+    code = EXIT_FAILED;
   db_free(db);
-  return is_good;
+  return code;
 }
 
 char *server_url(const struct server *server) {

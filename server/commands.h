@@ -28,8 +28,8 @@ int signals_wait(int also);
 /* From SERVE_OPTIONS; texts are borrowed from `options` and `database`. */
 struct server_options serve_options(const struct options *options, const char *database);
 
-/* Runs all migrations; logs what it applied. */
-must_check bool migrate_database(const char *database, int *ret_applied, struct error *error);
+/* Runs all migrations; logs what it applied. EXIT_UNREACHABLE: the database is away; EXIT_FAILED: it is refused. */
+must_check enum exit_code migrate_database(const char *database, int *ret_applied, struct error *error);
 
 /* "http://127.0.0.1:7200", the caller's: an address that listens everywhere is shown as one that can be called. */
 must_check char *server_url(const struct server *server);

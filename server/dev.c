@@ -90,7 +90,7 @@ static int serve(const struct options *options, struct cluster *cluster, const c
   char token[TOKEN_TEXT_SIZE];
   struct server *server;
   int applied, ended_by = 0;
-  if (!database_ensure(maintenance, error) || !migrate_database(database, &applied, error) ||
+  if (!database_ensure(maintenance, error) || migrate_database(database, &applied, error) != EXIT_OK ||
       !token_ensure(database, folder, token, error) || !server_start(&server_options, &server, error))
     return EXIT_USAGE;
   cleanup_free char *url = server_url(server);

@@ -32,8 +32,9 @@ static int serve_run(struct options *options) {
   if (!database_of(options, &database, &error))
     return fail(EXIT_USAGE, &error);
   signals_block();
-  if (option_flag(options, "migrate") && !migrate_database(database, &applied, &error))
-    return fail(EXIT_UNREACHABLE, &error);
+  enum exit_code code = option_flag(options, "migrate") ? migrate_database(database, &applied, &error) : EXIT_OK;
+  if (code != EXIT_OK)
+    return fail(code, &error);
   struct server_options server_options = serve_options(options, database);
   if (!server_start(&server_options, &server, &error))
     return fail(EXIT_USAGE, &error);
@@ -51,8 +52,9 @@ static int migrate_run(struct options *options) {
   int applied;
   if (!database_of(options, &database, &error))
     return fail(EXIT_USAGE, &error);
-  if (!migrate_database(database, &applied, &error))
-    return fail(EXIT_UNREACHABLE, &error);
+  enum exit_code code = migrate_database(database, &applied, &error);
+  if (code != EXIT_OK)
+    return fail(code, &error);
   printf(option_flag(options, "json") ? "{\"applied\":%d}\n" : "%d migrations applied\n", applied);
   return EXIT_OK;
 }

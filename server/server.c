@@ -43,6 +43,14 @@ static void ready_set(struct server *server, const char *why_not) {
     log_info("server: ready");
 }
 
+bool server_is_ready(struct server *server, char why[NOT_READY_SIZE]) {
+  pthread_mutex_lock(&server->ready_lock);
+  bool is_ready = server->is_ready;
+  memcpy(why, server->not_ready, NOT_READY_SIZE);
+  pthread_mutex_unlock(&server->ready_lock);
+  return is_ready;
+}
+
 static void ready_check(struct worker *worker) {
   struct server *server = worker->server;
   struct error error;

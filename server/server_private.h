@@ -11,6 +11,7 @@
 #include "server/store/blobs.h"
 
 #define SERVER_MAGIC 0x53525631u
+#define NOT_READY_SIZE 256
 
 struct daemon;
 struct response_memory;
@@ -41,8 +42,11 @@ struct server {
   /* What /readyz answers: written by the housekeeper under the lock. */
   pthread_mutex_t ready_lock;
   bool is_ready;
-  char not_ready[256];
+  char not_ready[NOT_READY_SIZE];
 };
+
+/* Whether the database answers and is migrated; else `why` says what is the matter. Any thread. */
+bool server_is_ready(struct server *server, char why[NOT_READY_SIZE]);
 
 uint64_t counter_read(enum counter counter);
 const char *counter_name(enum counter counter);

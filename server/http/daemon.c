@@ -15,6 +15,9 @@
 #define DESCRIPTORS_RESERVED 256 /* for the database, logs, epoll */
 #define IDLE_TIMEOUT_S 75        /* of a keep-alive connection; what is suspended does not time out */
 #define BACKLOG 4096
+/* A connection's memory for headers and its read buffer. libmicrohttpd clears it after every request; more would also be
+ * touched by each of 10,000 that wait. */
+#define CONNECTION_BYTES (16 * KIB)
 
 struct daemon {
   struct MHD_Daemon *mhd;
@@ -96,10 +99,10 @@ bool daemon_start(struct server *server, struct daemon **ret_daemon, struct erro
   daemon->mhd = MHD_start_daemon(
       MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG, 0, NULL, NULL, dispatch_access,
       server, MHD_OPTION_EXTERNAL_LOGGER, library_log, NULL, MHD_OPTION_LISTEN_SOCKET, daemon->listen_fd,
-      MHD_OPTION_ARRAY, pool, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_TIMEOUT_S,
-      MHD_OPTION_CONNECTION_LIMIT, connections_max(), MHD_OPTION_NOTIFY_CONNECTION, dispatch_connection, server,
-      MHD_OPTION_NOTIFY_COMPLETED, dispatch_completed, server, MHD_OPTION_URI_LOG_CALLBACK, dispatch_target, server,
-      MHD_OPTION_END);
+      MHD_OPTION_ARRAY, pool, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+      (size_t)CONNECTION_BYTES, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_TIMEOUT_S, MHD_OPTION_CONNECTION_LIMIT,
+      connections_max(), MHD_OPTION_NOTIFY_CONNECTION, dispatch_connection, server, MHD_OPTION_NOTIFY_COMPLETED,
+      dispatch_completed, server, MHD_OPTION_URI_LOG_CALLBACK, dispatch_target, server, MHD_OPTION_END);
   if (!daemon->mhd) {
     close(daemon->listen_fd);
     free(daemon);

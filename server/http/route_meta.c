@@ -10,12 +10,8 @@ void route_healthz_get(struct server *server, struct request *request) {
 }
 
 void route_readyz_get(struct server *server, struct request *request) {
-  char why[sizeof server->not_ready];
-  pthread_mutex_lock(&server->ready_lock);
-  bool is_ready = server->is_ready;
-  memcpy(why, server->not_ready, sizeof why);
-  pthread_mutex_unlock(&server->ready_lock);
-  if (is_ready)
+  char why[NOT_READY_SIZE];
+  if (server_is_ready(server, why))
     request_answer_json(request, MHD_HTTP_OK, json_pack("{s:s}", "status", "ready"));
   else
     request_problem(request, MHD_HTTP_SERVICE_UNAVAILABLE, "", "%s", why);

@@ -85,7 +85,7 @@ def test_a_migration_that_changed_after_it_was_applied_is_refused(database, tmp_
     first = folder / "0001_base.sql"
     first.write_text(first.read_text() + "-- a thought\n")
     done = run("migrate", "--database", database, environment=environment)
-    assert done.returncode != 0 and "0001_base.sql" in done.stderr and "write a new migration" in done.stderr
+    assert done.returncode == 1 and "0001_base.sql" in done.stderr and "write a new migration" in done.stderr
 
 
 def test_a_database_newer_than_the_program_is_refused_and_the_server_is_not_ready(database, tmp_path, start):
@@ -95,7 +95,12 @@ def test_a_database_newer_than_the_program_is_refused_and_the_server_is_not_read
     (folder / f"{newest:04}_future.sql").write_text("CREATE TABLE future (id integer);\n")
     assert run("migrate", "--database", database, environment={"WAVETUNE_MIGRATIONS": str(folder)}).returncode == 0
     done = run("migrate", "--database", database)
-    assert done.returncode != 0 and "future" in done.stderr and "newer" in done.stderr
+    assert done.returncode == 1 and "future" in done.stderr and "newer" in done.stderr
+
+
+def test_migrating_a_database_that_is_away_is_unreachable(tmp_path):
+    done = run("migrate", "--database", f"host={tmp_path} dbname=none")
+    assert done.returncode == 3 and "away" in done.stderr
 
 
 def test_a_migration_that_fails_leaves_nothing_behind(postgres, database, tmp_path):
@@ -104,7 +109,7 @@ def test_a_migration_that_fails_leaves_nothing_behind(postgres, database, tmp_pa
     (folder / "0001_good.sql").write_text("CREATE TABLE good (id integer);\n")
     (folder / "0002_bad.sql").write_text("CREATE TABLE half (id integer); SELECT 1 / 0;\n")
     done = run("migrate", "--database", database, environment={"WAVETUNE_MIGRATIONS": str(folder)})
-    assert done.returncode != 0 and "0002_bad failed and was undone" in done.stderr
+    assert done.returncode == 1 and "0002_bad failed and was undone" in done.stderr
     assert postgres.sql("select to_regclass('good') is not null, to_regclass('half') is null", conninfo=database) == "t|t"
 
 
@@ -287,14 +292,18 @@ def test_a_connection_that_the_database_ended_costs_no_request(server, postgres)
 
 def test_a_full_queue_is_503_and_counted(start, database, postgres):
     server = start(harness.Server, database, options=("--workers", "1", "--queue-max", "2"))
+    assert server.request("GET", "/v1/kernels").status == 200
     lock = subprocess.Popen([str(harness.postgres_bin() / "psql"), database, "-XAtqc",
                              "begin; lock table kernels in access exclusive mode; select pg_sleep(3)"],
                             stdout=subprocess.DEVNULL)
     wait_until(lambda: postgres.sql("select count(*) from pg_locks where mode = 'AccessExclusiveLock' and granted and "
                                     "relation = 'kernels'::regclass", conninfo=database) == "1", 10, "the lock")
     one = b"GET /v1/kernels HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + server.token.encode() + b"\r\n\r\n"
-    connections = []
-    for _ in range(8):
+    connections = [socket.create_connection(("127.0.0.1", server.port), timeout=20)]
+    connections[0].sendall(one)
+    wait_until(lambda: metric(server, "wavetune_suspended") == 1 and metric(server, "wavetune_queue_length") == 0, 10,
+               "the worker to have the first")
+    for _ in range(7):
         connections.append(socket.create_connection(("127.0.0.1", server.port), timeout=20))
         connections[-1].sendall(one)
     found = sorted(statuses(c.recv(65536))[0] for c in connections)

@@ -18,8 +18,6 @@
 #define OUT_OF_THE_WAY 16 /* above every file descriptor that a worker is given */
 #define WORKER_OOM_SCORE "800"
 
-extern char **environ;
-
 struct spawner {
   int wake_fd, signal_fd;
   pthread_mutex_t mutex;

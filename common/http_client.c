@@ -298,7 +298,7 @@ static bool problem_error(const struct http_response *response, const char *meth
 
 bool http_json(struct http_client *client, const char *method, const char *path, const json_t *body, int64_t timeout_ms,
                json_t **ret_answer, int *ret_status, struct error *error) {
-  cleanup_free char *text = body ? json_canonical(body) : NULL;
+  cleanup_free char *text = body ? json_dumps(body, JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(17)) : NULL;
   struct http_request request = {
       .method = method, .path = path, .body = text, .body_size = text ? strlen(text) : 0, .timeout_ms = timeout_ms};
   cleanup_http_response struct http_response response = {0};

@@ -46,7 +46,7 @@ must_check bool http_send(struct http_client *client, const struct http_request 
 void http_response_release(struct http_response *response);
 #define cleanup_http_response __attribute__((cleanup(http_response_release)))
 
-/* Sends `body` (may be NULL) as canonical JSON and demands a 2xx answer: *ret_answer is its JSON (NULL where empty).
+/* Sends `body` (may be NULL; its members in their order, which means something in a space) and demands a 2xx answer: *ret_answer is its JSON (NULL where empty).
  * Otherwise false, with the problem document's detail and pointer; *ret_status is the status or 0 in either case.
  * ret_answer and ret_status may be NULL. */
 must_check bool http_json(struct http_client *client, const char *method, const char *path, const json_t *body,

@@ -3,14 +3,14 @@
 # agent, tunes a real kernel over its whole space on this machine's CPU, publishes the winner to channel `stable`, and
 # fetches it the way a container would. Idempotent; ends everything that it started.
 #
-#   deploy/quickstart.sh [KERNEL [KEY]]       default: kernels/softmax:fused rows=512,columns=1024
+#   deploy/quickstart.sh [KERNEL [KEY]]       default: kernels/softmax:online rows=512,columns=1024
 #
 #   QUICKSTART_FOLDER   where database, agent state and cache are kept (default: build/quickstart)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . deploy/packages.sh
 
-kernel=${1:-kernels/softmax:fused}
+kernel=${1:-kernels/softmax:online}
 key=${2:-rows=512,columns=1024}
 folder=$(realpath -m "${QUICKSTART_FOLDER:-build/quickstart}")
 programs=build/release

@@ -183,6 +183,7 @@ static bool cpu_displace(struct device *base, struct error *error) {
   size_t size = base->cache_bytes < DISPLACE_BYTES_MAX / 2 ? 2 * base->cache_bytes : DISPLACE_BYTES_MAX;
   if (!device->displacement && !cpu_buffer_new(base, size, &device->displacement, error))
     return false;
+  ALWAYS(device->displacement != NULL);
   volatile unsigned char *bytes = device->displacement->address;
   for (size_t i = 0; i < device->displacement->size; i += CACHE_LINE)
     bytes[i]++;

@@ -414,10 +414,12 @@ static void posting_answer(struct posting *posting) {
     stale_answer(request, post->lease, post->current_epoch, ", which was never granted");
     return;
   case POST_CONFLICT:
+    ALWAYS(culprit != NULL);
     request_problem(request, 409, at, "seq %lld of this lease and epoch is known with another body; nothing was stored",
                     (long long)culprit->seq);
     return;
   case POST_OUTSIDE:
+    ALWAYS(culprit != NULL);
     request_problem(request, 422, at, "config %lld, process %lld, round %lld is not this lease's; nothing was stored",
                     (long long)culprit->config, (long long)(culprit->process < 0 ? 0 : culprit->process),
                     (long long)(culprit->round < 0 ? 0 : culprit->round));

@@ -1,6 +1,8 @@
 /* Digests and sets of configs as SQL texts. Memory and threads: as the header says. */
 #include "server/store/values.h"
 
+#include <inttypes.h>
+
 #include <errno.h>
 
 char *digest_bytea(const struct digest *digest, char text[BYTEA_TEXT_SIZE]) {
@@ -57,8 +59,8 @@ char *multirange_format(const struct config_ranges *ranges) {
   ALWAYS(out != NULL);
   fputc('{', out);
   for (size_t i = 0; i < ranges->n; i++)
-    fprintf(out, "%s[%llu,%llu)", i ? "," : "", (unsigned long long)ranges->ranges[i].first,
-            (unsigned long long)(ranges->ranges[i].first + ranges->ranges[i].count));
+    fprintf(out, "%s[%" PRIu64 ",%" PRIu64 ")", i ? "," : "", ranges->ranges[i].first,
+            ranges->ranges[i].first + ranges->ranges[i].count);
   fputc('}', out);
   ALWAYS(fclose(out) == 0);
   return text;

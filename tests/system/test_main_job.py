@@ -32,6 +32,12 @@ def test_a_kernel_is_tuned_published_promoted_and_fetched(server, start, tmp_pat
     assert winner["config"] in winner["verdict"]["equivalence_set"]
     assert winner["verdict"]["processes"] >= 3
 
+    order = list(json.loads((KERNEL / "space.json").read_text())["parameters"])
+    assert order != sorted(order), "the order of parameters means something, so it must not be the alphabet's here"
+    assert list(job["space"]["parameters"]) == list(winner["config_values"]) == order
+    expanded = dict(line.split(None, 1) for line in wavetune(None, "space", "expand", KERNEL).stdout.splitlines())
+    assert expanded[str(winner["config"])].strip() == " ".join(f"{n}={v}" for n, v in winner["config_values"].items())
+
     table = wavetune(server, "show", job["job"]).stdout
     assert "equivalence set" in table and "GB/s" in table and "against the default" in table
     assert "the same verdict" in wavetune(server, "show", job["job"], "--recompute").stdout

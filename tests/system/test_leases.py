@@ -1,0 +1,286 @@
+"""What becomes of leases, configs and jobs when things go wrong on purpose: agents are played by the test."""
+
+import hashlib
+import itertools
+import threading
+
+import harness
+import pytest
+from harness import wait_until
+
+ENVIRONMENT = {"cpu": "gcc 1", "gpu": "Test CPU", "arch": "x86_64", "compute_units": 4, "partition": ""}
+SMALL = {"parameters": {"A": [1, 2, 3]}}
+LARGE = {"parameters": {"A": list(range(24))}}
+SOURCE = b"void f(float *y, long long n) { y[n - 1] = 1; }"
+REFERENCE = b"double f_at(long long i, float *y, long long n) { return i + n > 0 && y ? 1 : 0; }"
+nonces = (f"n{n}" for n in itertools.count())
+
+
+class Hand:
+    """An agent that does what it is told, alive as long as the test beats for it."""
+
+    def __init__(self, server, name, boot="b1", agent=None):
+        self.server, self.boot = server, boot
+        body = {"boot": boot, "name": name, "version": "0.1.0",
+                "devices": [{"device": "cpu0", "backend": "cpu", "environment": ENVIRONMENT, "facts": {}}]}
+        self.enrolment = server.request("POST", "/v1/agents", body | ({"agent": agent} if agent else {})).json
+        self.id = self.enrolment["agent"]
+        self.seqs = itertools.count(1)
+
+    def beat(self):
+        return self.server.request("POST", f"/v1/agents/{self.id}/heartbeat", {"boot": self.boot})
+
+    def pull(self, wait=0):
+        return self.server.request("POST", "/v1/leases",
+                                   {"agent": self.id, "device": "cpu0", "nonce": next(nonces), "wait": wait})
+
+    def renew(self, lease, config=None):
+        return self.server.request("POST", f"/v1/leases/{lease['lease']}/renew", {"epoch": lease["epoch"], "config": config})
+
+    def post(self, lease, configs=None, done=True, outcomes=None, detail="because"):
+        """`outcomes`: those of configs that are not correct."""
+        measurements = []
+        for config in configs_of(lease) if configs is None else configs:
+            outcome = (outcomes or {}).get(config, "correct")
+            times = {"samples_us": [100.0 + config] * 5, "baseline_us": [100.0] * 5} if outcome == "correct" else {"detail": detail}
+            measurements.append({"seq": next(self.seqs), "config": config, "outcome": outcome, "device_us": 1000} | times)
+        return self.server.request("POST", f"/v1/leases/{lease['lease']}/results",
+                                   {"epoch": lease["epoch"], "measurements": measurements, "done": done})
+
+    def work(self, **how):
+        """Takes and completes leases until there are none; returns their stages."""
+        stages = []
+        while (answer := self.pull()).status == 200:
+            stages.append(answer.json["stage"])
+            assert self.post(answer.json, **how).status == 200
+        return stages
+
+
+def configs_of(lease):
+    return [config for first, count in lease["configs"] for config in range(first, first + count)]
+
+
+@pytest.fixture
+def server(start, database):
+    return start(harness.Server, database, options=("--lease-ms", "700", "--heartbeat-ms", "300", "--poll-ms", "200"))
+
+
+@pytest.fixture
+def hands(server):
+    """Enrols agents and beats for them until the test ends."""
+    alive, is_over = [], threading.Event()
+
+    def beat():
+        while not is_over.wait(0.3):
+            for hand in list(alive):
+                hand.beat()
+
+    thread = threading.Thread(target=beat)
+    thread.start()
+
+    def enrol(name, **more):
+        alive.append(Hand(server, name, **more))
+        return alive[-1]
+
+    yield enrol
+    is_over.set()
+    thread.join()
+
+
+@pytest.fixture
+def kernel(server):
+    def blob(data):
+        digest = "sha256:" + hashlib.sha256(data).hexdigest()
+        assert server.request("PUT", f"/v1/blobs/{digest}", data).status in (200, 201)
+        return digest
+
+    manifest = {"name": "test/leases", "language": "c", "entry": "f", "sources": [{"path": "f.c", "digest": blob(SOURCE)}],
+                "key": ["n"],
+                "arguments": [{"name": "y", "dtype": "float32", "shape": ["n"], "access": "write"},
+                              {"name": "n", "dtype": "int64", "value": "n"}],
+                "reference": {"source": {"path": "r.c", "digest": blob(REFERENCE)}, "outputs": {"y": "f_at"}, "rtol": 0.0,
+                              "atol": 0.0, "samples": 0}}
+    answer = server.request("POST", "/v1/kernels", manifest)
+    assert answer.status == 201, answer
+    return answer.json["kernel"]
+
+
+@pytest.fixture
+def submit(server, kernel):
+    def submit(space, **more):
+        answer = server.request("POST", "/v1/jobs", {"kernel": kernel, "key": {"n": 64}, "space": space,
+                                                     "environment": ENVIRONMENT} | more)
+        assert answer.status == 201, answer
+        return answer.json["job"]
+
+    return submit
+
+
+def events(server, job):
+    return [(e["kind"], e["detail"].get("config")) for e in server.get(f"/v1/jobs/{job}/events")["items"]]
+
+
+def lose(server, hand, job, config, times):
+    """Takes the lease with `config`, says that it measures it, and is silent until the lease is lost."""
+    lost = sum(kind == "lease_lost" for kind, _ in events(server, job))
+    for n in range(1, times + 1):
+        lease = hand.pull(wait=5).json
+        assert hand.renew(lease, config).status == 200
+        wait_until(lambda: sum(kind == "lease_lost" for kind, _ in events(server, job)) == lost + n, 20, "the lease to be lost")
+
+
+def measurement_of(server, job, config):
+    return [m for m in server.items(f"/v1/jobs/{job}/measurements") if m["config"] == config and not m["late"]]
+
+
+def test_a_config_that_the_only_agent_loses_twice_is_poisoned_and_the_job_goes_on(server, hands, submit):
+    hand, job = hands("only"), submit(SMALL)
+    lose(server, hand, job, 1, 2)
+    assert ("poisoned", 1) in events(server, job)
+    lease = hand.pull(wait=5).json
+    assert configs_of(lease) == [0, 2]
+    hand.post(lease)
+    poisoned, = measurement_of(server, job, 1)
+    assert poisoned["outcome"] == "runtime" and "poisoned" in poisoned["detail"]
+    assert hand.work() == ["final"] * 3
+    assert server.get(f"/v1/jobs/{job}")["state"] == "done"
+
+
+def test_a_config_lost_twice_by_one_agent_goes_to_another_one_alone(server, hands, submit):
+    unlucky, other, job = hands("unlucky"), hands("other"), submit(SMALL)
+    lose(server, unlucky, job, 2, 2)
+    assert configs_of(unlucky.pull(wait=5).json) == [0, 1]
+    assert unlucky.pull().status == 204
+    apart = other.pull(wait=5).json
+    assert configs_of(apart) == [2]
+    assert other.post(apart).json["state"] == "done"
+    assert measurement_of(server, job, 2)[0]["outcome"] == "correct"
+
+
+def test_a_config_lost_on_two_devices_is_poisoned_for_the_environment(server, hands, submit):
+    one, two, job = hands("one"), hands("two"), submit(SMALL)
+    lose(server, one, job, 2, 1)
+    lose(server, two, job, 2, 1)
+    assert ("poisoned", 2) in events(server, job)
+    assert configs_of(one.pull(wait=5).json) == [0, 1]
+
+
+def test_a_config_that_only_dead_agents_might_measure_is_given_up(server, hands, submit):
+    hand, other, job = hands("alive"), hands("soon dead"), submit(SMALL)
+    lose(server, hand, job, 2, 2)
+    other.boot = "dead"  # its heartbeats count no more
+    assert hand.work() == ["screen"], "the config waits for the other agent"
+    wait_until(lambda: ("poisoned", None) in events(server, job), 30, "the config to be given up")
+    assert hand.work() == ["final"] * 3
+    assert server.get(f"/v1/jobs/{job}")["state"] == "done"
+
+
+def test_a_loss_without_a_config_blames_none(server, hands, submit):
+    hand, job = hands("hand"), submit(SMALL)
+    assert hand.pull().status == 200
+    wait_until(lambda: ("lease_lost", None) in events(server, job), 20, "the lease to be lost")
+    assert configs_of(hand.pull(wait=5).json) == [0, 1, 2]
+
+
+def test_a_restarted_agent_hands_back_its_leases_and_blames_the_config_it_measured(server, hands, submit):
+    job = submit(SMALL)
+    before = Hand(server, "restarted")
+    lease = before.pull().json
+    before.renew(lease, 1)
+    after = hands("restarted", boot="b2", agent=before.id)
+    assert after.enrolment["reclaimed"] == 1
+    assert events(server, job)[-1] == ("lease_lost", 1)
+    assert before.beat().status == 404
+    assert after.pull().json["epoch"] == lease["epoch"] + 1
+
+
+def test_a_lease_that_is_always_given_back_unmeasured_is_given_up(server, hands, submit):
+    hand, job = hands("idle"), submit(SMALL)
+    grants = 0
+    while (answer := hand.pull()).status == 200:
+        assert hand.post(answer.json, configs=[]).json["state"] == "open"
+        grants += 1
+        assert grants < 50
+    summary = server.get(f"/v1/jobs/{job}")
+    assert summary["state"] == "failed" and "given up" in summary["reason"]
+
+
+def test_a_job_whose_baseline_fails_fails_with_its_sentence(server, hands, submit):
+    hand, job = hands("hand"), submit(LARGE)
+    lease = hand.pull().json
+    hand.post(lease, configs=[0], done=False, outcomes={0: "runtime"}, detail="baseline: it crashed")
+    summary = server.get(f"/v1/jobs/{job}")
+    assert (summary["state"], summary["reason"]) == ("failed", "baseline: it crashed")
+    assert hand.pull().status == 204
+    assert hand.renew(lease).status == 409
+
+
+def test_a_job_without_a_correct_config_fails_and_says_what_happened(server, hands, submit):
+    hand, job = hands("hand"), submit(SMALL)
+    hand.post(hand.pull().json, outcomes={0: "compile", 1: "compile", 2: "timeout"}, detail="no such header")
+    assert server.get(f"/v1/jobs/{job}")["reason"] == \
+        "none of 3 configs was measured correctly (compile 2, timeout 1); one of them: no such header"
+
+
+def test_a_spent_budget_ends_the_screen_and_the_best_so_far_go_to_the_final(server, hands, submit):
+    hand, job = hands("hand"), submit(LARGE, budget={"device_seconds": 0.004})
+    hand.post(hand.pull().json)
+    assert [kind for kind, _ in events(server, job)] == ["queued", "running", "budget", "stage"]
+    assert hand.work() == ["final"] * 3
+    summary = server.get(f"/v1/jobs/{job}")
+    assert summary["state"] == "done" and summary["measured"] == 8
+
+
+def test_a_finalist_that_fails_in_one_process_drops_out(server, hands, submit):
+    hand, job = hands("hand"), submit(SMALL)
+    hand.post(hand.pull().json)
+    for n in range(3):
+        hand.post(hand.pull().json, outcomes={0: "correctness"} if n == 1 else {})
+    summary = server.get(f"/v1/jobs/{job}")
+    assert summary["state"] == "done" and summary["winner"]["config"] == 1
+
+
+def test_a_job_whose_finalists_all_fail_fails(server, hands, submit):
+    hand, job = hands("hand"), submit(SMALL)
+    hand.post(hand.pull().json)
+    for _ in range(3):
+        hand.post(hand.pull().json, outcomes=dict.fromkeys(range(3), "runtime"))
+    summary = server.get(f"/v1/jobs/{job}")
+    assert summary["state"] == "failed" and "every finalist failed" in summary["reason"]
+
+
+def test_a_drained_agent_gets_no_lease_until_the_draining_ends(server, hands, submit):
+    hand, _ = hands("hand"), submit(SMALL)
+    drain = f"/v1/agents/{hand.id}/drain"
+    assert server.request("POST", drain, {"reason": "a new driver"}).status == 200
+    refused = hand.pull()
+    assert refused.status == 403 and "a new driver" in refused.json["detail"]
+    assert hand.beat().json["draining"] is True
+    assert server.get("/v1/agents")["items"][0]["state"] == "draining"
+    assert server.request("POST", drain, {"reason": None}).status == 200
+    assert hand.pull().status == 200
+
+
+def test_a_raised_priority_is_leased_first(server, hands, submit):
+    hand, _, later = hands("hand"), submit(SMALL), submit(SMALL, tag="later")
+    server.request("POST", "/v1/jobs", {"kernel": server.get(f"/v1/jobs/{later}")["kernel"], "key": {"n": 64}, "space": SMALL,
+                                        "environment": ENVIRONMENT, "tag": "later", "priority": 5})
+    assert hand.pull().json["job"] == later
+
+
+def test_a_cancelled_job_is_leased_no_more_and_says_so_to_who_follows_it(server, hands, submit):
+    hand, job = hands("hand"), submit(LARGE)
+    answers = []
+    follower = threading.Thread(target=lambda: answers.append(server.get(f"/v1/jobs/{job}/events?after=1&wait=30")))
+    follower.start()
+    assert server.request("DELETE", f"/v1/jobs/{job}").json["state"] == "cancelled"
+    follower.join(20)
+    assert [e["kind"] for e in answers[0]["items"]] == ["cancelled"] and answers[0]["next"] == "2"
+    assert hand.pull().status == 204
+    assert server.request("DELETE", f"/v1/jobs/{job}").status == 200
+
+
+def test_a_done_job_cannot_be_cancelled(server, hands, submit):
+    hand, job = hands("hand"), submit(SMALL)
+    hand.work()
+    assert server.request("DELETE", f"/v1/jobs/{job}").status == 409

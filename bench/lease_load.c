@@ -51,9 +51,8 @@ static void send_request(struct load *load, struct connection *connection, const
 }
 
 static void ask_lease(struct load *load, struct connection *connection) {
-  cleanup_free char *body =
-      xasprintf("{\"agent\":\"%s\",\"device\":\"cpu0\",\"nonce\":\"%d-%" PRIu64 "\",\"wait\":1}", load->agent,
-                connection->fd, connection->number++);
+  cleanup_free char *body = xasprintf("{\"agent\":\"%s\",\"device\":\"cpu0\",\"nonce\":\"%d-%" PRIu64 "\",\"wait\":1}",
+                                      load->agent, connection->fd, connection->number++);
   connection->waiting_for = LEASE;
   send_request(load, connection, "/v1/leases", body);
 }
@@ -68,7 +67,7 @@ static void post_results(struct load *load, struct connection *connection, const
   json_t *range;
   fprintf(out, "{\"epoch\":%" JSON_INTEGER_FORMAT ",\"done\":true,\"measurements\":[",
           json_integer_value(json_object_get(lease, "epoch")));
-  json_array_foreach(json_object_get(lease, "configs"), index, range) {
+  json_array_foreach (json_object_get(lease, "configs"), index, range) {
     int64_t first = json_integer_value(json_array_get(range, 0)), count = json_integer_value(json_array_get(range, 1));
     for (int64_t i = 0; i < count; i++, seq++)
       fprintf(out,
@@ -163,8 +162,8 @@ int main(int argc, char **argv) {
   qsort(load.latencies_us, load.n_latencies, sizeof(double), compare);
   double p50 = load.n_latencies ? load.latencies_us[load.n_latencies / 2] : 0;
   double p99 = load.n_latencies ? load.latencies_us[load.n_latencies * 99 / 100] : 0;
-  printf("{\"connections\": %d, \"seconds\": %.3f, \"cycles_per_s\": %.1f, \"measurements_per_s\": %.1f, \"cycles\": %" PRIu64
-         ", \"measurements\": %" PRIu64 ", \"empty\": %" PRIu64 ", \"failed\": %" PRIu64
+  printf("{\"connections\": %d, \"seconds\": %.3f, \"cycles_per_s\": %.1f, \"measurements_per_s\": %.1f, \"cycles\": "
+         "%" PRIu64 ", \"measurements\": %" PRIu64 ", \"empty\": %" PRIu64 ", \"failed\": %" PRIu64
          ", \"lease_p50_us\": %.0f, \"lease_p99_us\": %.0f}\n",
          n, elapsed, (double)load.cycles / elapsed, (double)load.measurements / elapsed, load.cycles, load.measurements,
          load.empty, load.failed, p50, p99);

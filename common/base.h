@@ -67,7 +67,7 @@ no_return void die(const char *format, ...) printf_like(1, 2);
   } while (0)
 
 must_check void *xmalloc(size_t size);
-must_check void *xcalloc(size_t count, size_t size);                    /* count * size is checked; zeroed */
+must_check void *xcalloc(size_t count, size_t size);                      /* count * size is checked; zeroed */
 must_check void *xreallocarray(void *pointer, size_t count, size_t size); /* count * size is checked */
 must_check char *xstrdup(const char *text);
 must_check char *xstrndup(const char *text, size_t length);
@@ -83,9 +83,7 @@ must_check void *xmemdup(const void *bytes, size_t size);
     }                                                                                                                  \
   } while (0)
 
-static inline bool string_equal(const char *a, const char *b) {
-  return a == b || (a && b && strcmp(a, b) == 0);
-}
+static inline bool string_equal(const char *a, const char *b) { return a == b || (a && b && strcmp(a, b) == 0); }
 static inline bool string_starts(const char *text, const char *prefix) {
   return strncmp(text, prefix, strlen(prefix)) == 0;
 }

@@ -1,4 +1,6 @@
 /* The table of commands that main() of every program hands its arguments to. */
+#include <errno.h>
+
 #include "common/names.h"
 #include "common/options.h"
 
@@ -69,6 +71,15 @@ static int unknown_command(const char *program, const struct command_spec *comma
   return EXIT_USAGE;
 }
 
+/* A script must not take half an answer for the whole one: a full disk behind stdout is a failure. */
+static int output_checked(const char *program, int code) {
+  bool is_written = fflush(stdout) == 0 && !ferror(stdout);
+  if (is_written)
+    return code;
+  fprintf(stderr, "%s: stdout cannot be written: %s\n", program, strerror(errno));
+  return code != EXIT_OK ? code : EXIT_FAILED;
+}
+
 int commands_run(const char *program, const char *summary, const struct command_spec *commands, size_t n_commands,
                  int argc, char **argv) {
   argc--;
@@ -91,7 +102,7 @@ int commands_run(const char *program, const char *summary, const struct command_
       if (words_matched(&commands[i], argc, argv) == words) {
         cleanup_options struct options *options = NULL;
         options_parse(program, &commands[i], argc - words, argv + words, &options);
-        return commands[i].run(options);
+        return output_checked(program, commands[i].run(options));
       }
     }
   }

@@ -10,8 +10,8 @@
 #include "common/base.h"
 
 struct error {
-  char pointer[192];  /* RFC 6901, "" for the whole document or where none applies */
-  char message[640];  /* one sentence: what was wrong, where, what to do */
+  char pointer[192]; /* RFC 6901, "" for the whole document or where none applies */
+  char message[640]; /* one sentence: what was wrong, where, what to do */
 };
 
 /* Fills *error (pointer "") and returns false, so that `return error_set(error, "…");` reads well. */

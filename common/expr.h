@@ -49,8 +49,8 @@ must_check bool expr_eval(const struct expr *expr, const struct value *slots, st
 bool value_is_true(struct value value);
 
 /* Evaluates and demands an integer (bool refused) in [min, max]. */
-must_check bool expr_eval_int(const struct expr *expr, const struct value *slots, int64_t min, int64_t max, int64_t *ret,
-                              struct error *error);
+must_check bool expr_eval_int(const struct expr *expr, const struct value *slots, int64_t min, int64_t max,
+                              int64_t *ret, struct error *error);
 
 /* A list of names and values that expressions are bound to and evaluated in: key members, config parameters, facts of
  * the device. Names and strings are borrowed from whoever adds them. A name added twice keeps the later value. */

@@ -44,8 +44,8 @@ enum json_presence {
   JSON_OPTIONAL, /* absent (or null) is success and leaves *ret as it was: set the default first */
 };
 
-must_check bool json_get_object(const json_t *object, const char *pointer, const char *name, enum json_presence presence,
-                                json_t **ret, struct error *error);
+must_check bool json_get_object(const json_t *object, const char *pointer, const char *name,
+                                enum json_presence presence, json_t **ret, struct error *error);
 must_check bool json_get_array(const json_t *object, const char *pointer, const char *name, enum json_presence presence,
                                json_t **ret, struct error *error);
 must_check bool json_get_string(const json_t *object, const char *pointer, const char *name,

@@ -105,6 +105,18 @@ static void print_wrapped(const char *text, size_t indent, size_t column) {
   putchar('\n');
 }
 
+/* A newline begins a paragraph, or an entry of a list; within one, lines are broken here. */
+static void print_paragraphs(const char *text) {
+  putchar('\n');
+  while (*text) {
+    size_t length = strcspn(text, "\n");
+    cleanup_free char *paragraph = xstrndup(text, length);
+    print_wrapped(paragraph, 0, 0);
+    text += length;
+    text += *text == '\n';
+  }
+}
+
 static char *option_left_column(const struct option_spec *spec) {
   return spec->argument ? xasprintf("--%s %s", spec->name, spec->argument) : xasprintf("--%s", spec->name);
 }
@@ -137,7 +149,7 @@ static void print_help(const char *program, const struct command_spec *command) 
          command->arguments);
   print_wrapped(command->summary, 0, 0);
   if (command->description)
-    printf("\n%s\n", command->description);
+    print_paragraphs(command->description);
   size_t column = 0;
   for (size_t i = 0; i < command->n_options + ARRAY_LENGTH(common_options); i++) {
     const struct option_spec *spec =

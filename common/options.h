@@ -34,7 +34,7 @@ struct command_spec {
   const char *name;        /* "kernel push" */
   const char *arguments;   /* "DIR[:VERSION]…"; "": a positional argument is an error */
   const char *summary;     /* one line, for the list of commands */
-  const char *description; /* paragraphs for --help; may be NULL */
+  const char *description; /* for --help, which wraps it; each newline begins a paragraph; may be NULL */
   const struct option_spec *options;
   size_t n_options;
   int (*run)(struct options *options); /* returns the exit code */

@@ -13,9 +13,9 @@
 #include "common/key.h"
 
 #define SPACE_PARAMETERS_MAX 64
-#define SPACE_VALUES_MAX 65536     /* of one parameter */
+#define SPACE_VALUES_MAX 65536 /* of one parameter */
 #define SPACE_CONDITIONS_MAX 256
-#define SPACE_LIST_MAX 100000      /* configs of an explicit list */
+#define SPACE_LIST_MAX 100000 /* configs of an explicit list */
 
 /* How a parameter reaches the kernel: a compile-time constant ("constexpr"; "define" for hip and c, the same thing), a
  * compiler or launch option ("option": num_warps, …), or an environment variable of the compile ("env"). */
@@ -33,16 +33,16 @@ struct space {
   size_t n_parameters;
   struct parameter *parameters; /* of a list: the distinct values are not collected, n_values is 0 */
   bool is_list;
-  uint64_t raw_count;           /* points of the raw product, or configs of the list; 1 to INT64_MAX */
-  struct value *list;           /* is_list: raw_count × n_parameters, row by row; rows are distinct */
-  uint32_t *list_order;         /* is_list: indices of the rows, sorted */
+  uint64_t raw_count;   /* points of the raw product, or configs of the list; 1 to INT64_MAX */
+  struct value *list;   /* is_list: raw_count × n_parameters, row by row; rows are distinct */
+  uint32_t *list_order; /* is_list: indices of the rows, sorted */
   size_t n_conditions;
-  char **conditions;            /* their texts */
+  char **conditions; /* their texts */
   struct expr **condition_exprs;
   bool has_default;
   uint64_t default_ordinal;
-  struct digest digest;         /* of the canonical form, in which the order of parameters counts */
-  json_t *json;                 /* as it was given, members in order: what is stored and sent */
+  struct digest digest; /* of the canonical form, in which the order of parameters counts */
+  json_t *json;         /* as it was given, members in order: what is stored and sent */
 };
 
 must_check bool space_parse(const json_t *json, struct space **ret_space, struct error *error);
@@ -94,8 +94,8 @@ must_check bool space_count(const struct space *space, const struct space_facts 
                             uint64_t count_limit, uint64_t *ret_count, struct error *error);
 
 /* Whether one point holds; an ordinal outside of the space does not. It reads the conditions anew: for a few points. */
-must_check bool space_holds(const struct space *space, const struct space_facts *facts, uint64_t ordinal, bool *ret_holds,
-                            struct error *error);
+must_check bool space_holds(const struct space *space, const struct space_facts *facts, uint64_t ordinal,
+                            bool *ret_holds, struct error *error);
 
 /* A set of ordinals as sorted, disjoint, non-adjacent ranges [first, first + count): what a lease carries. */
 struct config_range {

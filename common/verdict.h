@@ -49,9 +49,9 @@ const char *verdict_outcome_name(enum verdict_outcome outcome); /* "FASTER", …
 
 struct verdict_finalist {
   uint64_t config;
-  double ratio;                /* to the best: point estimate, 1 for the best */
-  double lower, upper;         /* its 95 % interval; upper is INFINITY where it cannot be known */
-  double median_us;            /* median of all its samples */
+  double ratio;        /* to the best: point estimate, 1 for the best */
+  double lower, upper; /* its 95 % interval; upper is INFINITY where it cannot be known */
+  double median_us;    /* median of all its samples */
   bool equivalent;
 };
 
@@ -60,13 +60,13 @@ struct verdict {
   size_t n_finalists;
   struct verdict_finalist *finalists; /* by rising ratio, then ordinal */
   size_t n_equivalents;
-  uint64_t *equivalents;              /* rising ordinals; holds the winner */
+  uint64_t *equivalents; /* rising ordinals; holds the winner */
   double regret_bound;
   /* winner against the baseline, as time ratio winner / baseline: < 1 is faster */
   double baseline_ratio, baseline_lower, baseline_upper;
-  enum verdict_outcome outcome;       /* of the winner against the baseline */
-  double winner_us, baseline_us;      /* medians over the winner's samples and over all finalists' baselines */
-  size_t n_samples;                   /* pairs used, all finalists */
+  enum verdict_outcome outcome;  /* of the winner against the baseline */
+  double winner_us, baseline_us; /* medians over the winner's samples and over all finalists' baselines */
+  size_t n_samples;              /* pairs used, all finalists */
   size_t n_processes;
 };
 

@@ -23,8 +23,8 @@ struct request {
   const char *segments[REQUEST_SEGMENTS_MAX]; /* what the path's {…} matched, percent-decoded, in order */
   char *body;                                 /* NUL-terminated; NULL when the route takes none */
   size_t body_size;
-  json_t *json;          /* the parsed body of JSON routes, already strict-checked by the dispatcher; else NULL */
-  enum token_role role;   /* of the token; TOKEN_ANYONE without one */
+  json_t *json;         /* the parsed body of JSON routes, already strict-checked by the dispatcher; else NULL */
+  enum token_role role; /* of the token; TOKEN_ANYONE without one */
   char token_name[65];
   bool is_parked_before; /* it has waited in the park: check that its client is still there before granting anything */
   bool deadline_passed;  /* its park deadline is over: answer now */

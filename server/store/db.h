@@ -30,7 +30,7 @@ struct db_parameters {
   int formats[DB_PARAMETERS_MAX];        /* 0 text, 1 binary */
   char scratch[DB_PARAMETERS_MAX][24];   /* decimal texts of integers */
 };
-void db_text(struct db_parameters *parameters, const char *text);           /* borrowed until the run; NULL: null */
+void db_text(struct db_parameters *parameters, const char *text); /* borrowed until the run; NULL: null */
 void db_integer(struct db_parameters *parameters, int64_t integer);
 void db_bool(struct db_parameters *parameters, bool boolean);
 void db_bytes(struct db_parameters *parameters, const void *bytes, size_t size); /* bytea, borrowed */
@@ -54,9 +54,9 @@ void db_rows_free(struct db_rows *rows);
 DEFINE_CLEANUP(struct db_rows *, cleanup_db_rows_free, db_rows_free)
 #define cleanup_rows __attribute__((cleanup(cleanup_db_rows_free)))
 int db_count(const struct db_rows *rows);
-int64_t db_affected(const struct db_rows *rows);                              /* rows that INSERT/UPDATE/DELETE touched */
-bool db_is_null(const struct db_rows *rows, int row, const char *column);     /* columns by name; a missing one aborts */
-const char *db_get(const struct db_rows *rows, int row, const char *column);  /* text, "" for null */
+int64_t db_affected(const struct db_rows *rows);                          /* rows that INSERT/UPDATE/DELETE touched */
+bool db_is_null(const struct db_rows *rows, int row, const char *column); /* columns by name; a missing one aborts */
+const char *db_get(const struct db_rows *rows, int row, const char *column);     /* text, "" for null */
 int64_t db_get_integer(const struct db_rows *rows, int row, const char *column); /* 0 for null */
 double db_get_double(const struct db_rows *rows, int row, const char *column);
 bool db_get_bool(const struct db_rows *rows, int row, const char *column);

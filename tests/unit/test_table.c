@@ -59,7 +59,8 @@ Test(table, replaces_control_characters_and_broken_utf8) {
   table_cell(table, "a\x1b[2Jb");
   table_cell(table, "\xc3(");
   table_cell(table, "\xc0\xaf\xed\xa0\x80");
-  table_cell(table, "c\xc2\x85" "d");
+  table_cell(table, "c\xc2\x85"
+                    "d");
   cleanup_free char *text = table_text(table);
   cr_expect_null(strpbrk(text, "\x1b\xc3\xc0\xed"));
   cr_expect_not_null(strstr(text, "a?[2Jb\n?(\n"));

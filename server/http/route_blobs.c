@@ -1,4 +1,5 @@
 /* PUT and GET /v1/blobs/{digest}. Database workers. */
+#include "server/http/answers.h"
 #include "server/http/response.h"
 #include "server/http/routes.h"
 #include "server/server_private.h"
@@ -28,7 +29,7 @@ void route_blob_put(struct worker *worker, struct request **requests, size_t n) 
     return;
   }
   if (!blob_store(worker->db, &wanted, request->body, request->body_size, &is_new, &error)) {
-    request_unavailable(request, &error);
+    answer_failure(worker, request, &error);
     return;
   }
   request_answer_json(

@@ -1,5 +1,6 @@
 /* Kernels and their builds. Database workers. */
-#include "server/http/header.h"
+#include "server/http/answers.h"
+#include "server/http/page.h"
 #include "server/http/response.h"
 #include "server/http/routes.h"
 #include "server/server_private.h"
@@ -12,21 +13,6 @@ static bool digest_of_path(struct request *request, int segment, const char *wha
   return false;
 }
 
-/* The id that a list goes on after. Answers 422 when it is none. */
-static bool page_of(struct request *request, int64_t *ret_limit, int64_t *ret_after) {
-  const char *text;
-  uint64_t after = 0;
-  if (!request_page(request, ret_limit, &text))
-    return false;
-  if (text && (!header_size(text, &after) || after > INT64_MAX)) {
-    request_problem(request, MHD_HTTP_UNPROCESSABLE_CONTENT, "",
-                    "the query argument \"after\" must be the \"next\" of an earlier answer");
-    return false;
-  }
-  *ret_after = (int64_t)after;
-  return true;
-}
-
 static void answer_list(struct request *request, json_t *items, json_t *next) {
   request_answer_json(request, MHD_HTTP_OK, json_pack("{s:o, s:o}", "items", items, "next", next));
 }
@@ -37,7 +23,7 @@ static bool files_are_stored(struct worker *worker, struct request *request, con
   size_t n_missing = 0;
   struct error error;
   if (!blobs_missing(worker->db, digests, n, missing, &n_missing, &error)) {
-    request_unavailable(request, &error);
+    answer_failure(worker, request, &error);
     return false;
   }
   if (!n_missing)
@@ -67,7 +53,7 @@ void route_kernel_post(struct worker *worker, struct request **requests, size_t 
   if (!files_are_stored(worker, request, files, n_files))
     return;
   if (!kernel_store(worker->db, kernel, &is_new, &error)) {
-    request_unavailable(request, &error);
+    answer_failure(worker, request, &error);
     return;
   }
   request_answer_json(request, is_new ? MHD_HTTP_CREATED : MHD_HTTP_OK,
@@ -81,10 +67,10 @@ void route_kernel_list(struct worker *worker, struct request **requests, size_t 
   int64_t limit, after;
   json_t *items, *next;
   ALWAYS(n == 1);
-  if (!request_query_only(request, known) || !page_of(request, &limit, &after))
+  if (!request_query_only(request, known) || !page_by_id(request, 0, &limit, &after))
     return;
   if (!kernels_list(worker->db, request_query(request, "name"), after, limit, &items, &next, &error))
-    request_unavailable(request, &error);
+    answer_failure(worker, request, &error);
   else
     answer_list(request, items, next);
 }
@@ -95,7 +81,7 @@ static json_t *manifest_load(struct worker *worker, struct request *request, con
   struct error error;
   json_t *manifest = NULL;
   if (!kernel_load(worker->db, hash, &manifest, ret_created_at, &error))
-    request_unavailable(request, &error);
+    answer_failure(worker, request, &error);
   else if (!manifest)
     request_problem(request, MHD_HTTP_NOT_FOUND, "", "there is no kernel %s", request->segments[0]);
   return manifest;
@@ -149,7 +135,7 @@ void route_build_put(struct worker *worker, struct request **requests, size_t n)
       !files_are_stored(worker, request, build->objects, build->n_objects))
     return;
   if (!build_store(worker->db, build, &is_new, &error)) {
-    request_unavailable(request, &error);
+    answer_failure(worker, request, &error);
     return;
   }
   request_answer_json(request, is_new ? MHD_HTTP_CREATED : MHD_HTTP_OK,
@@ -165,10 +151,10 @@ void route_build_list(struct worker *worker, struct request **requests, size_t n
   json_t *items, *next;
   ALWAYS(n == 1);
   if (!digest_of_path(request, 0, "kernel", &hash) || !request_query_only(request, known) ||
-      !page_of(request, &limit, &after))
+      !page_by_id(request, 0, &limit, &after))
     return;
   if (!builds_list(worker->db, &hash, after, limit, &items, &next, &error))
-    request_unavailable(request, &error);
+    answer_failure(worker, request, &error);
   else
     answer_list(request, items, next);
 }

@@ -1,6 +1,7 @@
 /* Making, listing and revoking tokens. Database workers. */
 #include "common/log.h"
-#include "server/http/header.h"
+#include "server/http/answers.h"
+#include "server/http/page.h"
 #include "server/http/response.h"
 #include "server/http/routes.h"
 #include "server/http/tokens.h"
@@ -38,7 +39,7 @@ void route_token_post(struct worker *worker, struct request **requests, size_t n
   if (!body_read(request->json, &name, &role, &error)) {
     request_refuse(request, MHD_HTTP_UNPROCESSABLE_CONTENT, &error);
   } else if (!tokens_make(worker->db, name, role, token, &is_new, &error)) {
-    request_unavailable(request, &error);
+    answer_failure(worker, request, &error);
   } else if (!is_new) {
     request_problem(request, MHD_HTTP_CONFLICT, "/name",
                     "there is a token \"%s\" already; revoke it or take another name", name);
@@ -54,18 +55,13 @@ void route_token_list(struct worker *worker, struct request **requests, size_t n
   static const char *const known[] = {"limit", "after", NULL};
   struct request *request = requests[0];
   struct error error;
-  const char *text;
-  uint64_t after = 0;
-  int64_t limit;
+  int64_t limit, after;
   json_t *items, *next;
   ALWAYS(n == 1);
-  if (!request_query_only(request, known) || !request_page(request, &limit, &text))
+  if (!request_query_only(request, known) || !page_by_id(request, 0, &limit, &after))
     return;
-  if (text && (!header_size(text, &after) || after > INT64_MAX))
-    request_problem(request, MHD_HTTP_UNPROCESSABLE_CONTENT, "",
-                    "the query argument \"after\" must be the \"next\" of an earlier answer");
-  else if (!tokens_list(worker->db, (int64_t)after, limit, &items, &next, &error))
-    request_unavailable(request, &error);
+  if (!tokens_list(worker->db, after, limit, &items, &next, &error))
+    answer_failure(worker, request, &error);
   else
     request_answer_json(request, MHD_HTTP_OK, json_pack("{s:o, s:o}", "items", items, "next", next));
 }
@@ -76,7 +72,7 @@ void route_token_delete(struct worker *worker, struct request **requests, size_t
   bool is_found;
   ALWAYS(n == 1);
   if (!tokens_revoke(worker->db, request->segments[0], &is_found, &error)) {
-    request_unavailable(request, &error);
+    answer_failure(worker, request, &error);
   } else if (!is_found) {
     request_problem(request, MHD_HTTP_NOT_FOUND, "", "there is no live token \"%.64s\"", request->segments[0]);
   } else {

@@ -321,8 +321,7 @@ static void json_report(const struct tuning *tuning, const json_t *outcomes, con
   puts(text);
 }
 
-static bool text_report(const struct tuning *tuning, const json_t *outcomes, const json_t *verdict,
-                        struct error *error) {
+static void text_report(const struct tuning *tuning, const json_t *outcomes, const json_t *verdict) {
   struct report report = {
       .kernel = tuning->folder->kernel,
       .key = &tuning->key,
@@ -333,13 +332,11 @@ static bool text_report(const struct tuning *tuning, const json_t *outcomes, con
       .outcomes = outcomes,
       .verdict = verdict,
   };
-  if (!report_print(&report, stdout, error))
-    return false;
+  report_print(&report, stdout);
   for (size_t i = 0; i < N_OUTCOMES; i++) {
     if (tuning->examples[i])
       printf("%-19s e.g. %s\n", outcome_name((enum outcome)i), tuning->examples[i]);
   }
-  return true;
 }
 
 static bool decide(struct tuning *tuning, struct error *error) {
@@ -348,11 +345,11 @@ static bool decide(struct tuning *tuning, struct error *error) {
                       (uint64_t)option_integer(tuning->options, "seed"), &verdict, error))
     return false;
   cleanup_json json_t *json = verdict_to_json(&verdict), *outcomes = outcomes_to_json(tuning);
-  if (option_flag(tuning->options, "json")) {
+  if (option_flag(tuning->options, "json"))
     json_report(tuning, outcomes, json);
-    return true;
-  }
-  return text_report(tuning, outcomes, json, error);
+  else
+    text_report(tuning, outcomes, json);
+  return true;
 }
 
 static int tune_work(struct supervisor *supervisor, void *context) {

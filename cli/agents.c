@@ -2,25 +2,9 @@
 #include "cli/cli.h"
 #include "common/table.h"
 
-/* Fetches a list; with --json prints it. *ret_items stays NULL when there is nothing left to print. */
-static int list_get(struct options *options, const char *path, json_t **ret_items) {
-  cleanup_http_client struct http_client *client = cli_connect(options);
-  if (!client)
-    return EXIT_USAGE;
-  cleanup_json json_t *items = NULL;
-  int code = cli_list(client, path, &items);
-  if (code != EXIT_OK)
-    return code;
-  if (option_flag(options, "json"))
-    cli_print_json(items);
-  else
-    *ret_items = TAKE(items);
-  return EXIT_OK;
-}
-
 static int command_agents(struct options *options) {
   cleanup_json json_t *items = NULL;
-  int code = list_get(options, "/v1/agents", &items);
+  int code = cli_list_or_json(options, "/v1/agents", &items);
   if (!items)
     return code;
   const struct table_column columns[] = {
@@ -45,7 +29,7 @@ static int command_agents(struct options *options) {
 
 static int command_environments(struct options *options) {
   cleanup_json json_t *items = NULL;
-  int code = list_get(options, "/v1/environments", &items);
+  int code = cli_list_or_json(options, "/v1/environments", &items);
   if (!items)
     return code;
   const struct table_column columns[] = {{"live agents", true}, {"environment", false}};

@@ -26,8 +26,21 @@ int cli_call(struct http_client *client, const char *method, const char *path, c
   struct error error;
   int status = 0;
   if (!http_json(client, method, path, body, 0, ret_answer, &status, &error))
-    return cli_fail(status >= 400 && status < 500 ? EXIT_REFUSED : EXIT_UNREACHABLE, &error);
+    return cli_fail(cli_status_code(status), &error);
   return EXIT_OK;
+}
+
+int cli_status_code(int status) { return status >= 400 && status < 500 ? EXIT_REFUSED : EXIT_UNREACHABLE; }
+
+int cli_refused(const struct http_response *response, const char *what) {
+  cleanup_json json_t *problem = json_loadb(response->body, response->size, 0, NULL);
+  const char *detail = cli_member(problem, "detail");
+  struct error error;
+  if (detail[0])
+    error_at(&error, cli_member(problem, "pointer"), "%s: %s", what, detail);
+  else
+    error_set(&error, "%s: the server answered %d and did not say why", what, response->status);
+  return cli_fail(cli_status_code(response->status), &error);
 }
 
 int cli_list(struct http_client *client, const char *path, json_t **ret_items) {
@@ -49,6 +62,21 @@ int cli_list(struct http_client *client, const char *path, json_t **ret_items) {
     after = http_escape(next);
   }
   *ret_items = TAKE(items);
+  return EXIT_OK;
+}
+
+int cli_list_or_json(const struct options *options, const char *path, json_t **ret_items) {
+  cleanup_http_client struct http_client *client = cli_connect(options);
+  if (!client)
+    return EXIT_USAGE;
+  cleanup_json json_t *items = NULL;
+  int code = cli_list(client, path, &items);
+  if (code != EXIT_OK)
+    return code;
+  if (option_flag(options, "json"))
+    cli_print_json(items);
+  else
+    *ret_items = TAKE(items);
   return EXIT_OK;
 }
 

@@ -13,7 +13,7 @@
 
 /* clang-format off */
 #define OPTION_URL {.name = "url", .type = OPTION_TEXT, .argument = "URL", .default_text = SERVER_URL_DEFAULT, .help = "the server"}
-#define OPTION_TOKEN {.name = "token", .type = OPTION_TEXT, .argument = "TOKEN", .help = "bearer token"}
+#define OPTION_TOKEN {.name = "token", .type = OPTION_TEXT, .argument = "TOKEN", .help = "bearer token; better in WAVETUNE_TOKEN, where no other user sees it"}
 #define OPTION_JSON {.name = "json", .type = OPTION_FLAG, .help = "print one JSON document instead of text"}
 #define OPTION_ENVIRONMENT {.name = "environment", .type = OPTION_TEXT, .argument = "JSON|@FILE", \
     .help = "environment members, e.g. '{\"rocm\": \"6.4.1\"}'; may be partial where one known environment fits"}
@@ -29,8 +29,19 @@ must_check struct http_client *cli_connect(const struct options *options);
 must_check int cli_call(struct http_client *client, const char *method, const char *path, const json_t *body,
                         json_t **ret_answer);
 
+/* The exit code of an answer's status that is no 2xx: EXIT_REFUSED for a 4xx, else EXIT_UNREACHABLE (also 0: no answer). */
+must_check int cli_status_code(int status);
+
+/* Says on stderr "WHAT: why" with the detail and pointer of the problem document that an answer carries, for requests
+ * that cli_call cannot send. Returns cli_status_code of it. */
+must_check int cli_refused(const struct http_response *response, const char *what);
+
 /* All items of a paged list. `path` has no limit or after. */
 must_check int cli_list(struct http_client *client, const char *path, json_t **ret_items);
+
+/* What every listing command begins with: connects and gets the list; with --json prints it. *ret_items stays NULL when
+ * there is nothing left to print. */
+must_check int cli_list_or_json(const struct options *options, const char *path, json_t **ret_items);
 
 /* Says one sentence on stderr (with the pointer where there is one) and returns `code`. */
 must_check int cli_fail(int code, const struct error *error);
@@ -47,12 +58,13 @@ must_check char *cli_query(const json_t *environment, ...) __attribute__((sentin
 /* Text of a member, "" when it is absent or no string. Borrowed. */
 const char *cli_member(const json_t *object, const char *name);
 
-/* Pushes a kernel folder: uploads what the server lacks and registers the manifest (kernel_push.c). */
+/* Pushes a kernel folder: uploads what the server lacks and registers the manifest (kernel.c). */
 struct kernel_folder;
 must_check int kernel_push(struct http_client *client, const struct kernel_folder *folder);
 
-/* Follows a job to its end, with a progress bar on a terminal (jobs.c). *ret_job is its final summary. */
-must_check int job_follow(struct http_client *client, const char *job, json_t **ret_job);
+/* Follows a job to its end, with a progress bar on a terminal (jobs.c).
+ * Goes on when the server is away, for patience_s. *ret_job is its final summary. */
+must_check int job_follow(struct http_client *client, const char *job, int64_t patience_s, json_t **ret_job);
 
 /* Prints a finished job: the table of finalists, the winner, the equivalence set (show.c). */
 must_check int job_print(struct http_client *client, const json_t *job);
@@ -69,6 +81,8 @@ must_check int job_print(struct http_client *client, const json_t *job);
   COMMAND(agents)                                                                                                      \
   COMMAND(environments)                                                                                                \
   COMMAND(publish)                                                                                                     \
+  COMMAND(releases)                                                                                                    \
+  COMMAND(channels)                                                                                                    \
   COMMAND(promote)                                                                                                     \
   COMMAND(fetch)                                                                                                       \
   COMMAND(diff)                                                                                                        \

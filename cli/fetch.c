@@ -4,18 +4,26 @@
  *   TO/<64 hex digits>/      one folder for each release, never changed once it is there; release.json and the rendering
  *   TO/current               a symbolic link to one of them, swapped by rename
  *   TO/.fetch.json           the entry and entity tag that current came from: what makes a second fetch one 304
+ *   TO/.lock                 fetches take turns
  *
- * A start is never blocked for longer than --budget and never left without the cache it had: when the server is away, or
- * what it sends does not hold together, current stays as it is and the exit code says so (5), or that there is none (6). */
+ * A start is never blocked for longer than --budget-ms and never left without the cache it had: when the server is away,
+ * or what it sends does not hold together, current stays as it is and the exit code says so (5), or that there is none
+ * (6). Folders that were replaced are kept for an hour, for whoever still reads them, and the last one for longer. */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 
 #include "cli/cli.h"
 #include "common/file.h"
 #include "common/release.h"
 #include "common/render.h"
+
+#define HEX_DIGITS "0123456789abcdef"
+#define RELEASE_NAME_LENGTH 64
+#define KEEP_S 3600
 
 struct fetch {
   struct http_client *client;
@@ -52,6 +60,18 @@ static bool status_refused(const struct http_response *response, const char *wha
   cleanup_json json_t *problem = json_loadb(response->body, response->size, 0, NULL);
   const char *detail = cli_member(problem, "detail");
   return error_set(error, "%s: the server answered %d%s%s", what, response->status, detail[0] ? ": " : "", detail);
+}
+
+static bool is_release_name(const char *name) {
+  return strspn(name, HEX_DIGITS) == RELEASE_NAME_LENGTH && name[RELEASE_NAME_LENGTH] == '\0';
+}
+
+/* What TO/current points at; false when it is no link that a fetch made. */
+static bool current_read(const struct fetch *fetch, char name[RELEASE_NAME_LENGTH + 2]) {
+  cleanup_free char *path = xasprintf("%s/current", fetch->to);
+  ssize_t length = readlink(path, name, RELEASE_NAME_LENGTH + 1);
+  name[length > 0 ? length : 0] = '\0';
+  return is_release_name(name);
 }
 
 /* Writes release.json and the rendered files to TO/.<hex>.<random>, then renames it to TO/<hex>. */
@@ -96,6 +116,45 @@ static bool link_swap(const struct fetch *fetch, const char *name, struct error 
   return true;
 }
 
+/* What a fetch that was killed left behind: half a folder, a link or a state that nobody renamed. */
+static bool is_leftover(const char *name) {
+  return (name[0] == '.' && strspn(name + 1, HEX_DIGITS) == RELEASE_NAME_LENGTH &&
+          name[1 + RELEASE_NAME_LENGTH] == '.') ||
+         string_starts(name, ".current.") || string_starts(name, ".fetch.json.");
+}
+
+/* Removes what is neither current nor the last one before it and was left alone for KEEP_S. Holding the lock. Links are
+ * removed, never followed; what cannot be removed is tried again by the next fetch. */
+static void folder_prune(const struct fetch *fetch, const char *previous) {
+  char current[RELEASE_NAME_LENGTH + 2];
+  DIR *folder = current_read(fetch, current) ? opendir(fetch->to) : NULL;
+  if (!folder)
+    return;
+  time_t now = time(NULL);
+  for (const struct dirent *entry; (entry = readdir(folder));) {
+    const char *name = entry->d_name;
+    struct stat status;
+    bool is_release = is_release_name(name) && !string_equal(name, current) && !string_equal(name, previous);
+    if ((!is_release && !is_leftover(name)) || fstatat(dirfd(folder), name, &status, AT_SYMLINK_NOFOLLOW) < 0 ||
+        (is_release && !S_ISDIR(status.st_mode)) || now - status.st_mtime < KEEP_S)
+      continue;
+    cleanup_free char *path = xasprintf("%s/%s", fetch->to, name);
+    struct error ignored;
+    (void)!folder_remove(path, &ignored);
+  }
+  closedir(folder);
+}
+
+/* The hour of a replaced folder begins now, however old it is. Returns its name; owned by the caller. */
+static char *previous_note(const struct fetch *fetch, const char *name) {
+  char before[RELEASE_NAME_LENGTH + 2];
+  if (!current_read(fetch, before) || string_equal(before, name))
+    return xstrdup(cli_member(fetch->last, "previous"));
+  cleanup_free char *path = xasprintf("%s/%s", fetch->to, before);
+  utimensat(AT_FDCWD, path, NULL, AT_SYMLINK_NOFOLLOW);
+  return xstrdup(before);
+}
+
 static bool current_exists(const struct fetch *fetch) {
   cleanup_free char *path = xasprintf("%s/current", fetch->to);
   struct stat status;
@@ -122,13 +181,20 @@ static bool install(const struct fetch *fetch, const json_t *entry, const char *
   if (!release_parse(response.body, response.size, &release, error))
     return error_prefix(error, "release %s: ", text);
   const char *name = text + strlen("sha256:");
-  if (!folder_write(fetch, release, response.body, response.size, name, error) || !link_swap(fetch, name, error))
+  if (!folder_write(fetch, release, response.body, response.size, name, error))
     return false;
-  cleanup_json json_t *state = json_pack("{s:s, s:s, s:s, s:O}", "question", fetch->question, "etag", etag ? etag : "",
-                                         "format", fetch->format, "entry", entry);
+  cleanup_free char *previous = previous_note(fetch, name);
+  if (!link_swap(fetch, name, error))
+    return false;
+  cleanup_json json_t *state =
+      json_pack("{s:s, s:s, s:s, s:s, s:O}", "question", fetch->question, "etag", etag ? etag : "", "format",
+                fetch->format, "previous", previous, "entry", entry);
   cleanup_free char *state_text = json_canonical(state);
   cleanup_free char *state_path = xasprintf("%s/.fetch.json", fetch->to);
-  return file_write_atomically(state_path, state_text, strlen(state_text), 0644, error);
+  if (!file_write_atomically(state_path, state_text, strlen(state_text), 0644, error))
+    return false;
+  folder_prune(fetch, previous);
+  return true;
 }
 
 /* The entity tag that a second fetch may ask with: only for the same question and format, and while current is there. */
@@ -147,6 +213,7 @@ static enum fetched fetch_now(const struct fetch *fetch, json_t **ret_entry, str
   if (!get(fetch, fetch->question, etag, &response, error))
     return FETCHED_NOT;
   if (response.status == 304 && etag) {
+    folder_prune(fetch, cli_member(fetch->last, "previous"));
     *ret_entry = json_incref(json_object_get(fetch->last, "entry"));
     return FETCHED_UNCHANGED;
   }
@@ -173,6 +240,8 @@ static int answer_print(const struct fetch *fetch, const struct options *options
             is_kept ? "the last good cache is kept" : "there is no cache to fall back on");
   if (option_flag(options, "json")) {
     cleanup_json json_t *answer = json_pack("{s:s, s:s+}", "outcome", outcome, "folder", fetch->to, "/current");
+    if (fetched == FETCHED_NOT)
+      json_object_set_new(answer, "reason", json_string(error->message));
     if (entry)
       json_object_set(answer, "entry", (json_t *)entry);
     cli_print_json(answer);
@@ -198,6 +267,17 @@ static bool folder_lock(const struct fetch *fetch, int *ret_fd, struct error *er
   return true;
 }
 
+static bool format_check(const char *format, struct error *error) {
+#define X(name)                                                                                                        \
+  if (string_equal(format, #name))                                                                                     \
+    return true;
+  RENDERERS(X)
+#undef X
+#define X(name) " " #name
+  return error_set(error, "--format \"%.64s\" is unknown; there are:%s", format, RENDERERS(X));
+#undef X
+}
+
 static int command_fetch(struct options *options) {
   __attribute__((cleanup(fetch_release))) struct fetch fetch = {
       .to = option_text(options, "to"),
@@ -210,7 +290,7 @@ static int command_fetch(struct options *options) {
     error_set(&error, "say where to: --to FOLDER, a private, writable place");
     return cli_fail(EXIT_USAGE, &error);
   }
-  if (!cli_environment(options, &environment, &error) || !folder_make(fetch.to, 0755, &error))
+  if (!format_check(fetch.format, &error) || !cli_environment(options, &environment, &error))
     return cli_fail(EXIT_USAGE, &error);
   cleanup_free char *query =
       cli_query(environment, "tag", option_text(options, "tag"), "channel", option_text(options, "channel"), NULL);
@@ -219,7 +299,7 @@ static int command_fetch(struct options *options) {
   if (!fetch.client)
     return EXIT_USAGE;
   cleanup_fd int lock = -1;
-  if (!folder_lock(&fetch, &lock, &error))
+  if (!folder_make(fetch.to, 0755, &error) || !folder_lock(&fetch, &lock, &error))
     return answer_print(&fetch, options, FETCHED_NOT, NULL, &error);
   cleanup_free char *state_path = xasprintf("%s/.fetch.json", fetch.to);
   struct error ignored;
@@ -261,8 +341,8 @@ const struct command_spec spec_fetch = {
     .arguments = "",
     .summary = "bring a channel's cache to this machine; for container entrypoints",
     .description = "Exits with 0 when FOLDER/current is fresh or unchanged, with 5 when the server was away (or sent "
-                   "what does not\n"
-                   "hold together) and the last good cache was kept, with 6 when there is none at all.",
+                   "what does not hold together) and the last good cache was kept, with 6 when there is none at all. "
+                   "Releases that were replaced are removed after an hour, but for the last one.",
     .options = fetch_options,
     .n_options = ARRAY_LENGTH(fetch_options),
     .run = command_fetch,

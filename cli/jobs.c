@@ -4,39 +4,65 @@
 #include "common/table.h"
 
 #define FOLLOW_WAIT_S 10
+#define TRY_AGAIN_US 500000
+
+struct follow {
+  struct http_client *client;
+  struct progress progress;
+  int64_t patience_ms, answered_ms;
+};
 
 static bool is_over(const json_t *job) {
   const char *state = cli_member(job, "state");
   return string_equal(state, "done") || string_equal(state, "failed") || string_equal(state, "cancelled");
 }
 
-int job_follow(struct http_client *client, const char *job, json_t **ret_job) {
+/* GET that outlasts a server which is restarted: it is asked again until it was away for as long as patience lasts. */
+static int follow_get(struct follow *follow, const char *path, json_t **ret_answer) {
+  for (bool is_away = false;; is_away = true) {
+    struct error error;
+    int status = 0;
+    if (http_json(follow->client, "GET", path, NULL, 0, ret_answer, &status, &error)) {
+      follow->answered_ms = clock_monotonic_ms();
+      return EXIT_OK;
+    }
+    int code = cli_status_code(status);
+    int64_t left_ms = follow->answered_ms + follow->patience_ms - clock_monotonic_ms();
+    if (!is_away)
+      progress_end(&follow->progress);
+    if (code != EXIT_UNREACHABLE || left_ms <= 0)
+      return cli_fail(code, &error);
+    if (!is_away)
+      fprintf(stderr, "wavetune: %s; trying again for %lld s\n", error.message, (long long)(left_ms + 999) / 1000);
+    usleep(TRY_AGAIN_US);
+  }
+}
+
+int job_follow(struct http_client *client, const char *job, int64_t patience_s, json_t **ret_job) {
   cleanup_free char *job_path = xasprintf("/v1/jobs/%s", job);
-  cleanup_free char *after = xstrdup("0");
-  struct progress progress = {0};
-  bool is_started = false;
+  cleanup_free char *after = xstrdup("0"), *name = NULL;
+  struct follow follow = {.client = client, .patience_ms = patience_s * 1000, .answered_ms = clock_monotonic_ms()};
   for (;;) {
     cleanup_json json_t *summary = NULL;
-    int code = cli_call(client, "GET", job_path, NULL, &summary);
+    int code = follow_get(&follow, job_path, &summary);
     if (code != EXIT_OK)
       return code;
-    if (!is_started) {
-      progress = progress_start(stderr, cli_member(summary, "name"),
-                                (uint64_t)json_integer_value(json_object_get(summary, "configs")));
-      is_started = true;
+    if (!name) {
+      name = xstrdup(cli_member(summary, "name"));
+      follow.progress = progress_start(stderr, name, (uint64_t)json_integer_value(json_object_get(summary, "configs")));
     }
-    progress_show(&progress, (uint64_t)json_integer_value(json_object_get(summary, "measured")),
+    progress_show(&follow.progress, (uint64_t)json_integer_value(json_object_get(summary, "measured")),
                   cli_member(summary, "stage"));
     if (is_over(summary)) {
-      progress_end(&progress);
+      progress_end(&follow.progress);
       *ret_job = TAKE(summary);
       return EXIT_OK;
     }
     /* Waits for an event; while somebody watches, looks at the count of measurements more often. */
-    int wait_s = progress.out ? 1 : FOLLOW_WAIT_S;
+    int wait_s = follow.progress.out ? 1 : FOLLOW_WAIT_S;
     cleanup_free char *path = xasprintf("/v1/jobs/%s/events?after=%s&wait=%d", job, after, wait_s);
     cleanup_json json_t *events = NULL;
-    code = cli_call(client, "GET", path, NULL, &events);
+    code = follow_get(&follow, path, &events);
     if (code != EXIT_OK)
       return code;
     const char *next = json_string_value(json_object_get(events, "next"));
@@ -48,24 +74,18 @@ int job_follow(struct http_client *client, const char *job, json_t **ret_job) {
 }
 
 static int command_jobs(struct options *options) {
-  cleanup_http_client struct http_client *client = cli_connect(options);
-  if (!client)
-    return EXIT_USAGE;
-  const char *state = option_text(options, "state"), *tag = option_text(options, "tag");
+  static const char *const filter_names[] = {"state", "tag", "kernel"};
   cleanup_json json_t *filters = json_object(), *items = NULL;
-  if (state)
-    json_object_set_new(filters, "state", json_string(state));
-  if (tag)
-    json_object_set_new(filters, "tag", json_string(tag));
+  for (size_t i = 0; i < ARRAY_LENGTH(filter_names); i++) {
+    const char *value = option_text(options, filter_names[i]);
+    if (value)
+      json_object_set_new(filters, filter_names[i], json_string(value));
+  }
   cleanup_free char *query = cli_query(filters, NULL);
   cleanup_free char *path = xasprintf("/v1/jobs%s", query);
-  int code = cli_list(client, path, &items);
-  if (code != EXIT_OK)
+  int code = cli_list_or_json(options, path, &items);
+  if (!items)
     return code;
-  if (option_flag(options, "json")) {
-    cli_print_json(items);
-    return EXIT_OK;
-  }
   const struct table_column columns[] = {{"job", true},    {"kernel", false},  {"key", false},   {"tag", false},
                                          {"state", false}, {"measured", true}, {"configs", true}};
   cleanup_table struct table *table = table_new(columns, ARRAY_LENGTH(columns));
@@ -92,6 +112,7 @@ static const struct option_spec jobs_options[] = {
      .flag_only = true,
      .help = "only those queued, running, done, failed or cancelled"},
     {.name = "tag", .type = OPTION_TEXT, .argument = "TAG", .flag_only = true, .help = "only those of a tag"},
+    {.name = "kernel", .type = OPTION_TEXT, .argument = "HASH", .flag_only = true, .help = "only those of a kernel"},
     SERVER_OPTIONS,
 };
 

@@ -27,10 +27,8 @@ static int files_upload(struct http_client *client, const struct kernel_folder *
                                    .content_type = "application/octet-stream"};
     if (!http_send(client, &request, &response, &error))
       return cli_fail(EXIT_UNREACHABLE, &error);
-    if (response.status / 100 != 2) {
-      error_set(&error, "the server refused %s with status %d: %.400s", file->path, response.status, response.body);
-      return cli_fail(EXIT_REFUSED, &error);
-    }
+    if (response.status / 100 != 2)
+      return cli_refused(&response, file->path);
   }
   return EXIT_OK;
 }
@@ -49,11 +47,8 @@ int kernel_push(struct http_client *client, const struct kernel_folder *folder) 
       return EXIT_OK;
     cleanup_json json_t *problem = json_loadb(response.body, response.size, 0, NULL);
     json_t *missing = json_object_get(problem, "missing");
-    if (response.status != 409 || !missing || attempt) {
-      error_at(&error, cli_member(problem, "pointer"), "the server refused kernel %s: %s", folder->kernel->name,
-               cli_member(problem, "detail"));
-      return cli_fail(EXIT_REFUSED, &error);
-    }
+    if (response.status != 409 || !missing || attempt)
+      return cli_refused(&response, folder->kernel->name);
     int code = files_upload(client, folder, missing);
     if (code != EXIT_OK)
       return code;
@@ -91,17 +86,10 @@ static int command_kernel_push(struct options *options) {
 }
 
 static int command_kernel_list(struct options *options) {
-  cleanup_http_client struct http_client *client = cli_connect(options);
-  if (!client)
-    return EXIT_USAGE;
   cleanup_json json_t *items = NULL;
-  int code = cli_list(client, "/v1/kernels", &items);
-  if (code != EXIT_OK)
+  int code = cli_list_or_json(options, "/v1/kernels", &items);
+  if (!items)
     return code;
-  if (option_flag(options, "json")) {
-    cli_print_json(items);
-    return EXIT_OK;
-  }
   size_t index;
   json_t *item;
   json_array_foreach (items, index, item)

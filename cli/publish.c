@@ -17,12 +17,14 @@ static bool release_check(const char *bytes, size_t size, const char *digest_tex
   return true;
 }
 
-/* Points a channel at a release; `if_match` NULL: whatever it points at now. */
+/* Points a channel at a release; `if_match` NULL: whatever it points at now. The entry gets its entity tag beside its
+ * members: what --if-match takes next. */
 static int channel_move(struct http_client *client, const char *channel, const char *digest, const char *if_match,
                         json_t **ret_entry) {
   cleanup_free char *escaped = http_escape(channel);
   cleanup_free char *path = xasprintf("/v1/channels/%s", escaped);
-  cleanup_free char *body = xasprintf("{\"release\":\"%s\"}", digest);
+  cleanup_json json_t *body_json = json_pack("{s:s}", "release", digest);
+  cleanup_free char *body = json_canonical(body_json);
   struct http_request request = {
       .method = "PUT", .path = path, .body = body, .body_size = strlen(body), .if_match = if_match};
   cleanup_http_response struct http_response response = {0};
@@ -31,10 +33,10 @@ static int channel_move(struct http_client *client, const char *channel, const c
     return cli_fail(EXIT_UNREACHABLE, &error);
   cleanup_json json_t *answer = json_loadb(response.body, response.size, 0, NULL);
   if (response.status / 100 != 2) {
-    error_at(&error, cli_member(answer, "pointer"), "channel %s was not moved: %s", channel,
-             cli_member(answer, "detail"));
-    return cli_fail(EXIT_REFUSED, &error);
+    cleanup_free char *what = xasprintf("channel %s was not moved", channel);
+    return cli_refused(&response, what);
   }
+  json_object_set_new(answer, "etag", json_string(response.etag ? response.etag : ""));
   *ret_entry = TAKE(answer);
   return EXIT_OK;
 }
@@ -120,14 +122,18 @@ static int command_promote(struct options *options) {
   if (!client)
     return EXIT_USAGE;
   cleanup_json json_t *entry = NULL;
-  int code = channel_move(client, arguments[1], arguments[0], option_text(options, "if-match"), &entry);
+  const char *given = option_text(options, "if-match");
+  bool is_bare = given && given[0] != '"' && !string_equal(given, "*"); /* a shell ate the quotes */
+  cleanup_free char *if_match = given ? xasprintf(is_bare ? "\"%s\"" : "%s", given) : NULL;
+  int code = channel_move(client, arguments[1], arguments[0], if_match, &entry);
   if (code != EXIT_OK)
     return code;
   if (option_flag(options, "json"))
     cli_print_json(entry);
   else
-    printf("channel %s, tag %s, counter %" JSON_INTEGER_FORMAT ": %s\n", arguments[1], cli_member(entry, "tag"),
-           json_integer_value(json_object_get(entry, "counter")), arguments[0]);
+    printf("channel  %s, tag %s, counter %" JSON_INTEGER_FORMAT "\nrelease  %s\netag     %s\n", arguments[1],
+           cli_member(entry, "tag"), json_integer_value(json_object_get(entry, "counter")), arguments[0],
+           cli_member(entry, "etag"));
   return EXIT_OK;
 }
 
@@ -147,10 +153,8 @@ static int release_load(struct http_client *client, const char *name, struct rel
   cleanup_http_response struct http_response response = {0};
   if (!http_send(client, &request, &response, &error))
     return cli_fail(EXIT_UNREACHABLE, &error);
-  if (response.status != 200) {
-    error_set(&error, "the server has no release %s (status %d)", name, response.status);
-    return cli_fail(EXIT_REFUSED, &error);
-  }
+  if (response.status != 200)
+    return cli_refused(&response, name);
   if (!release_check(response.body, response.size, name, ret_release, &error))
     return cli_fail(EXIT_REFUSED, &error);
   return EXIT_OK;
@@ -170,6 +174,29 @@ static void changes_print(const json_t *diff, const char *group, const char *sig
   }
 }
 
+static void scope_difference_add(json_t *diff, const char *name, json_t *from, json_t *to) {
+  if (!json_equal(from, to))
+    json_object_set_new(diff, name, json_pack("{s:O, s:O}", "from", from, "to", to));
+  json_decref(from);
+  json_decref(to);
+}
+
+/* Two releases with the same winners may still be for different places. */
+static void scope_differences_add(json_t *diff, const struct release *from, const struct release *to) {
+  scope_difference_add(diff, "environment", environment_to_json(&from->environment),
+                       environment_to_json(&to->environment));
+  scope_difference_add(diff, "tag", json_string(from->tag), json_string(to->tag));
+}
+
+static void scope_difference_print(const json_t *diff, const char *name) {
+  const json_t *difference = json_object_get(diff, name);
+  if (!difference)
+    return;
+  cleanup_free char *from = json_dumps(json_object_get(difference, "from"), JSON_COMPACT | JSON_ENCODE_ANY);
+  cleanup_free char *to = json_dumps(json_object_get(difference, "to"), JSON_COMPACT | JSON_ENCODE_ANY);
+  printf("~ %s\n    from %s\n    to   %s\n", name, from, to);
+}
+
 static int command_diff(struct options *options) {
   char *const *arguments;
   struct error error;
@@ -187,11 +214,14 @@ static int command_diff(struct options *options) {
   if (code != EXIT_OK)
     return code;
   cleanup_json json_t *diff = release_diff(from, to);
+  scope_differences_add(diff, from, to);
   int difference = digest_equal(&from->digest, &to->digest) ? EXIT_OK : EXIT_FAILED;
   if (option_flag(options, "json")) {
     cli_print_json(diff);
     return difference;
   }
+  scope_difference_print(diff, "environment");
+  scope_difference_print(diff, "tag");
   changes_print(diff, "removed", "-");
   changes_print(diff, "added", "+");
   changes_print(diff, "changed", "~");
@@ -231,7 +261,7 @@ static const struct option_spec promote_options[] = {
      .type = OPTION_TEXT,
      .argument = "ETAG",
      .flag_only = true,
-     .help = "move only while the channel's entry still has this entity tag"},
+     .help = "move only while the channel's entry still has this entity tag, which promote --json prints"},
     SERVER_OPTIONS,
 };
 static const struct option_spec diff_options[] = {SERVER_OPTIONS};
@@ -241,8 +271,7 @@ const struct command_spec spec_publish = {
     .arguments = "",
     .summary = "make a release of the winners for one environment and tag",
     .description = "For every kernel and key the newest done job's winner is taken, or its pin. What is skipped is "
-                   "said, with the\n"
-                   "reason. The same winners give the same digest.",
+                   "said, with the reason. The same winners give the same digest.",
     .options = publish_options,
     .n_options = ARRAY_LENGTH(publish_options),
     .run = command_publish,

@@ -49,7 +49,7 @@ static int command_space_count(struct options *options) {
       .key = &subject.key, .gpu_name = option_text(options, "gpu-name"), .arch = option_text(options, "arch")};
   uint64_t count;
   if (!space_count(subject.space, &facts, SPACE_STEP_LIMIT_DEFAULT, UINT64_MAX, &count, &error))
-    return cli_fail(EXIT_FAILED, &error);
+    return cli_fail(EXIT_USAGE, &error);
   if (option_flag(options, "json")) {
     cleanup_json json_t *answer =
         json_pack("{s:I, s:I}", "configs", (json_int_t)count, "raw", (json_int_t)subject.space->raw_count);
@@ -69,12 +69,12 @@ static int command_space_expand(struct options *options) {
       .key = &subject.key, .gpu_name = option_text(options, "gpu-name"), .arch = option_text(options, "arch")};
   cleanup_space_iterator struct space_iterator *iterator = NULL;
   if (!space_iterator_new(subject.space, &facts, SPACE_STEP_LIMIT_DEFAULT, &iterator, &error))
-    return cli_fail(EXIT_FAILED, &error);
+    return cli_fail(EXIT_USAGE, &error);
   int64_t left = option_integer(options, "limit");
   bool as_json = option_flag(options, "json");
   uint64_t ordinal;
   enum space_step step = SPACE_END;
-  while (left-- > 0 && (step = space_iterator_next(iterator, &ordinal, &error)) == SPACE_POINT) {
+  while ((step = space_iterator_next(iterator, &ordinal, &error)) == SPACE_POINT && left-- > 0) {
     if (as_json) { /* one object a line: a space may be too large for one document */
       cleanup_json json_t *line = json_pack("{s:I, s:o}", "ordinal", (json_int_t)ordinal, "config",
                                             space_config_to_json(subject.space, ordinal));
@@ -85,7 +85,9 @@ static int command_space_expand(struct options *options) {
       printf("%10" PRIu64 "  %s\n", ordinal, text);
     }
   }
-  return step == SPACE_ERROR ? cli_fail(EXIT_FAILED, &error) : EXIT_OK;
+  if (step == SPACE_POINT)
+    fprintf(stderr, "wavetune: there are more configs; --limit says how many to print\n");
+  return step == SPACE_ERROR ? cli_fail(EXIT_USAGE, &error) : EXIT_OK;
 }
 
 /* clang-format off */
@@ -105,7 +107,7 @@ static const struct option_spec expand_options[] = {
      .max = INT64_MAX,
      .help = "print at most N configs",
      .flag_only = true},
-    OPTION_JSON,
+    {.name = "json", .type = OPTION_FLAG, .help = "print one JSON object a line instead of text"},
 };
 
 const struct command_spec spec_space_count = {

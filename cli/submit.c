@@ -92,12 +92,16 @@ static int jobs_post(struct http_client *client, const json_t *jobs, json_t **re
 }
 
 static void answer_print(const json_t *answer) {
-  const json_t *agents = json_object_get(answer, "agents"), *nearest = json_object_get(agents, "nearest");
-  int64_t matching = json_integer_value(json_object_get(agents, "matching"));
   printf("job %s  %s  %" JSON_INTEGER_FORMAT " configs  %s\n", cli_member(answer, "job"),
          json_is_true(json_object_get(answer, "created")) ? "new" : "known",
          json_integer_value(json_object_get(answer, "configs")), cli_member(answer, "state"));
-  if (matching > 0)
+}
+
+/* A job that nobody can run yet waits in silence otherwise, and --wait with it. */
+static void unmatched_warn(const json_t *answer) {
+  const json_t *agents = json_object_get(answer, "agents"), *nearest = json_object_get(agents, "nearest");
+  bool is_waiting = string_equal(cli_member(answer, "state"), "queued");
+  if (!is_waiting || json_integer_value(json_object_get(agents, "matching")) > 0)
     return;
   fprintf(stderr, "wavetune: no live agent matches job %s", cli_member(answer, "job"));
   if (json_is_object(nearest)) {
@@ -107,14 +111,14 @@ static void answer_print(const json_t *answer) {
   fprintf(stderr, "; it waits until one enrols\n");
 }
 
-static int jobs_await(struct http_client *client, const json_t *answers, bool as_json) {
+static int jobs_await(struct http_client *client, const json_t *answers, int64_t patience_s, bool as_json) {
   cleanup_json json_t *finished = json_array();
   int worst = EXIT_OK;
   size_t index;
   json_t *answer;
   json_array_foreach (answers, index, answer) {
     cleanup_json json_t *job = NULL;
-    int code = job_follow(client, cli_member(answer, "job"), &job);
+    int code = job_follow(client, cli_member(answer, "job"), patience_s, &job);
     if (code != EXIT_OK)
       return code;
     if (!string_equal(cli_member(job, "state"), "done"))
@@ -155,10 +159,13 @@ static int command_submit(struct options *options) {
     cli_print_json(answers);
   size_t index;
   json_t *answer;
-  if (!as_json)
-    json_array_foreach (answers, index, answer)
+  json_array_foreach (answers, index, answer) {
+    if (!as_json)
       answer_print(answer);
-  return is_waiting ? jobs_await(client, answers, as_json) : EXIT_OK;
+    unmatched_warn(answer);
+  }
+  fflush(stdout); /* what --wait follows is known from now on */
+  return is_waiting ? jobs_await(client, answers, option_integer(options, "patience"), as_json) : EXIT_OK;
 }
 
 static const struct option_spec submit_options[] = {
@@ -200,6 +207,14 @@ static const struct option_spec submit_options[] = {
      .type = OPTION_FLAG,
      .flag_only = true,
      .help = "follow the jobs to their end and print the winners"},
+    {.name = "patience",
+     .type = OPTION_INTEGER,
+     .argument = "SECONDS",
+     .default_text = "60",
+     .min = 0,
+     .max = 86400,
+     .flag_only = true,
+     .help = "how long --wait goes on while the server is away"},
     SERVER_OPTIONS,
 };
 
@@ -208,7 +223,7 @@ const struct command_spec spec_submit = {
     .arguments = "DIR[:VERSION]",
     .summary = "queue tuning jobs for a kernel, one for each key",
     .description =
-        "Registers the kernel first where the server does not know it. Submitting the same job again is free: the\n"
+        "Registers the kernel first where the server does not know it. Submitting the same job again is free: the "
         "server answers with the job it has. With --wait, exits with 1 when a job failed or was cancelled.",
     .options = submit_options,
     .n_options = ARRAY_LENGTH(submit_options),

@@ -24,17 +24,10 @@ static int command_token_make(struct options *options) {
 }
 
 static int command_token_list(struct options *options) {
-  cleanup_http_client struct http_client *client = cli_connect(options);
-  if (!client)
-    return EXIT_USAGE;
   cleanup_json json_t *items = NULL;
-  int code = cli_list(client, "/v1/tokens", &items);
-  if (code != EXIT_OK)
+  int code = cli_list_or_json(options, "/v1/tokens", &items);
+  if (!items)
     return code;
-  if (option_flag(options, "json")) {
-    cli_print_json(items);
-    return EXIT_OK;
-  }
   size_t index;
   json_t *item;
   json_array_foreach (items, index, item) {
@@ -57,8 +50,17 @@ static int command_token_revoke(struct options *options) {
     return EXIT_USAGE;
   cleanup_free char *escaped = http_escape(arguments[0]);
   cleanup_free char *path = xasprintf("/v1/tokens/%s", escaped);
-  cleanup_json json_t *answer = NULL;
-  return cli_call(client, "DELETE", path, NULL, &answer);
+  cleanup_json json_t *none = NULL;
+  int code = cli_call(client, "DELETE", path, NULL, &none);
+  if (code != EXIT_OK)
+    return code;
+  if (option_flag(options, "json")) {
+    cleanup_json json_t *answer = json_pack("{s:s}", "revoked", arguments[0]);
+    cli_print_json(answer);
+  } else {
+    printf("revoked %s\n", arguments[0]);
+  }
+  return EXIT_OK;
 }
 
 static const struct option_spec make_options[] = {

@@ -12,17 +12,22 @@ static uint64_t ordinal_of(const json_t *object, const char *name) {
   return (uint64_t)json_integer_value(json_object_get(object, name));
 }
 
-/* Evaluates the kernel's work per call for one config: 0 where the manifest has no such expression. */
-static bool work_per_call(const struct report *report, const char *expression, uint64_t config, int64_t *ret,
-                          struct error *error) {
+/* Adds the rate at which one config works, "-" where the expression of its work per call has no value for it: a winner
+ * that was found is shown all the same. No cell without an expression. */
+static void rate_cell(const struct report *report, struct table *table, const char *expression, uint64_t config,
+                      double time_us) {
   struct scope scope = {0};
-  *ret = 0;
+  struct error ignored;
+  int64_t work;
   if (!expression)
-    return true;
-  return key_scope_add(report->key, &scope, error) && space_scope_add(report->space, config, &scope, error) &&
-         scope_add(&scope, "gpu_name", value_string(report->gpu_name ? report->gpu_name : ""), error) &&
-         scope_add(&scope, "arch", value_string(report->arch ? report->arch : ""), error) &&
-         expr_int_in_scope(expression, &scope, 0, INT64_MAX, ret, error);
+    return;
+  if (key_scope_add(report->key, &scope, &ignored) && space_scope_add(report->space, config, &scope, &ignored) &&
+      scope_add(&scope, "gpu_name", value_string(report->gpu_name ? report->gpu_name : ""), &ignored) &&
+      scope_add(&scope, "arch", value_string(report->arch ? report->arch : ""), &ignored) &&
+      expr_int_in_scope(expression, &scope, 0, INT64_MAX, &work, &ignored))
+    table_cell(table, "%.2f", (double)work / time_us * 1e-3);
+  else
+    table_cell(table, "-");
 }
 
 static void head_print(const struct report *report, FILE *out) {
@@ -42,7 +47,7 @@ static void head_print(const struct report *report, FILE *out) {
   fprintf(out, "%s of %" PRIu64 " points\n\n", joint[0] ? "" : "nothing measured", report->space->raw_count);
 }
 
-static bool table_of_finalists(const struct report *report, FILE *out, struct error *error) {
+static void table_of_finalists(const struct report *report, FILE *out) {
   const struct kernel *kernel = report->kernel;
   struct table_column columns[9] = {
       {"", false}, {"config", true}, {"time us", true}, {"ratio", true}, {"95 % interval", false}};
@@ -59,10 +64,6 @@ static bool table_of_finalists(const struct report *report, FILE *out, struct er
   json_array_foreach (json_object_get(report->verdict, "finalists"), index, finalist) {
     uint64_t config = ordinal_of(finalist, "config");
     double time_us = number(finalist, "median_us");
-    int64_t bytes, flops;
-    if (!work_per_call(report, kernel->bytes, config, &bytes, error) ||
-        !work_per_call(report, kernel->flops, config, &flops, error))
-      return false;
     bool is_equivalent = json_is_true(json_object_get(finalist, "equivalent"));
     table_cell(table, "%s", config == winner ? "*" : is_equivalent ? "=" : "");
     table_cell(table, "%" PRIu64, config);
@@ -72,22 +73,18 @@ static bool table_of_finalists(const struct report *report, FILE *out, struct er
       table_cell(table, "%.4f to %.4f", number(finalist, "lower"), number(finalist, "upper"));
     else /* too few processes in common with the best for an interval */
       table_cell(table, "-");
-    if (kernel->bytes)
-      table_cell(table, "%.2f", (double)bytes / time_us * 1e-3);
-    if (kernel->flops)
-      table_cell(table, "%.2f", (double)flops / time_us * 1e-3);
+    rate_cell(report, table, kernel->bytes, config, time_us);
+    rate_cell(report, table, kernel->flops, config, time_us);
     cleanup_free char *values = space_config_format(report->space, config);
     table_cell(table, "%s%s", values, config == report->baseline ? "  (default)" : "");
   }
   table_print(table, out);
-  return true;
 }
 
-bool report_print(const struct report *report, FILE *out, struct error *error) {
+void report_print(const struct report *report, FILE *out) {
   const json_t *verdict = report->verdict;
   head_print(report, out);
-  if (!table_of_finalists(report, out, error))
-    return false;
+  table_of_finalists(report, out);
   uint64_t winner = ordinal_of(verdict, "winner");
   cleanup_free char *values = space_config_format(report->space, winner);
   fprintf(out, "\nwinner (*)          config %" PRIu64 ": %s\n", winner, values);
@@ -104,5 +101,4 @@ bool report_print(const struct report *report, FILE *out, struct error *error) {
           " processes)\n",
           100 * number(verdict, "regret_bound"), json_integer_value(json_object_get(verdict, "samples")),
           json_integer_value(json_object_get(verdict, "processes")));
-  return true;
 }

@@ -17,7 +17,8 @@ struct report {
   const json_t *verdict;  /* as verdict_to_json writes it */
 };
 
-/* Rates come from the kernel's flops and bytes expressions; a column whose expression is absent is left out. */
-must_check bool report_print(const struct report *report, FILE *out, struct error *error);
+/* Rates come from the kernel's flops and bytes expressions; a column whose expression is absent is left out, a cell for
+ * which it has no value (it divides by zero) holds "-". */
+void report_print(const struct report *report, FILE *out);
 
 #endif

@@ -54,7 +54,10 @@ static const struct command_spec commands[] = {
     {"kernel show", "[NAME]…", "Shows a kernel.", "A paragraph.\nIts second line.", show_options,
      ARRAY_LENGTH(show_options), run_show},
     {"kernel any", "", "Takes an integer.", NULL, any_options, ARRAY_LENGTH(any_options), run_nothing},
-    {"submit", "", "Submits.", NULL, missing_options, ARRAY_LENGTH(missing_options), run_missing},
+    {"submit", "", "Submits.",
+     "A paragraph of one long line, which the help breaks where the words end and the terminal does, so that nobody "
+     "has to count columns.\n\nAnother.",
+     missing_options, ARRAY_LENGTH(missing_options), run_missing},
 };
 
 /* What a run of the program printed and how it ended. */
@@ -347,6 +350,12 @@ Test(options, help_shows_usage_defaults_ranges_and_variables) {
                    "                           /etc/wavetune/config.json) (WAVETUNE_CONFIG)\n"
                    "  --help                   show this help and exit\n"
                    "  --version                show the version and exit\n");
+}
+
+Test(options, help_wraps_paragraphs_and_keeps_empty_lines_between_them) {
+  struct outcome got = RUN("submit", "--help");
+  assert_has(got.out, "Submits.\n\nA paragraph of one long line, which the help breaks where the words end and the "
+                      "terminal does, so that nobody\nhas to count columns.\n\nAnother.\n\noptions:\n");
 }
 
 Test(options, help_moves_a_text_below_an_option_that_is_too_wide_for_the_column) {

@@ -24,11 +24,6 @@ if [[ " ${presets[*]} " == *" tsan "* ]]; then
   packages_install $PACKAGES_FUZZ
 fi
 
-# A leak report would be about libraries' one-time allocations as often as about ours: the tests that check for leaks
-# switch it on where it says something.
-export ASAN_OPTIONS="${ASAN_OPTIONS:-detect_leaks=0:abort_on_error=1}"
-export UBSAN_OPTIONS="${UBSAN_OPTIONS:-print_stacktrace=1}"
-
 [ -d ../shared/data ] || echo "note: ../shared/data is absent; tests that read it are skipped and say so" >&2
 
 passed=0 failed=0

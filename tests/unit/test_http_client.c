@@ -368,7 +368,7 @@ Test(http_client, wrong_tokens_are_refused_without_showing_them) {
   }
 }
 
-Test(http_json, sends_canonical_json_and_reads_the_answer) {
+Test(http_json, sends_members_in_their_order_and_reads_the_answer) {
   cleanup_server struct server *server = server_start(OK "Content-Length: 9\r\n\r\n{\"id\": 7}");
   cleanup_http_client struct http_client *client = client_of(server->url, NULL);
   cleanup_json json_t *body = json_pack("{s:i, s:i}", "b", 2, "a", 1), *answer = NULL;
@@ -378,7 +378,7 @@ Test(http_json, sends_canonical_json_and_reads_the_answer) {
   cr_assert_eq(status, 200);
   cr_assert_eq(json_integer_value(json_object_get(answer, "id")), 7);
   assert_has(server->request, "Content-Type: application/json\r\n");
-  assert_has(server->request, "\r\n\r\n{\"a\":1,\"b\":2}");
+  assert_has(server->request, "\r\n\r\n{\"b\":2,\"a\":1}");
 }
 
 Test(http_json, an_empty_answer_is_null) {

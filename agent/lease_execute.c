@@ -4,7 +4,7 @@
 #include <math.h>
 
 #define OPEN_ATTEMPTS 2  /* a worker may die for a reason of the node's, too: out of memory, a device that resets */
-#define UNKNOWN_DEATHS 2 /* of workers in a final whose status page names none of its configs */
+#define UNKNOWN_DEATHS 2 /* of workers in a final that died of none of its configs, or while the baseline ran */
 
 struct compiling {
   uint64_t config;
@@ -325,26 +325,31 @@ static enum step screen_config(struct execution *execution, size_t index) {
   const struct compile_result *compiled = compile_take(execution, index);
   if (!compiled->ok)
     return hand_on_failure(execution, compiling, compile_outcome(compiled), compiled->detail, 0);
-  enum step opened = worker_ready(execution, false);
-  if (opened != STEP_ON)
-    return opened;
-  executor->configs_in_worker++;
-  atomic_store(&executor->current, compiling->config);
-  int64_t began_ns = clock_monotonic_ns();
-  cleanup_json json_t *answer = NULL;
-  struct worker_end end;
-  measure_ask(execution, &index, 1, executor->screen_rounds);
-  enum worker_event event;
-  enum step step = measure_wait(execution, &index, 1, &answer, &event, &end);
-  atomic_store(&executor->current, WORKER_CONFIG_NONE);
-  if (step != STEP_ON)
-    return step;
-  if (event != WORKER_ANSWER)
-    executor_drop_worker(executor);
-  if (event == WORKER_ANSWER || answer)
-    return hand_on_answer(execution, compiling, answer);
-  return hand_on_failure(execution, compiling, end_outcome(event), end.detail,
-                         (clock_monotonic_ns() - began_ns) / 1000);
+  for (;;) {
+    enum step opened = worker_ready(execution, false);
+    if (opened != STEP_ON)
+      return opened;
+    bool is_first = executor->configs_in_worker++ == 0;
+    atomic_store(&executor->current, compiling->config);
+    int64_t began_ns = clock_monotonic_ns();
+    cleanup_json json_t *answer = NULL;
+    struct worker_end end;
+    measure_ask(execution, &index, 1, executor->screen_rounds);
+    enum worker_event event;
+    enum step step = measure_wait(execution, &index, 1, &answer, &event, &end);
+    atomic_store(&executor->current, WORKER_CONFIG_NONE);
+    if (step != STEP_ON)
+      return step;
+    if (event != WORKER_ANSWER)
+      executor_drop_worker(executor);
+    if (event == WORKER_ANSWER || answer)
+      return hand_on_answer(execution, compiling, answer);
+    /* What died was the baseline, maybe of what an earlier config had left in the process. */
+    if (end.config != compiling->config && !is_first)
+      continue;
+    return hand_on_failure(execution, compiling, end_outcome(event), end.detail,
+                           (clock_monotonic_ns() - began_ns) / 1000);
+  }
 }
 
 static enum step screen(struct execution *execution) {
@@ -397,6 +402,11 @@ static enum step final_hand_on(struct execution *execution, struct finalists *fi
   return STEP_ON;
 }
 
+static bool is_culprit(const struct execution *execution, const struct compiling *compiling,
+                       const struct worker_end *end) {
+  return end->config == compiling->config && end->config != execution->lease->baseline;
+}
+
 /* A worker died in a final: its culprit is out. What the others measured beside it is dropped, so that all that is
  * handed on comes from one process. */
 static enum step final_died(struct execution *execution, struct finalists *finalists, enum worker_event event,
@@ -407,7 +417,7 @@ static enum step final_died(struct execution *execution, struct finalists *final
   bool is_known = false;
   for (size_t at = 0; at < finalists->n && step == STEP_ON;) {
     struct compiling *compiling = &execution->compiling[finalists->indices[at]];
-    if (compiling->config == end->config && !is_known) {
+    if (is_culprit(execution, compiling, end)) {
       is_known = true;
       step = hand_on_failure(execution, compiling, end_outcome(event), end->detail, device_us);
       finalists_remove(finalists, at);
@@ -416,13 +426,7 @@ static enum step final_died(struct execution *execution, struct finalists *final
       finalists->answers[at++] = NULL;
     }
   }
-  bool is_hopeless = !is_known && ++finalists->unknown_deaths >= UNKNOWN_DEATHS;
-  while (is_hopeless && finalists->n && step == STEP_ON) {
-    cleanup_free char *detail =
-        xasprintf("%d workers in a row: %s, with no config of the final at work", UNKNOWN_DEATHS, end->detail);
-    step = hand_on_failure(execution, &execution->compiling[finalists->indices[0]], end_outcome(event), detail, 0);
-    finalists_remove(finalists, 0);
-  }
+  finalists->unknown_deaths += !is_known;
   return step;
 }
 
@@ -443,6 +447,60 @@ static enum step final_process(struct execution *execution, struct finalists *fi
   return final_died(execution, finalists, event, &end, (clock_monotonic_ns() - began_ns) / 1000);
 }
 
+/* Measures one finalist in processes of its own. When it is not correct there, or they die, its outcome is handed on and
+ * *ret_is_out. */
+static enum step final_alone(struct execution *execution, size_t index, bool *ret_is_out) {
+  const struct compiling *compiling = &execution->compiling[index];
+  int64_t began_ns = clock_monotonic_ns();
+  *ret_is_out = true;
+  for (int deaths = 1;; deaths++) {
+    enum step step = worker_ready(execution, true);
+    if (step != STEP_ON)
+      return step;
+    cleanup_json json_t *answer = NULL;
+    struct worker_end end;
+    enum worker_event event;
+    measure_ask(execution, &index, 1, execution->executor->final_rounds);
+    step = measure_wait(execution, &index, 1, &answer, &event, &end);
+    executor_drop_worker(execution->executor);
+    if (step != STEP_ON)
+      return step;
+    *ret_is_out = event != WORKER_ANSWER || !answer_is_correct(answer);
+    if (event == WORKER_ANSWER)
+      return *ret_is_out ? hand_on_answer(execution, compiling, answer) : STEP_ON;
+    int64_t device_us = (clock_monotonic_ns() - began_ns) / 1000;
+    if (is_culprit(execution, compiling, &end))
+      return hand_on_failure(execution, compiling, end_outcome(event), end.detail, device_us);
+    if (deaths < UNKNOWN_DEATHS)
+      continue;
+    cleanup_free char *detail = xasprintf("the baseline died beside it alone, in %d processes: %s", deaths, end.detail);
+    return hand_on_failure(execution, compiling, end_outcome(event), detail, device_us);
+  }
+}
+
+/* The baseline, which had worked when each process opened it, dies: something that a finalist left in the process may be
+ * the reason, and nothing tells which. */
+static enum step final_isolate(struct execution *execution, struct finalists *finalists) {
+  size_t n = finalists->n;
+  for (size_t at = 0; at < finalists->n;) {
+    bool is_out = false;
+    enum step step = final_alone(execution, finalists->indices[at], &is_out);
+    if (step != STEP_ON)
+      return step;
+    if (is_out)
+      finalists_remove(finalists, at);
+    else
+      at++;
+  }
+  finalists->unknown_deaths = 0;
+  if (finalists->n < n)
+    return STEP_ON;
+  error_set(execution->error,
+            "%s cannot measure %s: the baseline dies beside all finalists together and beside none of them alone",
+            execution->executor->device, execution->lease->kernel->name);
+  return STEP_FAILED;
+}
+
 static enum step final_run(struct execution *execution, struct finalists *finalists) {
   enum step step = compile_all(execution);
   for (size_t i = 0; i < execution->n && step == STEP_ON; i++) {
@@ -453,8 +511,14 @@ static enum step final_run(struct execution *execution, struct finalists *finali
     else
       step = hand_on_failure(execution, compiling, compile_outcome(result), result->detail, 0);
   }
-  while (finalists->n && step == STEP_ON)
-    step = execution_stopped(execution) ? STEP_STOPPED : final_process(execution, finalists);
+  while (finalists->n && step == STEP_ON) {
+    if (execution_stopped(execution))
+      step = STEP_STOPPED;
+    else if (finalists->unknown_deaths >= UNKNOWN_DEATHS)
+      step = final_isolate(execution, finalists);
+    else
+      step = final_process(execution, finalists);
+  }
   return step == STEP_ON ? STEP_DONE : step;
 }
 

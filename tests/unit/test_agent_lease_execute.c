@@ -76,11 +76,12 @@ static int trial_work(struct supervisor *supervisor, void *context) {
 static struct trial trial_new(const char *body, int modes, enum stage stage) {
   log_set_level(LOG_LEVEL_ERROR);
   struct trial trial = {.leases = 1};
-  cleanup_free char *source = xasprintf("#include <stdint.h>\n#include <stdlib.h>\n#include <stdio.h>\n"
-                                        "#include <unistd.h>\n#include <signal.h>\nstatic long calls;\n"
-                                        "void f(float *y, const float *x, int64_t n) {\n  calls++;\n  %s\n"
-                                        "  for (int64_t i = 0; i < n; i++) y[i] = x[i] + 1;\n}\n",
-                                        body);
+  cleanup_free char *source =
+      xasprintf("#include <stdint.h>\n#include <stdlib.h>\n#include <stdio.h>\n"
+                "#include <unistd.h>\n#include <signal.h>\n#include <string.h>\nstatic long calls;\n"
+                "void f(float *y, const float *x, int64_t n) {\n  calls++;\n  %s\n"
+                "  for (int64_t i = 0; i < n; i++) y[i] = x[i] + 1;\n}\n",
+                body);
   cleanup_free char *values = xstrdup("0");
   for (int i = 1; i < modes; i++) {
     cleanup_free char *shorter = values;
@@ -300,23 +301,63 @@ Test(agent_lease_execute, leaves_out_of_a_final_what_does_not_compile_or_is_wron
   trial_free(&trial);
 }
 
-Test(agent_lease_execute, gives_up_a_final_whose_workers_die_of_none_of_its_configs) {
-  /* The baseline, which is not among the finalists, dies as soon as one of them has run in its process. */
-  struct trial trial =
-      trial_new("char path[300];\n"
-                "  snprintf(path, sizeof path, \"%s.%d\", getenv(\"WAVETUNE_TEST_FILE\"), (int)getpid());\n"
-                "  if (MODE != 0 && calls == 1) fclose(fopen(path, \"w\"));\n"
-                "  if (MODE == 0 && access(path, F_OK) == 0) kill(getpid(), SIGKILL);",
-                3, STAGE_FINAL);
-  cleanup_free char *path = test_file(&trial);
+/* The baseline, which is not among the finalists 1 and 2, dies when `condition` on the modes that have run in its process
+ * (bits of `ran`) holds. */
+static struct trial trial_with_mortal_baseline(const char *condition) {
+  cleanup_free char *body = xasprintf("const char *trace = getenv(\"WAVETUNE_TEST_FILE\");\n"
+                                      "  char path[300];\n"
+                                      "  int ran = 0;\n"
+                                      "  snprintf(path, sizeof path, \"%%s.%%d.%%d\", trace, MODE, (int)getpid());\n"
+                                      "  if (MODE != 0 && calls == 1) fclose(fopen(path, \"w\"));\n"
+                                      "  for (int mode = 1; mode < 3; mode++) {\n"
+                                      "    snprintf(path, sizeof path, \"%%s.%%d.%%d\", trace, mode, (int)getpid());\n"
+                                      "    ran |= (access(path, F_OK) == 0) << mode;\n"
+                                      "  }\n"
+                                      "  if (MODE == 0 && (%s)) kill(getpid(), SIGKILL);",
+                                      condition);
+  struct trial trial = trial_new(body, 3, STAGE_FINAL);
   config_ranges_release(&trial.lease.configs);
   config_ranges_add(&trial.lease.configs, 1);
   config_ranges_add(&trial.lease.configs, 2);
+  return trial;
+}
+
+Test(agent_lease_execute, finds_the_finalist_that_kills_the_baseline) {
+  struct trial trial = trial_with_mortal_baseline("ran & 2");
+  cleanup_free char *path = test_file(&trial);
   trial_run(&trial);
   cr_expect_eq(trial.end, LEASE_DONE);
   cr_expect_eq(trial.n, 2);
-  expect_outcome(&trial, 1, OUTCOME_runtime, "2 workers in a row: killed by signal 9");
-  expect_outcome(&trial, 2, OUTCOME_runtime, "2 workers in a row: killed by signal 9");
+  expect_outcome(&trial, 1, OUTCOME_runtime, "the baseline died beside it alone, in 2 processes: killed by signal 9");
+  expect_correct(&trial, 2, FINAL_ROUNDS);
+  trial_free(&trial);
+}
+
+Test(agent_lease_execute, blames_no_finalist_when_the_baseline_dies_beside_none_of_them_alone) {
+  struct trial trial = trial_with_mortal_baseline("ran == 6");
+  cleanup_free char *path = test_file(&trial);
+  trial_run(&trial);
+  cr_expect_eq(trial.end, LEASE_FAILED);
+  cr_expect_eq(trial.n, 0);
+  cr_expect_not_null(strstr(trial.error.message, "beside none of them alone"), "%s", trial.error.message);
+  trial_free(&trial);
+}
+
+Test(agent_lease_execute, measures_again_the_config_whose_baseline_an_earlier_one_of_the_worker_killed) {
+  /* Config 1 works and leaves something behind at which the baseline dies, when config 2 is measured. */
+  struct trial trial =
+      trial_new("char path[300];\n"
+                "  snprintf(path, sizeof path, \"%s.%d\", getenv(\"WAVETUNE_TEST_FILE\"), (int)getpid());\n"
+                "  if (MODE == 2 && calls == 1 && access(path, F_OK) == 0) rename(path, strcat(path, \"x\"));\n"
+                "  if (MODE == 1 && calls == 1) fclose(fopen(path, \"w\"));\n"
+                "  if (MODE == 0 && access(strcat(path, \"x\"), F_OK) == 0) kill(getpid(), SIGKILL);",
+                3, STAGE_SCREEN);
+  cleanup_free char *path = test_file(&trial);
+  trial_run(&trial);
+  cr_expect_eq(trial.end, LEASE_DONE);
+  cr_expect_eq(trial.n, 3);
+  expect_correct(&trial, 1, SCREEN_ROUNDS);
+  expect_correct(&trial, 2, SCREEN_ROUNDS);
   trial_free(&trial);
 }
 

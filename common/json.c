@@ -95,75 +95,63 @@ static const char *type_name(const json_t *value) {
   }
 }
 
-/* Finds the member. *ret_value is NULL when it is absent and may be. */
-static bool member_find(const json_t *object, const char *pointer, const char *name, enum json_presence presence,
-                        json_t **ret_value, struct error *error) {
+#define TYPE(type) (1u << (type))
+#define TYPES_NUMBER (TYPE(JSON_INTEGER) | TYPE(JSON_REAL))
+#define TYPES_BOOL (TYPE(JSON_TRUE) | TYPE(JSON_FALSE))
+
+/* Finds a member of one of `types`, said as `wanted`. *ret_value is NULL when it is absent and may be. */
+static bool member_get(const json_t *object, const char *pointer, const char *name, enum json_presence presence,
+                       unsigned types, const char *wanted, json_t **ret_value, struct error *error) {
+  char at[JSON_POINTER_SIZE];
   json_t *value = json_object_get(object, name);
   if (json_is_null(value))
     value = NULL;
-  if (!value && presence == JSON_REQUIRED) {
-    char at[JSON_POINTER_SIZE];
+  if (!value && presence == JSON_REQUIRED)
     return error_at(error, json_pointer_member(at, sizeof at, pointer, name), "member \"%s\" is missing", name);
-  }
+  if (value && !(types & TYPE(json_typeof(value))))
+    return error_at(error, json_pointer_member(at, sizeof at, pointer, name), "\"%s\" must be %s, not %s", name, wanted,
+                    type_name(value));
   *ret_value = value;
   return true;
-}
-
-static bool wrong_type(const char *pointer, const char *name, const json_t *value, const char *wanted,
-                       struct error *error) {
-  char at[JSON_POINTER_SIZE];
-  return error_at(error, json_pointer_member(at, sizeof at, pointer, name), "\"%s\" must be %s, not %s", name, wanted,
-                  type_name(value));
 }
 
 bool json_get_object(const json_t *object, const char *pointer, const char *name, enum json_presence presence,
                      json_t **ret, struct error *error) {
   json_t *value;
-  if (!member_find(object, pointer, name, presence, &value, error))
+  if (!member_get(object, pointer, name, presence, TYPE(JSON_OBJECT), "an object", &value, error))
     return false;
-  if (!value)
-    return true;
-  if (!json_is_object(value))
-    return wrong_type(pointer, name, value, "an object", error);
-  *ret = value;
+  if (value)
+    *ret = value;
   return true;
 }
 
 bool json_get_array(const json_t *object, const char *pointer, const char *name, enum json_presence presence,
                     json_t **ret, struct error *error) {
   json_t *value;
-  if (!member_find(object, pointer, name, presence, &value, error))
+  if (!member_get(object, pointer, name, presence, TYPE(JSON_ARRAY), "an array", &value, error))
     return false;
-  if (!value)
-    return true;
-  if (!json_is_array(value))
-    return wrong_type(pointer, name, value, "an array", error);
-  *ret = value;
+  if (value)
+    *ret = value;
   return true;
 }
 
 bool json_get_string(const json_t *object, const char *pointer, const char *name, enum json_presence presence,
                      const char **ret, struct error *error) {
   json_t *value;
-  if (!member_find(object, pointer, name, presence, &value, error))
+  if (!member_get(object, pointer, name, presence, TYPE(JSON_STRING), "a string", &value, error))
     return false;
-  if (!value)
-    return true;
-  if (!json_is_string(value))
-    return wrong_type(pointer, name, value, "a string", error);
-  *ret = json_string_value(value);
+  if (value)
+    *ret = json_string_value(value);
   return true;
 }
 
 bool json_get_integer(const json_t *object, const char *pointer, const char *name, enum json_presence presence,
                       int64_t min, int64_t max, int64_t *ret, struct error *error) {
   json_t *value;
-  if (!member_find(object, pointer, name, presence, &value, error))
+  if (!member_get(object, pointer, name, presence, TYPE(JSON_INTEGER), "an integer", &value, error))
     return false;
   if (!value)
     return true;
-  if (!json_is_integer(value))
-    return wrong_type(pointer, name, value, "an integer", error);
   int64_t integer = json_integer_value(value);
   if (integer < min || integer > max) {
     char at[JSON_POINTER_SIZE];
@@ -177,26 +165,20 @@ bool json_get_integer(const json_t *object, const char *pointer, const char *nam
 bool json_get_number(const json_t *object, const char *pointer, const char *name, enum json_presence presence,
                      double *ret, struct error *error) {
   json_t *value;
-  if (!member_find(object, pointer, name, presence, &value, error))
+  if (!member_get(object, pointer, name, presence, TYPES_NUMBER, "a number", &value, error))
     return false;
-  if (!value)
-    return true;
-  if (!json_is_number(value))
-    return wrong_type(pointer, name, value, "a number", error);
-  *ret = json_number_value(value);
+  if (value)
+    *ret = json_number_value(value);
   return true;
 }
 
 bool json_get_bool(const json_t *object, const char *pointer, const char *name, enum json_presence presence, bool *ret,
                    struct error *error) {
   json_t *value;
-  if (!member_find(object, pointer, name, presence, &value, error))
+  if (!member_get(object, pointer, name, presence, TYPES_BOOL, "a boolean", &value, error))
     return false;
-  if (!value)
-    return true;
-  if (!json_is_boolean(value))
-    return wrong_type(pointer, name, value, "a boolean", error);
-  *ret = json_is_true(value);
+  if (value)
+    *ret = json_is_true(value);
   return true;
 }
 

@@ -62,6 +62,7 @@ static bool cpu_open(const char *name, struct device **ret_device, struct error 
   device->base.gpu_name = TAKE(facts.model);
   device->base.arch = TAKE(facts.machine);
   device->base.cache_bytes = facts.llc_bytes;
+  device->base.memory_bytes = cpu_memory_free();
   device->page = (size_t)sysconf(_SC_PAGESIZE);
   *ret_device = &device->base;
   return true;

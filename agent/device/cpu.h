@@ -22,6 +22,9 @@ void cpu_facts_read(struct cpu_facts *ret_facts);
 void cpu_facts_release(struct cpu_facts *facts);
 #define cleanup_cpu_facts __attribute__((cleanup(cpu_facts_release)))
 
+/* What a new process can have of this machine's memory, and of its control group's; 0 when nothing tells. */
+size_t cpu_memory_free(void);
+
 /* The clock of the CPU that the caller runs on, in MHz; 0 when the machine does not tell. */
 double cpu_clock_mhz(void);
 

@@ -91,6 +91,32 @@ void cpu_facts_release(struct cpu_facts *facts) {
   free(facts->machine);
 }
 
+/* What follows NAME in a file of lines like "MemAvailable:   123 kB". */
+static bool line_find(const char *path, const char *name, char *line, int size) {
+  cleanup_file FILE *file = fopen(path, "re");
+  while (file && fgets(line, size, file)) {
+    line[strcspn(line, "\n")] = '\0';
+    if (string_starts(line, name)) {
+      memmove(line, line + strlen(name), strlen(line + strlen(name)) + 1);
+      return true;
+    }
+  }
+  return false;
+}
+
+size_t cpu_memory_free(void) {
+  char line[4096];
+  size_t free_bytes = 0, limit;
+  if (line_find("/proc/meminfo", "MemAvailable:", line, sizeof line))
+    free_bytes = (size_t)strtoull(line, NULL, 10) << 10;
+  if (!line_find("/proc/self/cgroup", "0::", line, sizeof line))
+    return free_bytes;
+  cleanup_free char *path = xasprintf("/sys/fs/cgroup%s/memory.max", line);
+  if (!line_read(path, line, sizeof line) || (limit = (size_t)strtoull(line, NULL, 10)) == 0) /* "max": none */
+    return free_bytes;
+  return free_bytes && free_bytes < limit ? free_bytes : limit;
+}
+
 double cpu_clock_mhz(void) {
   int cpu = sched_getcpu();
   char path[96], text[32];

@@ -21,6 +21,7 @@ struct device {
   const struct device_ops *ops;
   char *gpu_name, *arch; /* as the environment states them */
   size_t cache_bytes;    /* last-level data cache that one launch can use: what a cold regime has to displace */
+  size_t memory_bytes;   /* free for buffers when it was opened; 0: not known */
 };
 
 /* Device memory of `size` bytes at `address` (as a kernel sees it), at least 4,096-byte aligned. Before it and after it

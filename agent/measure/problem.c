@@ -17,15 +17,36 @@ static bool buffer_new(struct problem *problem, size_t size, struct device_buffe
   return problem->device->ops->buffer_new(problem->device, size, ret_buffer, error);
 }
 
-static bool operand_new(struct problem *problem, size_t i, const struct scope *scope, uint64_t seed,
-                        struct error *error) {
+/* The config is not in scope: buffers are made once and shared by all configs. Their sizes are known before any is made:
+ * a process that takes more than there is would be killed, and the baseline would be blamed. */
+static bool operands_size(struct problem *problem, const struct scope *scope, const struct problem_options *options,
+                          struct error *error) {
+  size_t total = 0, buffers = 0, memory = problem->device->memory_bytes;
+  for (size_t i = 0; i < problem->kernel->n_arguments; i++) {
+    const struct argument *argument = &problem->kernel->arguments[i];
+    struct operand *operand = &problem->operands[i];
+    if (!argument->is_buffer)
+      continue;
+    if (!argument_elements(argument, scope, &operand->elements, error))
+      return false;
+    operand->bytes = (size_t)operand->elements * dtype_size(argument->dtype);
+    buffers += operand->bytes;
+    /* On the device and on the host: given, written, or both. */
+    total += (argument->access == ACCESS_READWRITE ? 4 : 2) * operand->bytes;
+  }
+  size_t copies = 2 * problem->device->cache_bytes + buffers;
+  if (options->is_cold)
+    total += copies < options->rotation_bytes_max ? copies : options->rotation_bytes_max;
+  if (memory && total > memory)
+    return error_set(error, "its buffers need %.2f GiB of memory and %.2f GiB are free; choose a smaller key",
+                     (double)total / (1 << 30), (double)memory / (1 << 30));
+  return true;
+}
+
+static bool operand_new(struct problem *problem, size_t i, uint64_t seed, struct error *error) {
   const struct argument *argument = &problem->kernel->arguments[i];
   const struct device_ops *ops = problem->device->ops;
   struct operand *operand = &problem->operands[i];
-  /* The config is not in scope: buffers are made once and shared by all configs. */
-  if (!argument_elements(argument, scope, &operand->elements, error))
-    return false;
-  operand->bytes = (size_t)operand->elements * dtype_size(argument->dtype);
   if (!buffer_new(problem, operand->bytes, &operand->checked, error))
     return error_prefix(error, "argument \"%s\": ", argument->name);
   if (argument->access != ACCESS_READ)
@@ -159,10 +180,10 @@ bool problem_new(struct device *device, const struct kernel *kernel, const struc
   cleanup_problem struct problem *problem = xcalloc(1, sizeof *problem);
   *problem = (struct problem){.device = device, .kernel = kernel, .key = key, .space = space, .reference = reference};
   struct scope scope = {0};
-  if (!scope_fill(problem, &scope, error))
+  if (!scope_fill(problem, &scope, error) || !operands_size(problem, &scope, options, error))
     return false;
   for (size_t i = 0; i < kernel->n_arguments; i++)
-    if (kernel->arguments[i].is_buffer && !operand_new(problem, i, &scope, options->seed, error))
+    if (kernel->arguments[i].is_buffer && !operand_new(problem, i, options->seed, error))
       return false;
   if (!scalars_evaluate(problem, options->baseline, problem->host_scalars, error) ||
       !rotation_new(problem, options, error))

@@ -5,6 +5,8 @@
 
 #include "agent/measure/element.h"
 
+#define INPUT_CHUNK ((size_t)1 << 20)
+
 static bool is_right(const struct kernel *kernel, enum dtype dtype, double value, double reference) {
   if (isnan(reference) || isnan(value))
     return isnan(reference) && isnan(value);
@@ -80,6 +82,33 @@ static bool canaries_check(struct problem *problem, struct error *error) {
   return intact;
 }
 
+/* Inputs must be as they were given: the next config, and the user, read them too. */
+static bool inputs_check(struct problem *problem, struct error *error) {
+  const struct device_ops *ops = problem->device->ops;
+  cleanup_free char *chunk = xmalloc(INPUT_CHUNK);
+  bool unchanged = true;
+  for (size_t i = 0; i < problem->kernel->n_arguments; i++) {
+    const struct operand *operand = &problem->operands[i];
+    if (!operand->checked || problem->kernel->arguments[i].access != ACCESS_READ)
+      continue;
+    for (size_t at = 0; at < operand->bytes; at += INPUT_CHUNK) {
+      size_t size = operand->bytes - at < INPUT_CHUNK ? operand->bytes - at : INPUT_CHUNK;
+      char *address = (char *)operand->checked->address + at, *given = (char *)operand->given + at;
+      struct error ignored;
+      if (!ops->download(problem->device, chunk, address, size, unchanged ? error : &ignored))
+        return false;
+      if (memcmp(chunk, given, size) == 0)
+        continue;
+      if (unchanged)
+        unchanged = error_set(error, "argument \"%s\": it is only to be read, and its data were changed",
+                              problem->kernel->arguments[i].name);
+      if (!ops->upload(problem->device, address, given, size, &ignored))
+        return false;
+    }
+  }
+  return unchanged;
+}
+
 static bool is_written_output(const struct problem *problem, size_t i) {
   return problem->kernel->arguments[i].reference_entry && problem->kernel->arguments[i].access == ACCESS_WRITE;
 }
@@ -129,7 +158,7 @@ static bool unwritten_confirm(const struct problem *problem, const struct unwrit
 enum outcome candidate_check(struct problem *problem, struct candidate *candidate, struct error *error) {
   if (!problem_reset(problem, 0, error) || !launch_and_download(problem, candidate, error))
     return OUTCOME_runtime;
-  if (!canaries_check(problem, error))
+  if (!canaries_check(problem, error) || !inputs_check(problem, error))
     return OUTCOME_correctness;
   if (!problem->reference)
     return OUTCOME_correct;

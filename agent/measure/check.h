@@ -5,7 +5,8 @@
  * has the same. All elements of an output that is only written must have been written: those that still hold the mark
  * are tried a second time with another mark. All elements of a float output are looked at for NaN; the first
  * CHECK_NANS_MAX of those that are not among the samples are asked of the reference. Outputs without a reference
- * function (work space) are looked at only for writes outside of them, as inputs are.
+ * function (work space) are looked at only for writes outside of them. Inputs must be unchanged; what was changed is
+ * restored.
  *
  * Memory: none. Threads: one. */
 #ifndef WAVETUNE_AGENT_MEASURE_CHECK_H

@@ -4,6 +4,7 @@
 #include "agent/measure/check.h"
 
 struct checked {
+  bool inputs_are_whole; /* after the check */
   enum outcome outcome;
   struct error error;
 };
@@ -31,6 +32,12 @@ static struct checked check(const char *source, struct fixture_options options) 
     for (size_t i = 0; i < fixture.kernel->n_arguments; i++)
       cr_expect(!problem->operands[i].checked ||
                 device->ops->buffer_intact(device, problem->operands[i].checked, &error));
+  }
+  checked.inputs_are_whole = true;
+  for (size_t i = 0; i < fixture.kernel->n_arguments; i++) {
+    const struct operand *operand = &problem->operands[i];
+    if (operand->checked && fixture.kernel->arguments[i].access == ACCESS_READ)
+      checked.inputs_are_whole &= memcmp(operand->checked->address, operand->given, operand->bytes) == 0;
   }
   candidate_free(problem, candidate);
   problem_free(problem);
@@ -113,6 +120,13 @@ Test(check, a_write_before_the_beginning_is_found) {
 Test(check, a_write_around_an_input_is_found) {
   expect_wrong(check(LOOP "((float *)x)[n] = 1;}\n", (struct fixture_options){.n = 1024}),
                "argument \"x\": a byte outside of the buffer was written, at offset 4096");
+}
+
+Test(check, a_change_of_an_input_is_found_and_undone) {
+  struct checked checked = check(LOOP "if (x[n - 1] != 77) ((float *)x)[n - 1] = 77; else y[0] = 1000;}\n",
+                                 (struct fixture_options){.n = 300000});
+  expect_wrong(checked, "argument \"x\": it is only to be read");
+  cr_expect(checked.inputs_are_whole);
 }
 
 #define BYTES                                                                                                          \

@@ -39,7 +39,12 @@ static void status_set(struct worker *worker, enum worker_phase phase, uint64_t 
   atomic_store(&status->phase, phase);
 }
 
-static void turn_take(void *context, uint64_t config) { status_set(context, WORKER_TIMING, config); }
+/* Each turn has a time limit of its own, so it shows also when the same config has the next. */
+static void turn_take(void *context, uint64_t config) {
+  struct worker *worker = context;
+  status_set(worker, WORKER_TIMING, config);
+  atomic_store(&worker->status->since_ns, clock_monotonic_ns());
+}
 
 /* Takes the answer. */
 static bool answer(json_t *taken) {

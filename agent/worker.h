@@ -42,7 +42,7 @@ enum worker_phase { WORKER_IDLE, WORKER_OPENING, WORKER_LOADING, WORKER_CHECKING
 struct worker_status {
   _Atomic uint64_t config;  /* WORKER_CONFIG_NONE when it is none's turn */
   _Atomic int phase;        /* enum worker_phase */
-  _Atomic int64_t since_ns; /* clock_monotonic_ns when config or phase changed last */
+  _Atomic int64_t since_ns; /* clock_monotonic_ns when config or phase changed last, or a turn of timing began */
 };
 
 /* Runs the child: serves requests on WORKER_SOCKET_FD until it closes. Returns the exit code. */

@@ -65,7 +65,7 @@ static bool wants_round(const struct timed *timed, size_t round, size_t rounds) 
     return false;
   if (round < ROUNDS_MIN)
     return true;
-  return (!timed->is_slow || round < rounds / 4) && (double)timed->device_ns / 1000 <= ROUNDS_TIME_MAX_US;
+  return (!timed->is_slow || round < rounds / 4) && (double)timed->timing_ns / 1000 <= ROUNDS_TIME_MAX_US;
 }
 
 static void pair_time(struct problem *problem, struct timed *baseline, struct timed *timed, bool is_first) {
@@ -78,7 +78,9 @@ static void pair_time(struct problem *problem, struct timed *baseline, struct ti
     fail(timed, &error);
     return;
   }
-  timed->device_ns += clock_monotonic_ns() - start;
+  int64_t spent_ns = clock_monotonic_ns() - start;
+  timed->timing_ns += spent_ns;
+  timed->device_ns += spent_ns;
   timed->samples_us[timed->n] = pair[is_first ? 0 : 1].us;
   timed->baseline_us[timed->n] = pair[is_first ? 1 : 0].us;
   timed->n++;

@@ -29,6 +29,7 @@ struct timed {
   double *samples_us, *baseline_us;
   size_t n_first;    /* pairs in which it came before the baseline */
   int64_t device_ns; /* spent on it, its baseline samples included */
+  int64_t timing_ns; /* of that in rounds */
   bool failed;       /* the device refused: `error` says why, and n is 0 */
   struct error error;
 };

@@ -210,6 +210,15 @@ Test(agent_lease_execute, goes_on_after_a_config_that_hangs) {
   trial_free(&trial);
 }
 
+Test(agent_lease_execute, limits_each_turn_of_timing_and_not_their_sum) {
+  struct trial trial = trial_new("usleep(100000);", 1, STAGE_SCREEN);
+  trial.executor.limits.config_ms = 700; /* SCREEN_ROUNDS pairs take 800 */
+  trial_run(&trial);
+  cr_expect_eq(trial.end, LEASE_DONE);
+  expect_correct(&trial, 0, SCREEN_ROUNDS);
+  trial_free(&trial);
+}
+
 Test(agent_lease_execute, tells_compile_errors_and_wrong_results_apart) {
   struct trial trial =
       trial_new("\n#if MODE == 1\n#error not this one\n#endif\n if (MODE == 2) { y[0] = 5; return; }", 4, STAGE_SCREEN);

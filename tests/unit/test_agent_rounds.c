@@ -123,6 +123,28 @@ Test(rounds, a_much_slower_config_gets_the_first_rounds_only) {
   measured_close(&measured);
 }
 
+Test(rounds, a_long_check_costs_no_rounds) {
+  struct measured measured;
+  measured_open(&measured, WORKER, (struct fixture_options){.space = WORKS}, warm);
+  measured.configs[0].device_ns = (int64_t)(2 * ROUNDS_TIME_MAX_US * 1000);
+  measured_run(&measured, 1, 10, 1);
+  cr_expect_eq(measured.configs[0].n, 10);
+  measured_close(&measured);
+}
+
+Test(rounds, buffers_larger_than_memory_are_refused_before_they_are_made) {
+  struct error error = {0};
+  struct device *device;
+  struct problem *problem;
+  struct fixture fixture = fixture_new(FIXTURE_GOOD, (struct fixture_options){.n = (int64_t)1 << 40});
+  cr_assert(device_open("cpu0", &device, &error));
+  cr_expect_gt(device->memory_bytes, 0);
+  cr_expect_not(problem_new(device, fixture.kernel, &fixture.key, fixture.space, NULL, &warm, &problem, &error));
+  cr_expect_not_null(strstr(error.message, "its buffers need 16384.00 GiB of memory and "), "%s", error.message);
+  device_close(device);
+  fixture_free(&fixture);
+}
+
 Test(rounds, a_config_that_failed_is_left_out) {
   struct measured measured;
   measured_open(&measured, WORKER, (struct fixture_options){.space = WORKS}, warm);

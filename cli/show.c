@@ -89,14 +89,30 @@ static double *numbers_of(const json_t *array) {
   return numbers;
 }
 
-/* The stored rows that a verdict is made of: the final stage, correct, not late. */
+static bool is_of_final(const json_t *row) {
+  return string_equal(cli_member(row, "stage"), "final") && !json_is_true(json_object_get(row, "late"));
+}
+
+static bool is_correct(const json_t *row) { return string_equal(cli_member(row, "outcome"), "correct"); }
+
+/* Whether the config failed in some process of the final: then it is no finalist. */
+static bool dropped_out(const json_t *measurements, json_int_t config) {
+  size_t index;
+  const json_t *row;
+  json_array_foreach (measurements, index, row)
+    if (is_of_final(row) && !is_correct(row) && json_integer_value(json_object_get(row, "config")) == config)
+      return true;
+  return false;
+}
+
+/* The stored rows that a verdict is made of: the final stage, not late, of configs that were correct in every process. */
 static struct samples samples_of(const json_t *measurements) {
   struct samples samples = {0, xcalloc(json_array_size(measurements), sizeof *samples.items)};
   size_t index;
   json_t *row;
   json_array_foreach (measurements, index, row) {
-    if (!string_equal(cli_member(row, "stage"), "final") || !string_equal(cli_member(row, "outcome"), "correct") ||
-        json_is_true(json_object_get(row, "late")))
+    if (!is_of_final(row) || !is_correct(row) ||
+        dropped_out(measurements, json_integer_value(json_object_get(row, "config"))))
       continue;
     const json_t *times = json_object_get(row, "samples_us"), *baselines = json_object_get(row, "baseline_us");
     if (json_array_size(times) == 0 || json_array_size(times) != json_array_size(baselines))

@@ -73,7 +73,11 @@ void job_after_final(const struct final_measurement *measurements, size_t n, uin
     snprintf(plan.reason, sizeof plan.reason,
              "every finalist failed when it was measured again in a fresh process; its measurements say how");
   } else if (verdict_decide(samples, n_samples, baseline, seed, &plan.verdict, &undecided)) {
-    plan.step = PLAN_DONE;
+    /* Releases skip an ambiguous job, so another process is worth its time. */
+    if (plan.verdict.outcome == VERDICT_AMBIGUOUS && plan.first_process < FINAL_PROCESSES_MAX)
+      verdict_release(&plan.verdict);
+    else
+      plan.step = PLAN_DONE;
   } else if (plan.first_process >= FINAL_PROCESSES_MAX) {
     plan.step = PLAN_FAIL;
     snprintf(plan.reason, sizeof plan.reason, "after %d processes of finals: %.500s", FINAL_PROCESSES_MAX,

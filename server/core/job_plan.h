@@ -1,8 +1,9 @@
 /* What comes after a stage of a job, from what its measurements say. Decides; moves nothing.
  *
  * The screen ranks configs by the median of their paired ratios in one process each. The best 8 are measured again,
- * interleaved, in 3 fresh processes: the final (common/finalists.h: none that the screen saw far behind). A finalist that fails in one process drops out. When no config has
- * enough processes another one is added, up to 6.
+ * interleaved, in 3 fresh processes: the final (common/finalists.h: none that the screen saw far behind). A finalist that
+ * fails in one process drops out. When no config has enough processes, or the verdict is ambiguous, another process is
+ * added, up to 6.
  *
  * Memory: a plan owns its verdict. Threads: pure functions. */
 #ifndef WAVETUNE_SERVER_CORE_JOB_PLAN_H

@@ -37,12 +37,13 @@ class Hand:
     def renew(self, lease, config=None):
         return self.server.request("POST", f"/v1/leases/{lease['lease']}/renew", {"epoch": lease["epoch"], "config": config})
 
-    def post(self, lease, configs=None, done=True, outcomes=None, detail="because"):
-        """`outcomes`: those of configs that are not correct."""
+    def post(self, lease, configs=None, done=True, outcomes=None, detail="because", ratios=None):
+        """`outcomes`: those of configs that are not correct. `ratios`: times to the baseline's that are not 1 + config / 100."""
         measurements = []
         for config in configs_of(lease) if configs is None else configs:
             outcome = (outcomes or {}).get(config, "correct")
-            times = {"samples_us": [100.0 + config] * 5, "baseline_us": [100.0] * 5} if outcome == "correct" else {"detail": detail}
+            time_us = 100.0 * ratios[config] if ratios and config in ratios else 100.0 + config
+            times = {"samples_us": [time_us] * 5, "baseline_us": [100.0] * 5} if outcome == "correct" else {"detail": detail}
             measurements.append({"seq": next(self.seqs), "config": config, "outcome": outcome, "device_us": 1000} | times)
         return self.server.request("POST", f"/v1/leases/{lease['lease']}/results",
                                    {"epoch": lease["epoch"], "measurements": measurements, "done": done})
@@ -238,6 +239,37 @@ def test_a_finalist_that_fails_in_one_process_drops_out(server, hands, submit):
         hand.post(hand.pull().json, outcomes={0: "correctness"} if n == 1 else {})
     summary = server.get(f"/v1/jobs/{job}")
     assert summary["state"] == "done" and summary["winner"]["config"] == 1
+
+
+def finals(hand, hand_post):
+    """Completes final leases until there are none, each as `hand_post(lease)` says; returns their (process, round)."""
+    taken = []
+    while (answer := hand.pull()).status == 200:
+        taken.append((answer.json["process"], answer.json["round"]))
+        assert hand.post(answer.json, **hand_post(answer.json)).status == 200
+    return taken
+
+
+def unsteady(lease):
+    """Config 1 wins, a tenth faster than the baseline in one process, as fast in the next, a tenth slower in the third."""
+    return {"ratios": {0: 1.5, 1: 0.9 + 0.1 * (lease["process"] % 3), 2: 1.4}}
+
+
+def test_an_ambiguous_verdict_gets_processes_up_to_six_one_at_a_time(server, hands, submit):
+    hand, job = hands("hand"), submit(SMALL)
+    hand.post(hand.pull().json)
+    assert finals(hand, unsteady) == [(0, 0), (1, 0), (2, 0), (3, 1), (4, 2), (5, 3)]
+    winner = server.get(f"/v1/jobs/{job}")["winner"]
+    assert (winner["config"], winner["verdict"]["verdict"]) == (1, "AMBIGUOUS")
+    assert "the same verdict" in harness.wavetune(server, "show", job, "--recompute").stdout
+
+
+def test_a_finalist_that_fails_in_an_added_process_is_left_out_by_recompute_too(server, hands, submit):
+    hand, job = hands("hand"), submit(SMALL)
+    hand.post(hand.pull().json)
+    finals(hand, lambda lease: unsteady(lease) | ({"outcomes": {1: "runtime"}} if lease["process"] == 3 else {}))
+    assert server.get(f"/v1/jobs/{job}")["winner"]["config"] == 2
+    assert "the same verdict" in harness.wavetune(server, "show", job, "--recompute").stdout
 
 
 def test_a_job_whose_finalists_all_fail_fails(server, hands, submit):

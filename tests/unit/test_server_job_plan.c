@@ -98,6 +98,50 @@ Test(job_plan, a_process_is_added_when_no_finalist_has_enough) {
   cr_expect_eq(plan.n_finalists, 1);
 }
 
+/* One process each in which the winner is a tenth faster, as fast and a tenth slower than the baseline. */
+static double bands[3][PAIRS];
+
+static void bands_fill(void) {
+  times_fill();
+  for (size_t band = 0; band < 3; band++)
+    for (size_t i = 0; i < PAIRS; i++)
+      bands[band][i] = baseline[i] * (0.9 + 0.1 * (double)band);
+}
+
+Test(job_plan, an_ambiguous_verdict_gets_one_more_process) {
+  bands_fill();
+  struct final_measurement all[] = {measured(1, 0, bands[0]), measured(1, 1, bands[1]), measured(1, 2, bands[2])};
+  cleanup_job_plan struct job_plan plan;
+  job_after_final(all, ARRAY_LENGTH(all), 0, 7, &plan);
+  cr_assert_eq(plan.step, PLAN_FINAL);
+  cr_expect_eq(plan.first_process, 3);
+  cr_expect_eq(plan.n_processes, 1);
+  cr_expect_eq(plan.n_finalists, 1);
+}
+
+Test(job_plan, after_six_processes_an_ambiguous_verdict_stands) {
+  bands_fill();
+  struct final_measurement all[6];
+  for (int64_t process = 0; process < 6; process++)
+    all[process] = measured(1, process, bands[process % 3]);
+  cleanup_job_plan struct job_plan plan;
+  job_after_final(all, ARRAY_LENGTH(all), 0, 7, &plan);
+  cr_assert_eq(plan.step, PLAN_DONE);
+  cr_expect_eq(plan.verdict.outcome, VERDICT_AMBIGUOUS);
+}
+
+Test(job_plan, a_finalist_that_fails_in_an_added_process_drops_out) {
+  bands_fill();
+  struct final_measurement all[] = {
+      measured(1, 0, bands[0]), measured(1, 1, bands[1]), measured(1, 2, bands[2]), failed(1, 3),
+      measured(2, 0, slow),     measured(2, 1, slow),     measured(2, 2, slow),     measured(2, 3, slow)};
+  cleanup_job_plan struct job_plan plan;
+  job_after_final(all, ARRAY_LENGTH(all), 0, 7, &plan);
+  cr_assert_eq(plan.step, PLAN_DONE);
+  cr_expect_eq(plan.verdict.winner, 2);
+  cr_expect_eq(plan.verdict.n_finalists, 1);
+}
+
 Test(job_plan, after_six_processes_it_gives_up) {
   times_fill();
   struct final_measurement all[] = {measured(1, 0, slow), measured(1, 5, slow)};

@@ -45,9 +45,9 @@ struct tuning {
   size_t n, capacity;
   struct tuned *tuned; /* the whole space in rising order */
   size_t n_samples, samples_capacity;
-  struct verdict_sample *samples; /* of the finals; they own their arrays */
-  char *examples[N_OUTCOMES];     /* why the first config with this outcome has it */
-  char *baseline_failure;
+  struct verdict_sample *samples;            /* of the finals; they own their arrays */
+  char *examples[N_OUTCOMES];                /* why the first config with this outcome has it */
+  char *baseline_failure, *finalist_failure; /* of the first that failed; NULL else */
   struct progress progress;
   uint64_t done;
 };
@@ -65,6 +65,7 @@ static void tuning_release(struct tuning *tuning) {
   for (size_t i = 0; i < N_OUTCOMES; i++)
     free(tuning->examples[i]);
   free(tuning->baseline_failure);
+  free(tuning->finalist_failure);
   free(tuning->sources);
   key_release(&tuning->key);
   if (tuning->folder)
@@ -195,12 +196,15 @@ static bool tuning_measured(void *context, const struct lease *lease, const stru
     sample_add(tuning, lease->process, measurement);
   else if (is_correct)
     tuned->ratio = verdict_paired_ratio(measurement->samples_us, measurement->baseline_us, measurement->n);
-  tuned->outcome = measurement->outcome;
+  if (!is_correct || lease->stage == STAGE_SCREEN) /* what failed in one process of the finals has failed */
+    tuned->outcome = measurement->outcome;
   char **example = &tuning->examples[measurement->outcome];
   if (!is_correct && !*example) {
     cleanup_free char *values = space_config_format(lease->space, measurement->config);
     *example = xasprintf("%s: %s", values, measurement->detail);
   }
+  if (!is_correct && lease->stage == STAGE_FINAL && !tuning->finalist_failure)
+    tuning->finalist_failure = xstrdup(measurement->detail);
   progress_show(&tuning->progress, ++tuning->done, "");
   return true;
 }
@@ -339,10 +343,27 @@ static void text_report(const struct tuning *tuning, const json_t *outcomes, con
   }
 }
 
+/* The samples of configs that failed in no process, in front. */
+static size_t samples_sift(struct tuning *tuning) {
+  size_t n = 0;
+  for (size_t i = 0; i < tuning->n_samples; i++) {
+    struct verdict_sample sample = tuning->samples[i];
+    if (tuned_find(tuning, sample.config)->outcome != OUTCOME_correct)
+      continue;
+    tuning->samples[i] = tuning->samples[n];
+    tuning->samples[n++] = sample;
+  }
+  return n;
+}
+
 static bool decide(struct tuning *tuning, struct error *error) {
   cleanup_verdict struct verdict verdict = {0};
-  if (!verdict_decide(tuning->samples, tuning->n_samples, tuning->baseline,
-                      (uint64_t)option_integer(tuning->options, "seed"), &verdict, error))
+  size_t n = samples_sift(tuning);
+  if (n == 0)
+    return error_set(error, "every finalist failed when it was measured again in a fresh process; one of them: %s",
+                     tuning->finalist_failure);
+  if (!verdict_decide(tuning->samples, n, tuning->baseline, (uint64_t)option_integer(tuning->options, "seed"), &verdict,
+                      error))
     return false;
   cleanup_json json_t *json = verdict_to_json(&verdict), *outcomes = outcomes_to_json(tuning);
   if (option_flag(tuning->options, "json"))

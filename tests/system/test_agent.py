@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -46,6 +47,49 @@ def test_tune_gives_every_misbehaving_config_its_outcome_and_finds_the_good_one(
     assert outcomes["compile"] == outcomes["timeout"] == 1 and outcomes["correct"] == 2
     assert answer["winner"]["config_values"] == {"MODE": "good"}
     assert done.stderr == "", "no bar and no log on a pipe"
+
+
+MOODY = """#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#define good 0
+#define moody 1
+void misbehaving(float *y, const float *x, int64_t n) {
+  static int calls;
+  for (int64_t i = 0; i < n; i++)
+    y[i] = 2 * x[i];
+  if (MODE == good)
+    for (volatile int i = 0; i < 3000; i++);
+  if (MODE == moody && calls++ == 0) {
+    FILE *file = fopen(getenv("MOODY_FILE"), "a");
+    fputc('.', file);
+    fflush(file);
+    if (ftell(file) == 6)
+      abort();
+    fclose(file);
+  }
+}
+"""
+
+
+def test_tune_lets_no_config_win_that_died_in_one_of_the_finals(tmp_path):
+    folder = tmp_path / "kernel"
+    shutil.copytree(harness.MISBEHAVING, folder)
+    (folder / "misbehaving.c").write_text(MOODY)
+    (folder / "space.json").write_text('{"parameters": {"MODE": ["good", "moody"]}, "default": {"MODE": "good"}}')
+    processes = tmp_path / "processes"  # the screen's, then five finals: it dies in the last one
+    done = tune(folder, "n=100000", tmp_path / "state", "--json", "--processes", "5",
+                environment={"MOODY_FILE": str(processes)})
+    assert done.returncode == 0, done.stderr
+    assert processes.stat().st_size == 6
+    answer = json.loads(done.stdout)
+    assert answer["winner"]["config_values"] == {"MODE": "good"}
+    assert answer["outcomes"] == {"correct": 1, "runtime": 1}
+    assert [f["config"] for f in answer["verdict"]["finalists"]] == [0]
+
+    processes.unlink()  # of this key, it is so much faster that it is the only finalist
+    done = tune(folder, "n=10", tmp_path / "state", "--processes", "5", environment={"MOODY_FILE": str(processes)})
+    assert done.returncode == 1 and "every finalist failed" in done.stderr and "signal 6" in done.stderr
 
 
 def test_tune_prints_a_table_with_the_winner(tmp_path):

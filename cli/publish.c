@@ -144,8 +144,12 @@ static int release_load(struct http_client *client, const char *name, struct rel
   if (!digest_parse(name, &digest)) {
     cleanup_free char *text = NULL;
     size_t size;
-    if (!file_read(name, 64 << 20, &text, &size, &error) || !release_parse(text, size, ret_release, &error))
+    if (!file_read(name, 64 << 20, &text, &size, &error))
       return cli_fail(EXIT_USAGE, &error);
+    if (!release_parse(text, size, ret_release, &error)) {
+      error_prefix(&error, "%s is no release: ", name);
+      return cli_fail(EXIT_USAGE, &error);
+    }
     return EXIT_OK;
   }
   cleanup_free char *path = xasprintf("/v1/releases/%s", name);

@@ -30,14 +30,16 @@ static bool subject_load(const struct options *options, struct subject *ret, str
     cleanup_json json_t *json = NULL;
     if (!json_parse_file(arguments[0], 4 << 20, &json, error) || !space_parse(json, &ret->space, error))
       return false;
-    return !key_text || key_parse_text(key_text, NULL, 0, &ret->key, error);
+    return !key_text || key_parse_text(key_text, NULL, 0, &ret->key, error) ||
+           error_prefix(error, "--key %s: ", key_text);
   }
   if (!kernel_folder_load(arguments[0], &ret->folder, error))
     return false;
   ret->space = ret->folder->space;
   const struct kernel *kernel = ret->folder->kernel;
   return !key_text ||
-         key_parse_text(key_text, (const char *const *)kernel->key_names, kernel->n_key_names, &ret->key, error);
+         key_parse_text(key_text, (const char *const *)kernel->key_names, kernel->n_key_names, &ret->key, error) ||
+         error_prefix(error, "--key %s: ", key_text);
 }
 
 static int command_space_count(struct options *options) {

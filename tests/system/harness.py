@@ -6,6 +6,7 @@ $WAVETUNE_BUILD names the build folder whose programs are tested (default build/
 
 import glob
 import http.client
+import http.server
 import json
 import os
 import pathlib
@@ -14,6 +15,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import threading
 import time
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
@@ -235,3 +237,77 @@ def wavetune(server, *arguments, check=True, environment=None, timeout=300, toke
     if check:
         assert done.returncode == 0, (arguments, done.returncode, done.stdout[-2000:], done.stderr[-2000:])
     return done
+
+
+def small_kernel(folder, parameters=None, **members):
+    """A copy of the quick kernel with a space of two configs (or `parameters`): tuned in about a second. `members` replace
+    members of its kernel.json."""
+    shutil.copytree(QUICK, folder)
+    space = {"parameters": parameters or {"REPEAT": [1, 8], "TURN": [0]}}
+    (folder / "space.json").write_text(json.dumps(space))
+    manifest = json.loads((folder / "kernel.json").read_text())
+    (folder / "kernel.json").write_text(json.dumps({**manifest, **members}))
+    return folder
+
+
+class FakeServer:
+    """A server that says what the test wants: `answer(method, path)` returns (status, body) or (status, body, headers); a body
+    that is not bytes travels as JSON. `with FakeServer(answer) as fake: … fake.url … fake.requests`."""
+
+    def __init__(self, answer):
+        fake, self.requests = self, []
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def handle_any(self):
+                self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                fake.requests.append((self.command, self.path, dict(self.headers)))
+                status, body, *headers = answer(self.command, self.path)
+                body = body if isinstance(body, bytes) else json.dumps(body).encode()
+                self.send_response(status)
+                for name, value in (headers[0] if headers else {}).items():
+                    self.send_header(name, value)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            do_GET = do_PUT = do_POST = do_DELETE = handle_any
+
+            def log_message(self, *_):
+                pass
+
+        self.http = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url, self.token = f"http://127.0.0.1:{self.http.server_port}", "wt_fake"
+
+    def __enter__(self):
+        threading.Thread(target=self.http.serve_forever, args=(0.02,), daemon=True).start()
+        return self
+
+    def __exit__(self, *_):
+        self.http.shutdown()
+        self.http.server_close()
+
+
+def on_terminal(arguments, environment=None, timeout=120):
+    """Runs a program with stderr on a pseudo-terminal: (its exit code, stdout, what the terminal got)."""
+    master, slave = os.openpty()
+    process = subprocess.Popen([str(a) for a in arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=slave,
+                               env={**os.environ, "TERM": "xterm", **(environment or {})})
+    os.close(slave)
+    shown = []
+
+    def drain():
+        try:
+            while chunk := os.read(master, 65536):
+                shown.append(chunk)
+        except OSError:  # EIO: nobody has the other end any more
+            pass
+
+    reader = threading.Thread(target=drain)
+    reader.start()
+    try:
+        out, _ = process.communicate(timeout=timeout)
+    finally:
+        process.kill()
+        reader.join(10)
+        os.close(master)
+    return process.returncode, out.decode(), b"".join(shown).decode()

@@ -1,0 +1,681 @@
+"""The command line as people and scripts call it: what every command prints, how it ends, and how it says no."""
+
+import datetime
+import hashlib
+import json
+import os
+import pathlib
+import re
+import subprocess
+import time
+import types
+
+import harness
+import pytest
+from harness import BUILD, FakeServer, on_terminal, small_kernel, wait_until, wavetune
+
+PROGRAMS = ("wavetune", "wavetune-agent", "wavetune-server")
+QUICK_OPTIONS = ("--screen-rounds", "3", "--final-rounds", "10", "--poll-seconds", "1")
+# Jobs that no agent takes; of another tag, so that they are no second environment for a release.
+NOWHERE = ("--tag", "nowhere", "--environment",
+           json.dumps({"cpu": "gcc 1", "gpu": "nowhere", "arch": "x86_64", "compute_units": 4, "partition": ""}))
+
+
+def call(*arguments, environment=None, program="wavetune", **more):
+    """A program with no WAVETUNE_ variable but those given."""
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("WAVETUNE_")}
+    return subprocess.run([str(a) for a in (BUILD / program, *arguments)], capture_output=True, text=True, timeout=120,
+                          stdin=subprocess.DEVNULL, env={**clean, "HOME": "/nonexistent", **(environment or {})}, **more)
+
+
+def document(world, *arguments, **more):
+    """The one JSON document that a command prints with --json, and nothing else."""
+    return json.loads(wavetune(world.server, *arguments, "--json", **more).stdout)
+
+
+@pytest.fixture(scope="module")
+def world(postgres, tmp_path_factory):
+    """A server, an agent, a kernel with one done job, two releases that differ, and the channel stable at the second."""
+    folder = tmp_path_factory.mktemp("world")
+    it = types.SimpleNamespace(folder=folder, kernel=small_kernel(folder / "kernel"))
+    it.server = harness.Server(postgres.database(), folder)
+    it.agent = harness.Agent(it.server, folder, options=QUICK_OPTIONS[:4])
+    wait_until(lambda: it.server.items("/v1/agents"), 30, "the agent")
+    it.job = json.loads(wavetune(it.server, "submit", it.kernel, "--key", "n=1003", "--wait", "--json").stdout)[0]
+    it.before = datetime.datetime.now(datetime.timezone.utc).isoformat()
+    it.hash = it.job["kernel"]
+    loser = [{"REPEAT": r, "TURN": 0} for r in (1, 8) if r != it.job["winner"]["config_values"]["REPEAT"]][0]
+    (folder / "pins.json").write_text(json.dumps([{"kernel": it.hash, "key": it.job["key"], "config": loser}]))
+    it.pinned = document(it, "publish", "--pins", folder / "pins.json", "--channel", "stable")
+    it.published = document(it, "publish", "--channel", "stable")
+    yield it
+    it.agent.stop()
+    it.server.stop()
+
+
+@pytest.fixture
+def reader(world):
+    name = f"reader-{time.monotonic_ns()}"
+    return wavetune(world.server, "token", "make", name).stdout.strip()
+
+
+# Help, versions, mistakes
+
+def commands_of(program):
+    listed = call("--help", program=program).stdout.split("commands:\n")[1].split("\n\n")[0]
+    return [re.match(r"  (\S+(?: \S+)?)  ", line).group(1) for line in listed.splitlines()]
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_every_command_has_help_with_its_usage_and_each_option_once(program):
+    commands = commands_of(program)
+    assert len(commands) >= 4
+    for command in commands:
+        done = call(*command.split(), "--help", program=program)
+        assert done.returncode == 0 and done.stderr == ""
+        assert done.stdout.startswith(f"usage: {program} {command} [OPTIONS]"), done.stdout
+        options = re.findall(r"^  --([a-z-]+)", done.stdout, re.M)
+        assert len(options) == len(set(options)) and {"help", "version", "config"} <= set(options)
+        assert max(map(len, done.stdout.splitlines())) <= 110, done.stdout
+        assert call(*command.split(), "-h", program=program).stdout == done.stdout
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_every_program_says_its_version_and_what_it_can_do(program):
+    done = call("--version", program=program)
+    assert done.returncode == 0 and re.fullmatch(rf"{program} \d+\.\d+\.\d+\n", done.stdout)
+    assert call(*commands_of(program)[0].split(), "--version", program=program).stdout == done.stdout
+    nothing = call(program=program)
+    assert nothing.returncode == 2 and nothing.stdout == "" and nothing.stderr == call("--help", program=program).stdout
+
+
+def test_a_group_lists_its_commands():
+    done = call("kernel")
+    assert done.returncode == 2 and "kernel push" in done.stderr and "submit" not in done.stderr
+    assert call("kernel", "--help").stdout == done.stderr
+
+
+@pytest.mark.parametrize("words, said", [
+    (("sumbit",), 'did you mean "submit"?'), (("kernel", "psuh"), 'did you mean "kernel push"?'),
+    (("token", "mkae", "x"), 'did you mean "token make"?'), (("submit", "--prioritty", "1"), "did you mean --priority?"),
+    (("fetch", "--tw", "x"), "did you mean --to?"), (("jobs", "-j"), "flags have two dashes"),
+    (("jobs", "now"), 'unexpected argument "now"'), (("submit", "x", "--priority"), "--priority needs a value"),
+    (("submit", "x", "--priority", "high"), "integer from -1000 to 1000"), (("jobs", "--config", "/none.json"), "/none.json")])
+def test_a_mistyped_call_is_refused_with_what_was_meant(words, said):
+    done = call(*words)
+    assert done.returncode == 2 and said in done.stderr and done.stderr.count("\n") == 1 and done.stdout == "", done
+
+
+def test_wrong_inputs_are_one_sentence(world, tmp_path):
+    (tmp_path / "no.json").write_text("{")
+    (tmp_path / "space.json").write_text(json.dumps({"parameters": {"A": [1, 2]}, "conditions": ["A < M"]}))
+    (tmp_path / "list.json").write_text("[]")
+    (tmp_path / "keys").write_text('{"n": 5}\n\n{"m": 5}\n')
+    (tmp_path / "nothing").write_text("\n")
+    kernel, url, wrong = world.kernel, ("--url", world.server.url, "--token", world.server.token), []
+    for arguments, code, said in (
+            (("submit",), 2, "name one kernel folder"),
+            (("submit", tmp_path), 2, "kernel.json"),
+            (("submit", kernel), 2, "--key"),
+            (("submit", kernel, "--key", "m=5"), 2, "--key m=5"),
+            (("submit", kernel, "--keys", tmp_path / "keys"), 2, "keys:3"),
+            (("submit", kernel, "--keys", tmp_path / "nothing"), 2, "no key"),
+            (("submit", kernel, "--keys", tmp_path / "absent"), 2, "absent"),
+            (("submit", kernel, "--key", "n=5", "--environment", "{"), 2, "--environment"),
+            (("submit", kernel, "--key", "n=5", "--environment", "[]"), 2, "--environment must be"),
+            (("submit", kernel, "--key", "n=5", "--environment", f"@{tmp_path}/no.json"), 2, "no.json"),
+            (("submit", kernel, "--key", "n=5", "--environment", '{"gpu": "none like it"}'), 4, "/environment"),
+            (("submit", kernel, "--key", "n=5", "--url", "ftp://x"), 2, "must begin with http"),
+            (("kernel", "push"), 2, "name at least one"),
+            (("kernel", "push", tmp_path), 2, "kernel.json"),
+            (("kernel", "show"), 2, "name one kernel"),
+            (("kernel", "show", "sha256:" + "0" * 64), 4, "kernel"),
+            (("space", "count"), 2, "name one kernel folder"),
+            (("space", "count", tmp_path / "no.json"), 2, "no.json"),
+            (("space", "count", tmp_path / "space.json"), 2, "M"),
+            (("space", "expand", tmp_path / "space.json"), 2, "M"),
+            (("space", "expand", kernel, "--key", "m=1"), 2, "--key m=1"),
+            (("space", "count", tmp_path / "space.json", "--key", "M"), 2, "--key M"),
+            (("show",), 2, "name one job"),
+            (("show", "999999"), 4, "999999"),
+            (("show", "one"), 4, "one"),
+            (("jobs", "--state", "lazy"), 4, "state"),
+            (("publish", "--pins", tmp_path / "no.json"), 2, "no.json"),
+            (("publish", "--pins", tmp_path / "space.json"), 4, "pins"),
+            (("publish", "--as-of", "yesterday"), 4, "as_of"),
+            (("publish", "--tag", "nobody"), 4, "nobody"),
+            (("promote", "sha256:" + "0" * 64), 2, "a release and a channel"),
+            (("promote", 'a"b', "stable"), 4, "channel stable was not moved"),
+            (("promote", "sha256:" + "0" * 64, "stable"), 4, "channel stable was not moved"),
+            (("promote", world.published["release"], "No Channel"), 4, "channel"),
+            (("diff", world.published["release"]), 2, "two releases"),
+            (("diff", "sha256:" + "0" * 64, world.published["release"]), 4, "0" * 64),
+            (("diff", world.published["release"], tmp_path / "list.json"), 2, "list.json is no release"),
+            (("fetch",), 2, "--to FOLDER"),
+            (("fetch", "--to", tmp_path / "c", "--format", "xml"), 2, "there are: json"),
+            (("fetch", "--to", tmp_path / "c", "--environment", "x"), 2, "--environment"),
+            (("token", "make"), 2, "name the token"),
+            (("token", "make", "x", "--role", "king"), 4, "role"),
+            (("token", "revoke"), 2, "name one token"),
+            (("token", "revoke", "no-such-token"), 4, "no-such-token")):
+        done = call(*arguments, *(() if "--url" in arguments or arguments[0] == "space" else url))
+        is_good = done.returncode == code and said in done.stderr and done.stderr.count("\n") == 1 and done.stdout == ""
+        if not is_good or world.server.token in done.stderr:
+            wrong.append((arguments, code, said, done))
+    assert not wrong, "\n".join(map(str, wrong))
+
+
+# Exit codes
+
+def test_every_documented_exit_code_is_reached(world, reader, tmp_path):
+    """70 is what test_server's dev ends with when its PostgreSQL was killed: nothing else can be made to happen."""
+    url = ("--url", world.server.url, "--token", world.server.token)
+    away = ("--url", "http://127.0.0.1:9")
+    fetch = ("fetch", "--to", tmp_path / "cache")
+    reached = {call(*arguments).returncode: arguments for arguments in (
+        ("jobs", *url), ("diff", world.pinned["release"], world.published["release"], *url), ("jobs", "--tokn", "x"),
+        ("jobs", *away), ("token", "list", "--url", world.server.url, "--token", reader),
+        (*fetch, *away), (*fetch, *url), (*fetch, *away))}
+    documented = re.findall(r"^\| (\d+) \|", (harness.SOURCE / "docs/exit-codes.md").read_text(), re.M)
+    assert sorted([*reached, 70]) == sorted(map(int, documented))
+
+
+@pytest.mark.parametrize("words", [
+    ("kernel", "list"), ("kernel", "show", "x"), ("kernel", "push", harness.QUICK), ("submit", harness.QUICK, "--key", "n=5"),
+    ("jobs",), ("show", "1"), ("agents",), ("environments",), ("publish",), ("releases",), ("channels",),
+    ("promote", "x", "y"), ("diff", "sha256:" + "0" * 64, "sha256:" + "1" * 64), ("token", "make", "x"), ("token", "list"),
+    ("token", "revoke", "x")], ids=lambda words: " ".join(map(str, words[:2])).replace(str(harness.QUICK), "…"))
+def test_a_server_that_cannot_now_is_3_and_one_that_says_no_is_4(words):
+    for status, code in ((503, 3), (500, 3), (403, 4)):
+        with FakeServer(lambda *_: (status, {"detail": "because I say so", "status": status})) as fake:
+            done = wavetune(fake, *words, check=False)
+        assert done.returncode == code and done.stderr.count("\n") == 1 and "because I say so" in done.stderr, done
+    with FakeServer(lambda *_: (502, b"<html>Bad Gateway</html>")) as fake:
+        done = wavetune(fake, *words, check=False)
+    assert done.returncode == 3 and "502" in done.stderr and "<html>" not in done.stderr, done
+    done = call(*words, "--url", "http://127.0.0.1:9")
+    assert done.returncode == 3 and "http://127.0.0.1:9" in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_stdout_that_cannot_be_written_is_a_failure(world):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([str(a) for a in (BUILD / "wavetune", "space", "expand", world.kernel)], stdout=full,
+                              stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 1 and "stdout cannot be written: No space left" in done.stderr
+
+
+# Where options come from
+
+def test_a_flag_goes_before_a_variable_before_a_file_before_the_default(tmp_path):
+    with FakeServer(lambda *_: (404, {"detail": "no"})) as flag, FakeServer(lambda *_: (404, {"detail": "no"})) as variable, \
+            FakeServer(lambda *_: (404, {"detail": "no"})) as file:
+        (tmp_path / "config.json").write_text(json.dumps({"url": file.url, "token": "of-file", "tag": "of-file"}))
+        environment = {"WAVETUNE_CONFIG": str(tmp_path / "config.json")}
+        fetch = ("fetch", "--to", tmp_path / "cache")
+
+        def seen(server):
+            method, path, headers = server.requests.pop()
+            return headers["Authorization"], re.search(r"tag=([^&]*)", path).group(1)
+
+        call(*fetch, environment=environment)
+        assert seen(file) == ("Bearer of-file", "of-file")
+        environment.update(WAVETUNE_URL=variable.url, WAVETUNE_TOKEN="of-variable", WAVETUNE_TAG="of-variable")
+        call(*fetch, environment=environment)
+        assert seen(variable) == ("Bearer of-variable", "of-variable")
+        call(*fetch, "--url", flag.url, "--token=of-flag", "--tag", "of-flag", environment=environment)
+        assert seen(flag) == ("Bearer of-flag", "of-flag")
+        call(*fetch, "--url", flag.url, "--token", "x")
+        assert seen(flag) == ("Bearer x", "default")
+        assert not (flag.requests or variable.requests or file.requests)
+    done = call("jobs")
+    assert done.returncode == 3 and "http://127.0.0.1:7200" in done.stderr
+
+
+# Kernels and spaces
+
+def test_kernels_are_pushed_listed_and_shown(world, tmp_path):
+    other = small_kernel(tmp_path / "kernel", name="pushed")
+    pushed = document(world, "kernel", "push", other, world.kernel)
+    assert [k["name"] for k in pushed] == ["pushed/c", "quick/c"] and pushed[1]["kernel"] == world.hash
+    assert wavetune(world.server, "kernel", "push", other).stdout == f"{pushed[0]['kernel']}  pushed/c\n"
+    assert {k["kernel"] for k in document(world, "kernel", "list")} >= {k["kernel"] for k in pushed}
+    assert re.search(rf"^{world.hash}  c +quick/c$", wavetune(world.server, "kernel", "list").stdout, re.M)
+    shown = document(world, "kernel", "show", world.hash)
+    assert shown["kernel"] == world.hash and shown["manifest"]["name"] == "quick/c"
+    assert json.loads(wavetune(world.server, "kernel", "show", world.hash).stdout) == shown["manifest"]
+
+
+def test_a_kernel_is_registered_while_blobs_come_and_go_at_the_server():
+    """The server lists what it lacks; when it lists it again after the upload, that is an answer, not a loop."""
+    def answer(method, path):
+        return (201, {}) if method == "PUT" else (409, {"detail": "files are missing", "missing": list(digests)})
+
+    digests = ["sha256:" + hashlib.sha256(path.read_bytes()).hexdigest() for path in harness.QUICK.glob("*.c")]
+    with FakeServer(answer) as fake:
+        done = wavetune(fake, "kernel", "push", harness.QUICK, check=False)
+        assert [r[0] for r in fake.requests] == ["POST", "PUT", "PUT", "POST"]
+    assert done.returncode == 4 and "files are missing" in done.stderr
+    with FakeServer(lambda *_: (409, {"detail": "no", "missing": ["sha256:" + "0" * 64]})) as fake:
+        done = wavetune(fake, "kernel", "push", harness.QUICK, check=False)
+    assert done.returncode == 4 and "no file of this kernel" in done.stderr
+
+
+def test_a_space_is_counted_and_expanded_without_a_server(tmp_path):
+    file = tmp_path / "space.json"
+    file.write_text(json.dumps({"parameters": {"A": [1, 2, 3], "B": ["x", "y"]},
+                                "conditions": ["A <= M", "B == 'x' or arch == 'gfx942'"]}))
+    count = json.loads(call("space", "count", file, "--key", "M=2", "--arch", "gfx90a", "--json").stdout)
+    assert count == {"configs": 2, "raw": 6}
+    assert call("space", "count", file, "--key", "M=2", "--arch=gfx942").stdout == "4 of 6 configs hold\n"
+    expand = ("space", "expand", file, "--key", "M=2", "--arch", "gfx942")
+    lines = call(*expand, "--json").stdout.splitlines()
+    assert [json.loads(line) for line in lines] == [
+        {"ordinal": o, "config": {"A": a, "B": b}} for o, a, b in ((0, 1, "x"), (1, 1, "y"), (2, 2, "x"), (3, 2, "y"))]
+    first = call(*expand, "--limit", "1")
+    assert first.returncode == 0 and first.stdout.split() == ["0", "A=1", 'B="x"'] or first.stdout.startswith("         0  ")
+    assert "--limit" in first.stderr and call(*expand, "--limit", "4").stderr == ""
+    assert call("space", "count", harness.QUICK).stdout == "48 of 56 configs hold\n"
+
+
+# Jobs
+
+def test_many_keys_are_one_batch_and_the_same_again_is_known(world, tmp_path):
+    keys = tmp_path / "keys"
+    keys.write_text("".join(f'{{"n": {n}}}\n' for n in range(2000, 3001)) + "\n")
+    world_less = (*NOWHERE, "--tag", "batch")
+    arguments = ("submit", world.kernel, "--keys", keys, "--key", "n=1", *world_less)
+    first, again = document(world, *arguments), document(world, *arguments)
+    assert len(first) == 1002 and all(a["created"] for a in first) and not any(a["created"] for a in again)
+    assert [a["job"] for a in first] == [a["job"] for a in again]
+    listed = document(world, "jobs", "--tag", "batch")
+    assert len(listed) == 1002, "lists are read to their last page"
+    text = wavetune(world.server, "submit", world.kernel, "--key", "n=1", *world_less)
+    assert re.fullmatch(rf"job {first[0]['job']}  known  2 configs  queued\n", text.stdout)
+    assert "no live agent matches" in text.stderr and "waits until one enrols" in text.stderr
+
+
+def test_jobs_are_filtered(world):
+    assert [j["job"] for j in document(world, "jobs", "--state", "done", "--tag", "default", "--kernel", world.hash)] \
+        == [world.job["job"]]
+    assert document(world, "jobs", "--kernel", "sha256:" + "0" * 64) == []
+    assert document(world, "jobs", "--state", "failed") == []
+    head, row = wavetune(world.server, "jobs", "--state", "done").stdout.splitlines()
+    assert head.split() == ["job", "kernel", "key", "tag", "state", "measured", "configs"]
+    assert row.split() == [world.job["job"], "quick/c", '{"n":1003}', "default", "done", "2", "2"]
+
+
+def test_a_job_is_shown_and_decided_again(world):
+    shown = document(world, "show", world.job["job"])
+    assert shown["winner"] == world.job["winner"]
+    table = wavetune(world.server, "show", world.job["job"]).stdout
+    assert "winner (*)" in table and "GB/s" in table and "GFLOP/s" in table
+    assert "the same verdict" in wavetune(world.server, "show", world.job["job"], "--recompute").stdout
+    assert document(world, "show", world.job["job"], "--recompute")["same"] is True
+    queued = document(world, "submit", world.kernel, "--key", "n=9", *NOWHERE)[0]["job"]
+    assert re.fullmatch(rf"job {queued}  quick/c  queued\n", wavetune(world.server, "show", queued).stdout)
+    done = wavetune(world.server, "show", queued, "--recompute", check=False)
+    assert done.returncode == 1 and "no winner to recompute; it is queued" in done.stderr
+
+
+def test_a_verdict_that_the_samples_do_not_give_is_said(world, postgres):
+    database, job = world.server.database, world.job["job"]
+    stored = postgres.sql(f"select verdict from winners where job_id = {job}", conninfo=database)
+    postgres.sql(f"update winners set verdict = jsonb_set(verdict::jsonb, '{{regret_bound}}', '0.5') where job_id = {job}",
+                 conninfo=database)
+    try:
+        done = wavetune(world.server, "show", job, "--recompute", check=False)
+        assert done.returncode == 1 and "ANOTHER verdict" in done.stdout
+        assert document(world, "show", job, "--recompute", check=False)["same"] is False
+    finally:
+        postgres.sql(f"update winners set verdict = '{stored}' where job_id = {job}", conninfo=database)
+
+
+def test_a_rate_without_a_value_costs_its_cell_only(world, tmp_path):
+    kernel = small_kernel(tmp_path / "kernel", name="rates", flops="n // (n - 1003)")
+    done = wavetune(world.server, "submit", kernel, "--key", "n=1003", "--wait")
+    assert "winner (*)" in done.stdout and "GFLOP/s" in done.stdout
+    assert re.search(r" -  REPEAT=", done.stdout), done.stdout
+
+
+def test_waiting_for_a_job_that_is_cancelled_ends_with_1(world, tmp_path):
+    arguments = ("submit", world.kernel, "--key", "n=10", *NOWHERE, "--json")
+    job = document(world, *arguments[:-1])[0]["job"]
+    waiting = harness.Program([BUILD / "wavetune", *arguments, "--wait"], tmp_path,
+                              {"WAVETUNE_URL": world.server.url, "WAVETUNE_TOKEN": world.server.token})
+    wait_until(lambda: "no live agent matches" in waiting.messages, 20, "a wait that cannot end by itself to say so")
+    assert world.server.request("DELETE", f"/v1/jobs/{job}").status == 200
+    assert waiting.process.wait(30) == 1
+    assert json.loads(waiting.output)[0]["state"] == "cancelled"
+
+
+def test_waiting_outlasts_a_restart_of_the_server_but_not_patience(start, database, tmp_path):
+    server = start(harness.Server, database)
+    arguments = ("submit", small_kernel(tmp_path / "kernel"), "--key", "n=10", *NOWHERE)
+    job = json.loads(wavetune(server, *arguments, "--json").stdout)[0]["job"]
+
+    def waiting(*more):
+        return harness.Program([BUILD / "wavetune", *arguments, "--wait", *more], tmp_path,
+                               {"WAVETUNE_URL": server.url, "WAVETUNE_TOKEN": server.token})
+
+    patient, hasty = waiting(), waiting("--patience", "0")
+    wait_until(lambda: patient.output and hasty.output, 20, "both to follow the job")
+    server.stop()
+    assert hasty.process.wait(20) == 3
+    wait_until(lambda: "trying again for" in patient.messages, 20, "the first try in vain")
+    again = start(harness.Server, database, port=server.port)
+    again.request("DELETE", f"/v1/jobs/{job}")
+    assert patient.process.wait(30) == 1
+    assert patient.messages.count("trying again") == 1 and "cancelled" in patient.output
+
+
+def test_a_bar_is_drawn_on_a_terminal_and_never_on_a_pipe(world):
+    environment = {"WAVETUNE_URL": world.server.url, "WAVETUNE_TOKEN": world.server.token}
+    submit = (BUILD / "wavetune", "submit", world.kernel, "--key", "n=100003", "--wait", "--run")
+    code, out, shown = on_terminal((*submit, "watched"), environment)
+    assert code == 0 and "winner (*)" in out and "\x1b" not in out
+    assert re.search(r"\rquick/c \[[#.]{24}\] \d/2  \d+ s", shown) and shown.endswith("\r\x1b[K"), "drawn, then wiped"
+    _, _, dumb = on_terminal((*submit, "watched"), {**environment, "TERM": "dumb"})
+    assert dumb == ""
+    piped = subprocess.run([str(a) for a in (*submit, "piped")], capture_output=True, env={**os.environ, **environment})
+    assert piped.returncode == 0 and piped.stderr == b""
+    code, out, shown = on_terminal((BUILD / "wavetune-agent", "tune", world.kernel, "--key", "n=1003", "--state",
+                                    world.folder / "tune", "--screen-rounds", "3", "--final-rounds", "10"))
+    assert code == 0 and "\rscreen [" in shown and "\rfinal [" in shown and "\x1b" not in out
+
+
+def test_a_refusal_comes_on_a_line_of_its_own_behind_a_bar(world):
+    """The bar is wiped before the sentence."""
+    def answer(method, path):
+        if "/events" in path:
+            return 403, {"detail": "no more of this"}
+        if method == "POST":
+            return 201, {"jobs": [{"job": "1", "state": "queued", "agents": {"matching": 1}}]}
+        return 200, {"job": "1", "state": "running", "name": "x/c", "configs": 2, "measured": 1}
+
+    with FakeServer(answer) as fake:
+        code, _, shown = on_terminal((BUILD / "wavetune", "submit", world.kernel, "--key", "n=1", "--wait"),
+                                     {"WAVETUNE_URL": fake.url, "WAVETUNE_TOKEN": "x"})
+    assert code == 4 and shown.endswith("\r\x1b[Kwavetune: no more of this\r\n")
+
+
+def test_agents_and_environments_are_listed(world):
+    [agent] = document(world, "agents")
+    assert agent["state"] == "live" and agent["devices"][0]["environment"] == world.job["environment"]
+    assert re.search(r"node +live +cpu0 +\{", wavetune(world.server, "agents").stdout)
+    assert world.job["environment"] in [e["environment"] for e in document(world, "environments")]
+    assert wavetune(world.server, "environments").stdout.splitlines()[0].split() == ["live", "agents", "environment"]
+
+
+# Releases and channels
+
+def test_publishing_says_what_was_taken_and_what_was_skipped(world):
+    done = wavetune(world.server, "publish", "--kernel", world.hash, "--environment", json.dumps(world.job["environment"]))
+    assert re.match(r"release  sha256:[0-9a-f]{64}\n         \d+ winners?, tag default, cpu ", done.stdout), done.stdout
+    assert world.pinned["included"][0]["pinned"] and not world.published["included"][0]["pinned"]
+    assert world.pinned["channel"]["counter"] + 1 == world.published["channel"]["counter"]
+    before = wavetune(world.server, "publish", "--as-of", "2020-01-01T00:00:00Z", check=False)
+    assert before.returncode == 4
+    wavetune(world.server, "submit", world.kernel, "--key", "n=1003", "--run", "again", "--wait")
+    done = wavetune(world.server, "publish", "--kernel", world.hash)
+    assert f'skipped  quick/c {{"n":1003}}: superseded by job' in done.stderr
+    assert "release  sha256:" in done.stdout
+    as_it_was = document(world, "publish", "--kernel", world.hash, "--as-of", world.before)
+    assert as_it_was["release"] == world.published["release"] and as_it_was["winners"] == 1
+
+
+def test_a_release_that_is_not_what_its_digest_says_is_not_published():
+    with FakeServer(lambda *_: (201, {"release": "sha256:" + "0" * 64, "bytes": "{}"})) as fake:
+        done = wavetune(fake, "publish", "--channel", "stable", check=False)
+        assert [r[0] for r in fake.requests] == ["POST"], "no channel was moved"
+    assert done.returncode == 4 and "not a release" in done.stderr
+
+
+def test_channels_are_promoted_rolled_back_and_races_lost(world):
+    first, second = world.pinned["release"], world.published["release"]
+    moved = document(world, "promote", first, "canary")
+    assert (moved["channel"], moved["counter"], moved["release"]) == ("canary", 1, first)
+    won = document(world, "promote", second, "canary", "--if-match", moved["etag"])
+    assert won["counter"] == 2
+    lost = wavetune(world.server, "promote", first, "canary", "--if-match", moved["etag"], check=False)
+    assert lost.returncode == 4 and "channel canary was not moved" in lost.stderr and lost.stderr.count("\n") == 1
+    back = wavetune(world.server, "promote", first, "canary", "--if-match", won["etag"].strip('"'))
+    assert back.stdout.startswith(f"channel  canary, tag default, counter 3\nrelease  {first}\netag     ")
+    entry = next(c for c in document(world, "channels") if c["channel"] == "canary")
+    assert (entry["counter"], entry["release"]) == (3, first)
+    assert re.search(rf"^canary +default +3 .*{first}", wavetune(world.server, "channels").stdout, re.M)
+    releases = document(world, "releases")
+    assert {first, second} <= {r["release"] for r in releases}
+    assert re.search(rf"^{first} .* default +1 ", wavetune(world.server, "releases").stdout, re.M)
+
+
+def test_only_an_admin_moves_channels_and_a_reader_submits_nothing(world, reader):
+    for words in (("promote", world.pinned["release"], "canary"), ("submit", world.kernel, "--key", "n=5"), ("publish",),
+                  ("token", "list")):
+        done = wavetune(world.server, *words, token=reader, check=False)
+        assert done.returncode == 4 and done.stderr.count("\n") == 1, (words, done)
+    assert wavetune(world.server, "jobs", token=reader).returncode == 0
+
+
+def test_two_releases_are_held_against_each_other(world, tmp_path):
+    first, second = world.pinned["release"], world.published["release"]
+    done = wavetune(world.server, "diff", first, second, check=False)
+    winner = json.dumps(world.job["winner"]["config_values"], separators=(",", ":"))
+    assert done.returncode == 1 and f"    to   {winner}\n" in done.stdout
+    assert done.stdout.endswith("0 removed, 0 added, 1 changed, 0 the same\n")
+    assert json.loads(wavetune(world.server, "diff", first, second, "--json", check=False).stdout)["changed"][0]["name"] == "quick/c"
+    for name, published in (("a", world.pinned), ("b", world.published)):
+        (tmp_path / name).write_text(published["bytes"])
+    files = call("diff", tmp_path / "a", tmp_path / "b", environment={"WAVETUNE_URL": "http://127.0.0.1:9"})
+    assert (files.returncode, files.stdout) == (1, done.stdout)
+    same = wavetune(world.server, "diff", tmp_path / "b", second)
+    assert same.stdout == "0 removed, 0 added, 0 changed, 1 the same\n"
+
+
+def test_releases_that_differ_in_their_place_alone_say_so(world, tmp_path):
+    (tmp_path / "a").write_text(world.published["bytes"])
+    release = json.loads(world.published["bytes"])
+    release["tag"], release["environment"]["cpu"] = "night", "clang 19"
+    (tmp_path / "b").write_text(json.dumps(release, sort_keys=True, separators=(",", ":"), ensure_ascii=False))
+    done = call("diff", tmp_path / "a", tmp_path / "b")
+    assert done.returncode == 1 and '~ tag\n    from "default"\n    to   "night"\n' in done.stdout and "~ environment" in done.stdout
+    answer = json.loads(call("diff", tmp_path / "a", tmp_path / "b", "--json").stdout)
+    assert answer["tag"] == {"from": "default", "to": "night"} and answer["same"] == 1
+
+
+def test_a_release_with_other_bytes_than_its_digest_is_not_compared(world):
+    with FakeServer(lambda *_: (200, world.published["bytes"].encode())) as fake:
+        done = wavetune(fake, "diff", world.pinned["release"], world.published["release"], check=False)
+    assert done.returncode == 4 and "has the digest" in done.stderr
+
+
+# fetch
+
+def fetch(world, cache, *more, **options):
+    return wavetune(world.server, "fetch", "--to", cache, *more, check=False, **options)
+
+
+def current(cache):
+    return "sha256:" + os.readlink(cache / "current")
+
+
+def folders(cache):
+    return sorted(p.name for p in cache.iterdir() if p.is_dir() and not p.is_symlink())
+
+
+def test_of_two_fetches_at_once_one_does_the_work(world, tmp_path):
+    cache = tmp_path / "cache"
+    programs = [harness.Program([BUILD / "wavetune", "fetch", "--to", cache, "--budget-ms", "20000"], tmp_path,
+                                {"WAVETUNE_URL": world.server.url, "WAVETUNE_TOKEN": world.server.token}) for _ in range(4)]
+    assert [p.process.wait(30) for p in programs] == [0] * 4
+    assert sorted(p.output.split()[0] for p in programs) == ["fresh", "unchanged", "unchanged", "unchanged"]
+    assert sorted(p.name for p in cache.iterdir()) == sorted([".fetch.json", ".lock", "current", os.readlink(cache / "current")])
+    rendered = json.loads((cache / "current/cache.json").read_text())
+    assert rendered["kernels"]["quick/c"]["entries"][0]["config"] == world.job["winner"]["config_values"]
+
+
+def test_a_fetch_that_waits_too_long_for_another_gives_up(world, tmp_path):
+    import fcntl
+
+    fetch(world, tmp_path / "cache")
+    with open(tmp_path / "cache/.lock", "r+") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        done = fetch(world, tmp_path / "cache", "--budget-ms", "100")
+    assert done.returncode == 5 and "another fetch" in done.stderr
+
+
+def test_leftovers_of_a_killed_fetch_do_not_matter(world, tmp_path):
+    cache, name = tmp_path / "cache", world.published["release"].removeprefix("sha256:")
+    half = cache / f".{name}.0123456789abcdef"
+    half.mkdir(parents=True)
+    (half / "cache.json").write_text("{half")
+    (cache / ".current.0123456789abcdef").symlink_to(name)
+    (cache / ".fetch.json").write_text('{"question": ')
+    assert fetch(world, cache).stdout.startswith("fresh")
+    assert fetch(world, cache).stdout.startswith("unchanged")
+    json.loads((cache / "current/cache.json").read_text())
+
+
+def test_an_entity_tag_is_not_used_for_another_question_nor_without_its_cache(world, tmp_path):
+    cache = tmp_path / "cache"
+    wavetune(world.server, "promote", world.pinned["release"], "other")
+    assert fetch(world, cache).stdout.startswith("fresh")
+    other = fetch(world, cache, "--channel", "other")
+    assert other.stdout.startswith("fresh") and current(cache) == world.pinned["release"]
+    assert fetch(world, cache).stdout.startswith("fresh") and current(cache) == world.published["release"]
+    (cache / "current").unlink()
+    assert fetch(world, cache).stdout.startswith("fresh") and current(cache) == world.published["release"]
+    query = fetch(world, cache, "--environment", json.dumps(world.job["environment"]))
+    assert query.stdout.startswith("fresh")
+
+
+def test_the_last_good_cache_is_kept_when_the_channel_is_gone_or_the_answer_is_wrong(world, tmp_path):
+    cache = tmp_path / "cache"
+    fetch(world, cache)
+    gone = fetch(world, cache, "--channel", "nowhere")
+    assert gone.returncode == 5 and "404" in gone.stderr and "last good cache is kept" in gone.stderr
+    for status, body in ((200, b"not json"), (200, {"release": "sha256:short"}), (500, b""), (304, b"")):
+        with FakeServer(lambda *_: (status, body)) as fake:
+            done = wavetune(fake, "fetch", "--to", cache, "--channel", f"c{status}", check=False)
+        assert done.returncode == 5 and done.stderr.count("\n") == 1, (status, done)
+    assert current(cache) == world.published["release"]
+
+
+def test_a_fetch_in_json_says_what_happened_and_why(world, tmp_path):
+    cache = tmp_path / "cache"
+    answer = json.loads(fetch(world, cache, "--json").stdout)
+    assert (answer["outcome"], answer["folder"]) == ("fresh", f"{cache}/current")
+    assert answer["entry"]["release"] == world.published["release"]
+    assert json.loads(fetch(world, cache, "--json").stdout) == {**answer, "outcome": "unchanged"}
+    kept = json.loads(fetch(world, cache, "--json", "--url", "http://127.0.0.1:9").stdout)
+    assert kept["outcome"] == "stale" and "127.0.0.1:9" in kept["reason"]
+    nothing = fetch(world, tmp_path / "none", "--json", "--url", "http://127.0.0.1:9")
+    assert nothing.returncode == 6 and json.loads(nothing.stdout)["outcome"] == "nothing"
+
+
+def test_a_folder_that_cannot_be_made_or_written_blocks_no_start(world, tmp_path):
+    (tmp_path / "file").write_text("")
+    done = fetch(world, tmp_path / "file/cache")
+    assert done.returncode == 6 and "cannot make the folder" in done.stderr
+    cache = tmp_path / "cache"
+    fetch(world, cache)
+    (cache / ".lock").unlink()
+    (cache / ".lock").mkdir()  # as a folder that is read-only, for root too
+    done = fetch(world, cache)
+    assert done.returncode == 5 and "cannot write to" in done.stderr
+
+
+def age(path, seconds):
+    then = time.time() - seconds
+    os.utime(path, (then, then), follow_symlinks=False)
+
+
+def test_replaced_releases_are_removed_after_an_hour_but_for_the_last_one(world, tmp_path):
+    cache = tmp_path / "cache"
+    first, second = (r["release"].removeprefix("sha256:") for r in (world.pinned, world.published))
+    ancient, recent = "a" * 64, "b" * 64
+    fetch(world, cache, "--channel", "stable")
+    for name in (ancient, recent, f".{ancient}.0123456789abcdef", ".fetch.json.0123456789abcdef.tmp"):
+        (cache / name).mkdir()
+        (cache / name / "cache.json").write_text("{}")
+    kept, treasure = tmp_path / "kept", tmp_path / "treasure"
+    for place in (kept, treasure):
+        place.mkdir()
+        (place / "file").write_text("mine")
+    (cache / ("c" * 64)).symlink_to(kept)
+    (cache / ancient / "link").symlink_to(treasure)
+    (cache / "notes").mkdir()
+    (cache / (".current." + "0" * 16)).symlink_to(kept)
+    for path in cache.iterdir():
+        if path.name != recent:
+            age(path, 7200)
+    assert fetch(world, cache).stdout.startswith("unchanged")
+    assert folders(cache) == sorted([recent, second, "notes"])
+    assert (kept / "file").read_text() == (treasure / "file").read_text() == "mine"
+    assert (cache / ("c" * 64)).is_symlink() and not (cache / (".current." + "0" * 16)).is_symlink()
+    age(cache / second, 7200)
+    wavetune(world.server, "promote", world.pinned["release"], "pruned")
+    assert fetch(world, cache, "--channel", "pruned").stdout.startswith("fresh") and current(cache).endswith(first)
+    assert second in folders(cache), "its hour began when it was replaced"
+    age(cache / second, 7200)
+    assert fetch(world, cache, "--channel", "pruned").stdout.startswith("unchanged")
+    assert second in folders(cache), "the one before current stays"
+    age(cache / recent, 7200)
+    fetch(world, cache, "--channel", "pruned")
+    assert folders(cache) == sorted([first, second, "notes"])
+
+
+def test_nothing_is_removed_where_current_is_not_a_link_of_fetch(world, tmp_path):
+    cache = tmp_path / "cache"
+    fetch(world, cache)
+    (cache / ("a" * 64)).mkdir()
+    age(cache / ("a" * 64), 7200)
+    target = os.readlink(cache / "current")
+    (cache / "current").unlink()
+    (cache / "current").symlink_to(cache / target)
+    assert fetch(world, cache).stdout.startswith("unchanged")
+    assert "a" * 64 in folders(cache)
+
+
+# Tokens
+
+def test_tokens_are_made_listed_and_revoked(world):
+    name = f"ci-{time.monotonic_ns()}"
+    made = document(world, "token", "make", name, "--role", "submitter")
+    assert (made["name"], made["role"]) == (name, "submitter")
+    assert wavetune(world.server, "kernel", "push", world.kernel, token=made["token"]).returncode == 0
+    twice = wavetune(world.server, "token", "make", name, check=False)
+    assert twice.returncode == 4 and name in twice.stderr
+    assert re.search(rf"^{name} +submitter +made \S+$", wavetune(world.server, "token", "list").stdout, re.M)
+    assert wavetune(world.server, "token", "revoke", name).stdout == f"revoked {name}\n"
+    assert re.search(rf"^{name} .* revoked \S+$", wavetune(world.server, "token", "list").stdout, re.M)
+    item = next(t for t in document(world, "token", "list") if t["name"] == name)
+    assert item["revoked_at"] and "token" not in item
+    refused = wavetune(world.server, "jobs", token=made["token"], check=False)
+    assert refused.returncode == 4 and made["token"] not in refused.stderr
+    other = document(world, "token", "make", f"{name}-b")["name"]
+    assert document(world, "token", "revoke", other) == {"revoked": other}
+
+
+# The page about it
+
+PAGE = harness.SOURCE / "docs/cli.md"
+
+
+def test_the_page_has_an_example_of_every_command():
+    examples = re.findall(r"^wavetune .*", PAGE.read_text(), re.M)
+    assert [c for c in commands_of("wavetune") if not any(e.startswith(f"wavetune {c}") for e in examples)] == []
+
+
+def test_every_example_of_the_page_works(world, tmp_path):
+    """In its order, in one shell that stops at the first failure; `diff` answers with 1 there, as the page says."""
+    blocks = re.findall(r"```sh\n(.*?)```", PAGE.read_text(), re.S)
+    script = tmp_path / "page.sh"
+    script.write_text("set -eu\n" + "".join(blocks))
+    (tmp_path / "keys.jsonl").write_text('{"rows": 16, "columns": 64}\n{"rows": 8, "columns": 32}\n')
+    (tmp_path / "pins.json").write_text((world.folder / "pins.json").read_text())
+    (tmp_path / "kernels").symlink_to(harness.KERNELS)
+    done = subprocess.run(["bash", str(script)], capture_output=True, text=True, timeout=200, cwd=tmp_path, env={
+        **os.environ, "PATH": f"{BUILD}:{os.environ['PATH']}", "HOME": str(tmp_path), "WAVETUNE_URL": world.server.url,
+        "WAVETUNE_TOKEN": world.server.token})
+    assert done.returncode == 0, (done.stdout[-2000:], done.stderr[-2000:])
+    assert (tmp_path / ".cache/wavetune/current/cache.json").exists()

@@ -332,27 +332,25 @@ static size_t postings_choose(struct posting *postings, size_t n, struct posting
   return n_chosen;
 }
 
-/* The posts that do not go with the first ones, and those that met another connection's, come next. */
+/* The posts that do not go with the first ones, and those that met another connection's, come next. False: those that are
+ * not stored are to be told. */
 static bool postings_store(struct worker *worker, struct posting *postings, size_t n, struct error *error) {
   cleanup_free struct lease_post **posts = xcalloc(n, sizeof *posts);
   cleanup_free struct posting **chosen = xcalloc(n, sizeof *chosen);
   size_t left = n;
-  int attempts = 0;
-  while (left > 0) {
-    size_t n_posts = postings_choose(postings, n, chosen, posts);
+  for (int vain = 0; left > 0 && vain < POST_ATTEMPTS;) {
+    size_t n_posts = postings_choose(postings, n, chosen, posts), left_before = left;
     bool ok = leases_post(worker->db, posts, n_posts, error);
-    if (!ok && (db_failure(worker->db) != DB_FAILURE_RETRY || ++attempts > POST_ATTEMPTS))
+    if (!ok && db_failure(worker->db) != DB_FAILURE_RETRY)
       return false;
     for (size_t i = 0; ok && i < n_posts; i++)
       if (posts[i]->verdict != POST_AGAIN) {
         chosen[i]->is_stored = true;
         left--;
-      } else if (++attempts > POST_ATTEMPTS) {
-        return error_set(error, "lease %lld is being written by several connections at once; try again",
-                         (long long)posts[i]->lease);
       }
+    vain += left == left_before;
   }
-  return true;
+  return left == 0 || error_set(error, "leases are being written by several connections at once; try again");
 }
 
 static const char *baseline_failure(const struct results *results) {
@@ -377,7 +375,7 @@ static bool postings_settle(struct worker *worker, struct posting *postings, siz
     if (post->verdict != POST_TAKEN)
       continue;
     if (failure && !job_end(worker, post->job, JOB_FAILED, failure, &job_ended, error))
-      return false;
+      log_warning("job: cannot end job=%lld: %s", (long long)post->job, error->message);
     if (post->has_budget)
       budgeted[n_budgeted++] = post->job;
     if (!post->ended)
@@ -451,15 +449,19 @@ void route_lease_results(struct worker *worker, struct request **requests, size_
   for (size_t i = 0; i < n; i++)
     if (posting_parse(requests[i], &postings[n_postings]))
       n_postings++;
-  bool ok = n_postings == 0 || postings_store(worker, postings, n_postings, &error);
+  if (n_postings && !postings_store(worker, postings, n_postings, &error))
+    for (size_t i = 0; i < n_postings; i++) {
+      if (!postings[i].is_stored && postings[i].post.verdict == POST_AGAIN)
+        request_unavailable(postings[i].request, &error);
+      else if (!postings[i].is_stored)
+        answer_failure(worker, postings[i].request, &error);
+    }
   /* Stored is stored: what cannot follow now, the housekeeper does. */
-  if (ok && n_postings && !postings_settle(worker, postings, n_postings, &error))
+  if (n_postings && !postings_settle(worker, postings, n_postings, &error))
     log_warning("lease: after results: %s", error.message);
   for (size_t i = 0; i < n_postings; i++) {
-    if (ok)
+    if (postings[i].is_stored)
       posting_answer(&postings[i]);
-    else
-      answer_failure(worker, postings[i].request, &error);
     results_release(&postings[i].results);
   }
 }

@@ -188,3 +188,38 @@ def test_cancelling_while_results_wait_leaves_nothing_open(bench, session):
     assert answers[1].json["state"] == "cancelled"
     assert bench.sql("select count(*) from leases where state in ('open', 'held')") == "0"
     assert bench.pull("after").status == 204
+
+
+def test_posts_that_all_met_other_connections_posts_are_all_taken_in_the_end(postgres, database, start):
+    bench = Bench(postgres, database, start(harness.Server, database, options=("--workers", "1")))
+    harness.wavetune(bench.server, "submit", harness.QUICK, "--key", "n=7", "--environment", json.dumps(ENVIRONMENT))
+    leases = [bench.pull(f"m{n}").json for n in range(10)]
+    first, others = Session(database), Session(database)
+    first.run("begin")
+    first.run(f"select 1 from leases where id = {bench.lease['lease']} for update")
+    others.run("begin")
+    others.run(f"update leases set posts = posts + 1 where id in ({','.join(lease['lease'] for lease in leases)})")
+    answers = []
+
+    def post(lease):
+        measurements = [{"seq": 1, "config": lease["configs"][0][0], "outcome": "compile"}]
+        answers.append(bench.server.request("POST", f"/v1/leases/{lease['lease']}/results",
+                                            {"epoch": lease["epoch"], "measurements": measurements}))
+
+    threads = [threading.Thread(target=post, args=[bench.lease])]  # keeps the worker busy while the others come together
+    threads[0].start()
+    bench.wait_blocked()
+    for lease in leases:
+        threads.append(threading.Thread(target=post, args=[lease]))
+        threads[-1].start()
+    wait_until(lambda: b"wavetune_queue_length 10\n" in bench.server.request("GET", "/metrics").body, 20, "posts to wait")
+    first.run("commit")
+    wait_until(lambda: len(answers) == 1, 20, "the first post to be answered")
+    bench.wait_blocked()
+    others.run("commit")
+    for thread in threads:
+        thread.join(30)
+    first.close()
+    others.close()
+    assert [answer.status for answer in answers] == [200] * 11, answers
+    assert counted(bench) == 11

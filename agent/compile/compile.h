@@ -12,7 +12,7 @@
 
 struct compile_pool;
 
-/* `cache` is a private folder for objects; `processes` compilers run at most at once (0: CPUs online). */
+/* `cache` is a private folder for objects, which is pruned first (objects.h); `processes` compilers run at most at once (0: CPUs online). */
 must_check bool compile_pool_new(const char *cache, unsigned processes, struct compile_pool **ret_pool,
                                  struct error *error);
 void compile_pool_free(struct compile_pool *pool);                            /* ends running compilers */

@@ -9,6 +9,7 @@
 #include <sys/eventfd.h>
 
 #include "agent/compile/cc.h"
+#include "agent/compile/objects.h"
 #include "common/file.h"
 
 #define BUCKETS 1024
@@ -118,6 +119,7 @@ bool compile_pool_new(const char *cache, unsigned processes, struct compile_pool
     compile_pool_free(pool);
     return false;
   }
+  objects_prune(pool->cache, OBJECTS_BYTES_MAX, OBJECTS_RECENT_S);
   n_threads = n_threads < PROCESSES_MAX ? n_threads : PROCESSES_MAX;
   pool->threads = xcalloc(n_threads, sizeof *pool->threads);
   for (; pool->n_threads < n_threads; pool->n_threads++) {
@@ -189,6 +191,7 @@ static struct job *job_for(struct compile_pool *pool, struct cc_job *compile) {
   job->next_in_bucket = pool->jobs[bucket];
   pool->jobs[bucket] = job;
   if (access(job->object, R_OK) == 0) {
+    object_touch(job->object);
     job->state = JOB_DONE;
     job->result = (struct compile_result){.ok = true, .object = xstrdup(job->object)};
     return job;

@@ -145,11 +145,39 @@ static struct candidates candidates_find(const struct verdict_sample *sorted, si
 }
 
 /* Candidates lie by rising ordinal, so that of equal ones the first is the best. */
-static const struct candidate *best_of(const struct candidates *candidates) {
-  const struct candidate *best = &candidates->all[0];
+static const struct candidate *least_figure(const struct candidates *candidates) {
+  const struct candidate *least = &candidates->all[0];
   for (size_t i = 1; i < candidates->n; i++)
-    if (candidates->all[i].figure < best->figure)
-      best = &candidates->all[i];
+    if (candidates->all[i].figure < least->figure)
+      least = &candidates->all[i];
+  return least;
+}
+
+/* The candidate that is faster than `than` by the least paired ratio, or `than` when none is. */
+static const struct candidate *challenger_of(const struct candidates *candidates, const struct candidate *than) {
+  const struct candidate *challenger = than;
+  double least = 1;
+  for (size_t i = 0; i < candidates->n; i++) {
+    cleanup_series struct series series = ratio_series(&candidates->all[i], than);
+    double ratio = series.n < VERDICT_PROCESSES_MIN ? 1 : series_estimate(&series);
+    if (ratio < least) {
+      least = ratio;
+      challenger = &candidates->all[i];
+    }
+  }
+  return challenger;
+}
+
+/* Paired ratios of medians are not transitive to the last digit, so the least figure may be beaten in a direct
+ * comparison: then the one that beats it is the best. Turns are bounded, since such a chain may close. */
+static const struct candidate *best_of(const struct candidates *candidates) {
+  const struct candidate *best = least_figure(candidates);
+  for (size_t turn = 0; turn < candidates->n; turn++) {
+    const struct candidate *challenger = challenger_of(candidates, best);
+    if (challenger == best)
+      break;
+    best = challenger;
+  }
   return best;
 }
 

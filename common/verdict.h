@@ -8,7 +8,7 @@
  * of the quotients of their paired ratios; over processes the geometric mean is taken.
  *
  * Only configs measured correctly in at least VERDICT_PROCESSES_MIN processes are finalists. The best is the finalist
- * with the least geometric mean. The equivalence set: finalists whose upper bound (97.5th percentile: the upper end of
+ * with the least geometric mean or, where another beats it in their direct comparison, that one. The equivalence set: finalists whose upper bound (97.5th percentile: the upper end of
  * a two-sided 95 % interval) of the ratio to the best is <= VERDICT_EQUIVALENCE, and the best itself. The winner: among
  * those whose ratio's point estimate to the best is <= 1 + VERDICT_TIE, the first by (spills, lds_bytes, vgprs,
  * ordinal). The regret bound: the 97.5th percentile over draws of winner / (least of all finalists in that draw) - 1.

@@ -116,15 +116,24 @@ static void post_plan(struct job_post *post) {
   }
 }
 
-/* Keeps the rows that an open post asks for and that change something; returns how many. */
-static size_t rows_to_store(struct job_post *posts, size_t n_posts, struct job_row **rows, size_t n) {
+/* Keeps the rows that an open post asks for and that change something; returns how many. `ret_known`: the unfinished jobs
+ * that have this priority already. */
+static size_t rows_to_store(struct job_post *posts, size_t n_posts, struct job_row **rows, size_t n, int64_t *ret_known,
+                            size_t *ret_n_known) {
   size_t kept = 0;
   for (size_t p = 0; p < n_posts; p++)
     for (size_t i = 0; posts[p].is_open && i < posts[p].n; i++)
       posts[p].submissions[i].stored->wanted = true;
-  for (size_t i = 0; i < n; i++)
-    if (rows[i]->wanted && (!rows[i]->known || rows[i]->priority > rows[i]->known_priority))
-      rows[kept++] = rows[i];
+  *ret_n_known = 0;
+  for (size_t i = 0; i < n; i++) {
+    struct job_row *row = rows[i];
+    if (!row->wanted)
+      continue;
+    if (!row->known || row->priority > row->known_priority)
+      rows[kept++] = row;
+    else if (row->priority == row->known_priority && !job_state_is_final(row->state))
+      ret_known[(*ret_n_known)++] = row->id;
+  }
   return kept;
 }
 
@@ -160,7 +169,7 @@ static void post_answer(struct job_post *post) {
 
 /* False: the database failed; posts that are still open are to be told. */
 static bool posts_serve(struct worker *worker, struct job_post *posts, size_t n, struct error *error) {
-  size_t n_jobs = 0, n_hashes = 0;
+  size_t n_jobs = 0, n_hashes = 0, n_known;
   for (size_t p = 0; p < n; p++)
     n_jobs += posts[p].is_open ? posts[p].n : 0;
   if (n_jobs == 0)
@@ -182,8 +191,11 @@ static bool posts_serve(struct worker *worker, struct job_post *posts, size_t n,
     return false;
   for (size_t p = 0; p < n; p++)
     post_plan(&posts[p]);
-  n_rows = rows_to_store(posts, n, rows, n_rows);
-  if (!submissions_store(worker, rows, n_rows, error))
+  cleanup_free int64_t *known = xcalloc(n_jobs, sizeof *known);
+  n_rows = rows_to_store(posts, n, rows, n_rows, known, &n_known);
+  /* Whoever raised a job's priority before may have ended before its leases followed. */
+  if (!submissions_store(worker, rows, n_rows, error) ||
+      (n_known && !jobs_raise_leases(worker->db, known, n_known, error)))
     return false;
   for (size_t p = 0; p < n; p++)
     if (posts[p].is_open)

@@ -117,7 +117,8 @@ static void duplicates_join(struct pull *pulls, size_t n) {
     for (size_t other = 0; pulls[i].wish.lease == 0 && other < n; other++) {
       const struct lease_wish *twin = &pulls[other].wish;
       struct lease_wish *wish = &pulls[i].wish;
-      if (!twin->lease || strcmp(twin->nonce, wish->nonce) != 0 || strcmp(twin->agent, wish->agent) != 0)
+      if (!twin->lease || strcmp(twin->nonce, wish->nonce) != 0 || strcmp(twin->agent, wish->agent) != 0 ||
+          strcmp(twin->device, wish->device) != 0)
         continue;
       char *drain_reason = wish->drain_reason;
       *wish = *twin;

@@ -15,8 +15,11 @@ void lease_wish_release(struct lease_wish *wish) {
 }
 
 /* A device waits for leases of two classes: those of its hardware, and those of its whole environment (runner python).
+ * The highest priority comes first, then the oldest job, so that jobs end in the order in which they were submitted. A nonce
+ * is one device's: another one gets nothing by it.
  * Wishes and open leases of a class are paired by rank; a lease is never given to an agent that it avoids, and the rank of
- * wishes is random so that such a pair does not meet for ever. */
+ * wishes is random so that such a pair does not meet for ever. Class and rank are one value, the place: the planner, who
+ * expects few rows, would join by the class alone and sift the square of the batch for equal ranks. */
 static const struct statement grant_statement = {
     "leases_grant",
     "WITH request AS MATERIALIZED (SELECT r.n, r.agent, r.device, r.nonce, a.id IS NOT NULL AS agent_known,"
@@ -24,20 +27,21 @@ static const struct statement grant_statement = {
     "  FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY AS r(agent, device, nonce, n)"
     "  LEFT JOIN agents a ON a.id = r.agent LEFT JOIN devices d ON d.agent = r.agent AND d.device = r.device"
     "  LEFT JOIN environments e ON e.id = d.environment_id),"
-    " replay AS MATERIALIZED (SELECT r.n, l.id, l.expires_at > now() AS live FROM request r"
+    " replay AS MATERIALIZED (SELECT r.n, l.id, l.expires_at > now() AND l.device = r.device AS live FROM request r"
     "  JOIN leases l ON l.agent = r.agent AND l.nonce = r.nonce AND l.state = 'held'),"
     " hungry AS MATERIALIZED (SELECT DISTINCT ON (agent, nonce) * FROM request r WHERE environment_id IS NOT NULL"
     "  AND drain_reason IS NULL AND NOT EXISTS (SELECT FROM replay WHERE replay.n = r.n) ORDER BY agent, nonce, n),"
     " wish AS MATERIALIZED (SELECT h.n, h.agent, c.class,"
-    "  row_number() OVER (PARTITION BY c.class ORDER BY random()) AS rank"
+    "  c.class || int8send(row_number() OVER (PARTITION BY c.class ORDER BY random())) AS place"
     "  FROM hungry h CROSS JOIN LATERAL (SELECT h.hardware_digest UNION SELECT h.digest) AS c(class)),"
     " demand AS MATERIALIZED (SELECT class, count(*) AS n, array_agg(agent) AS agents FROM wish GROUP BY class),"
     " candidate AS MATERIALIZED (SELECT demand.class, l.* FROM demand CROSS JOIN LATERAL"
-    "  (SELECT id, priority, avoid_agents FROM leases WHERE device_class = demand.class AND state = 'open'"
-    "   AND NOT avoid_agents @> demand.agents ORDER BY priority DESC, id LIMIT demand.n FOR UPDATE SKIP LOCKED) l),"
+    "  (SELECT id, job_id, priority, avoid_agents FROM leases WHERE device_class = demand.class AND state = 'open'"
+    "   AND NOT avoid_agents @> demand.agents ORDER BY priority DESC, job_id, id LIMIT demand.n"
+    "   FOR UPDATE SKIP LOCKED) l),"
     " pick AS MATERIALIZED (SELECT DISTINCT ON (w.n) w.n, c.id FROM wish w JOIN"
-    "  (SELECT *, row_number() OVER (PARTITION BY class ORDER BY priority DESC, id) AS rank FROM candidate) c"
-    "  USING (class, rank) WHERE NOT w.agent = ANY (c.avoid_agents) ORDER BY w.n, c.priority DESC, c.id),"
+    "  (SELECT *, class || int8send(row_number() OVER (PARTITION BY class ORDER BY priority DESC, id)) AS place"
+    "   FROM candidate) c USING (place) WHERE NOT w.agent = ANY (c.avoid_agents) ORDER BY w.n, c.priority DESC, c.id),"
     " granted AS (UPDATE leases l SET state = 'held', epoch = l.epoch + 1, agent = r.agent, device = r.device,"
     "   nonce = r.nonce, granted_at = now(), expires_at = clock_timestamp() + $4::bigint * interval '1 ms',"
     "   current_config = NULL, fruitless = l.fruitless + 1"

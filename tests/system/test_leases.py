@@ -300,6 +300,37 @@ def test_a_raised_priority_is_leased_first(server, hands, submit):
     assert hand.pull().json["job"] == later
 
 
+def test_a_priority_that_was_raised_but_not_on_the_leases_is_when_asked_again(server, hands, submit, postgres, database):
+    hand, _, later = hands("hand"), submit(SMALL), submit(SMALL, tag="later", priority=5)
+    postgres.sql(f"update leases set priority = 0 where job_id = {later}", conninfo=database)  # a crash between the two
+    again = {"kernel": server.get(f"/v1/jobs/{later}")["kernel"], "key": {"n": 64}, "space": SMALL,
+             "environment": ENVIRONMENT, "tag": "later", "priority": 5}
+    assert server.request("POST", "/v1/jobs", again).status == 200
+    assert hand.pull().json["job"] == later
+
+
+def test_a_jobs_final_is_leased_before_the_screens_of_later_jobs(server, hands, submit):
+    hand, first, second = hands("hand"), submit(SMALL), submit(SMALL, tag="later")
+    hand.post(hand.pull().json)
+    assert [hand.post(hand.pull().json).status for _ in range(3)] == [200] * 3
+    assert server.get(f"/v1/jobs/{first}")["state"] == "done"
+    assert hand.pull().json["job"] == second
+
+
+def test_a_nonce_gives_another_device_no_lease(server, hands, submit):
+    hand, _ = hands("hand"), submit(LARGE)
+    two = {"boot": hand.boot, "agent": hand.id, "name": "hand", "version": "0.1.0", "devices": [
+        {"device": device, "backend": "cpu", "environment": ENVIRONMENT, "facts": {}} for device in ("cpu0", "cpu1")]}
+    assert server.request("POST", "/v1/agents", two).status == 200
+
+    def pull(device):
+        return server.request("POST", "/v1/leases", {"agent": hand.id, "device": device, "nonce": "same", "wait": 0})
+
+    lease = pull("cpu0").json["lease"]
+    assert pull("cpu1").status == 204
+    assert pull("cpu0").json["lease"] == lease
+
+
 def test_a_cancelled_job_is_leased_no_more_and_says_so_to_who_follows_it(server, hands, submit):
     hand, job = hands("hand"), submit(LARGE)
     answers = []

@@ -1,7 +1,7 @@
 /* Counters of the process, a cache line each so that threads do not slow one another. Any thread. */
 #include <stdatomic.h>
 
-#include "server/server_private.h"
+#include "server/counters.h"
 
 static struct {
   _Alignas(64) atomic_uint_fast64_t value;

@@ -45,32 +45,7 @@ struct agent_table *server_agents(struct server *server);
 /* Housekeeping, called about every 250 ms on the housekeeper thread with its own worker (connection). Each module has one
  * and paces itself: leases_housekeep, agents_housekeep, tokens_housekeep, channels_housekeep. */
 
-/* Counters and gauges of /metrics; one table. COUNTER(id, prometheus name, help). Any thread. */
-/* clang-format off */
-#define COUNTERS(COUNTER) \
-  COUNTER(requests, "wavetune_http_requests_total", "Requests answered") \
-  COUNTER(responses_memory, "wavetune_http_responses_from_memory_total", "Responses served by the event threads from memory") \
-  COUNTER(queue_shed, "wavetune_queue_shed_total", "Requests refused because the queue was full") \
-  COUNTER(leases_granted, "wavetune_leases_granted_total", "Leases granted") \
-  COUNTER(leases_renewed, "wavetune_leases_renewed_total", "Lease renewals committed") \
-  COUNTER(leases_lost, "wavetune_leases_lost_total", "Leases that expired") \
-  COUNTER(leases_done, "wavetune_leases_done_total", "Leases completed") \
-  COUNTER(measurements_accepted, "wavetune_measurements_accepted_total", "Measurements stored") \
-  COUNTER(measurements_known, "wavetune_measurements_known_total", "Measurements that were there already") \
-  COUNTER(measurements_late, "wavetune_measurements_late_total", "Measurements stored as evidence after their lease ended") \
-  COUNTER(jobs_submitted, "wavetune_jobs_submitted_total", "Jobs created") \
-  COUNTER(jobs_known, "wavetune_jobs_known_total", "Job submissions that named a known job") \
-  COUNTER(jobs_done, "wavetune_jobs_done_total", "Jobs done") \
-  COUNTER(jobs_failed, "wavetune_jobs_failed_total", "Jobs failed") \
-  COUNTER(batches, "wavetune_batches_total", "Runs of a batched route") \
-  COUNTER(batched_requests, "wavetune_batched_requests_total", "Requests answered by runs of batched routes")
-/* clang-format on */
-enum counter {
-#define X(id, ...) COUNTER_##id,
-  COUNTERS(X)
-#undef X
-      COUNTER_COUNT
-};
-void counter_add(enum counter counter, uint64_t n);
+/* Wakes at most `most` requests that wait under `key` (see request_park), longest waiting first. Any thread. */
+void park_wake(struct server *server, const char *key, size_t most);
 
 #endif

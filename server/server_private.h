@@ -48,8 +48,4 @@ struct server {
 /* Whether the database answers and is migrated; else `why` says what is the matter. Any thread. */
 bool server_is_ready(struct server *server, char why[NOT_READY_SIZE]);
 
-uint64_t counter_read(enum counter counter);
-const char *counter_name(enum counter counter);
-const char *counter_help(enum counter counter);
-
 #endif

@@ -2,7 +2,7 @@
 #include "server/core/jobs.h"
 
 #include "common/log.h"
-#include "server/http/request.h"
+#include "server/server.h"
 #include "server/store/jobs.h"
 #include "server/store/leases.h"
 #include "server/store/measurements.h"

@@ -5,6 +5,7 @@
 #include "server/core/agents.h"
 #include "server/core/jobs.h"
 #include "server/core/poison.h"
+#include "server/counters.h"
 
 #define EXPIRE_PACE_MS 500
 #define SWEEP_PACE_MS 5000  /* jobs that should have moved on, leases that nobody may take */

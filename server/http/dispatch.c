@@ -4,6 +4,7 @@
 
 #include <strings.h>
 
+#include "server/counters.h"
 #include "server/http/header.h"
 #include "server/http/response.h"
 #include "server/http/response_memory.h"
@@ -252,6 +253,7 @@ static enum MHD_Result begin_route(struct request_private *request, const char *
   switch (auth) {
   case AUTH_KNOWN:
     request->request.role = request->connection->auth_role;
+    request->auth_generation = request->connection->auth_generation;
     memcpy(request->request.token_name, request->connection->auth_name, sizeof request->request.token_name);
     return begin_body(request);
   case AUTH_ASK:

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 
 #include "server/core/housekeep.h"
+#include "server/counters.h"
 #include "server/server_private.h"
 #include "server/store/db.h"
 

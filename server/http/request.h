@@ -71,9 +71,6 @@ void request_add_header(struct request *request, const char *name, const char *v
 struct worker;
 void request_park(struct worker *worker, struct request *request, const char *key, int64_t deadline_ms);
 
-/* Wakes at most `most` parked requests of a key, oldest first. Any thread. */
-void park_wake(struct server *server, const char *key, size_t most);
-
 /* Whether the client of a suspended request is still connected (peeks at the socket: libmicrohttpd does not notice). */
 bool request_client_is_there(const struct request *request);
 

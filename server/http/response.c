@@ -3,6 +3,7 @@
 #include "server/http/response.h"
 
 #include "common/log.h"
+#include "server/counters.h"
 #include "server/http/header.h"
 #include "server/server_private.h"
 

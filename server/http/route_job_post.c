@@ -2,6 +2,7 @@
  *
  * Memory: what a handler makes lives as long as it runs. Threads: database workers. */
 #include "server/core/submit.h"
+#include "server/counters.h"
 #include "server/http/answers.h"
 #include "server/http/routes.h"
 

@@ -4,6 +4,7 @@
 #include "common/log.h"
 #include "server/core/jobs.h"
 #include "server/core/leases.h"
+#include "server/counters.h"
 #include "server/http/answers.h"
 #include "server/http/routes.h"
 

@@ -1,5 +1,6 @@
 /* The database workers: take what waits, run its handler, see that everything was answered. Each owns its connection. */
 #include "server/http/dispatch.h"
+#include "server/counters.h"
 #include "server/http/response.h"
 #include "server/http/response_memory.h"
 #include "server/http/routes.h"
@@ -21,10 +22,24 @@ static void handle(struct worker *worker, enum route_id id, struct request **req
 #undef X
 }
 
+/* A token may have been revoked while its request was parked, and revoked means that it gets no work any more. */
+static bool is_still_allowed(struct request_private *request) {
+  struct auth *auth = request->request.server->auth;
+  uint64_t generation = auth_generation(auth);
+  if (request->auth_generation == generation)
+    return true;
+  request->auth_generation = generation;
+  return auth_is_live(auth, request->request.token_name, request->request.role);
+}
+
 /* A client that left while it was parked is let go; a body that is no JSON is answered. */
 static bool is_worth_running(struct request_private *request, uint64_t memory_generation) {
   if (request->request.is_parked_before && !request_client_is_there(&request->request)) {
     request_problem(&request->request, MHD_HTTP_REQUEST_TIMEOUT, "", "the client has left");
+    return false;
+  }
+  if (request->request.is_parked_before && !is_still_allowed(request)) {
+    request_problem(&request->request, MHD_HTTP_UNAUTHORIZED, "", "the token was revoked");
     return false;
   }
   request->memory_generation = memory_generation;

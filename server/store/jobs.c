@@ -1,7 +1,7 @@
 /* SQL that submits and changes jobs. Memory and threads: as the header says. */
 #include "server/store/jobs.h"
 
-#include "server/server.h"
+#include "server/counters.h"
 #include "server/store/environments.h"
 #include "server/store/values.h"
 

@@ -229,7 +229,7 @@ def test_metrics_are_what_prometheus_reads(shared):
             assert re.fullmatch(r'[a-zA-Z_:][a-zA-Z0-9_:]*(\{[^}]*\})? [0-9.eE+-]+(inf|nan)?', line), line
             name = re.split(r"[{ ]", line)[0]
             assert any(name == f or name in (f + "_sum", f + "_count", f + "_bucket") for f in families), line
-    for wanted in re.findall(r'COUNTER\(\w+, "(\w+)"', (harness.SOURCE / "server/server.h").read_text()):
+    for wanted in re.findall(r'COUNTER\(\w+, "(\w+)"', (harness.SOURCE / "server/counters.h").read_text()):
         assert wanted in families
 
 

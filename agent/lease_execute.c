@@ -3,6 +3,7 @@
 
 #include <math.h>
 
+#define COMPILE_POLL_MS 50
 #define OPEN_ATTEMPTS 2  /* a worker may die for a reason of the node's, too: out of memory, a device that resets */
 #define UNKNOWN_DEATHS 2 /* of workers in a final that died of none of its configs, or while the baseline ran */
 
@@ -80,11 +81,28 @@ static uint64_t compile_submit(struct execution *execution, uint64_t config, boo
   return compile_pool_submit(execution->executor->pool, &request);
 }
 
+/* Waits for a compile, unless the lease is stopped meanwhile. */
+static enum step compile_wait(struct execution *execution, uint64_t ticket, struct compile_result *ret_result) {
+  struct compile_pool *pool = execution->executor->pool;
+  while (!compile_pool_is_done(pool, ticket, COMPILE_POLL_MS)) {
+    if (execution_stopped(execution)) {
+      compile_pool_drop(pool, ticket);
+      return STEP_STOPPED;
+    }
+  }
+  *ret_result = compile_pool_wait(pool, ticket);
+  if (!ret_result->could_not_run)
+    return STEP_ON;
+  error_set(execution->error, "cannot compile %s here: %s", execution->lease->kernel->name, ret_result->detail);
+  return STEP_FAILED;
+}
+
 static enum outcome compile_outcome(const struct compile_result *result) {
   return result->timed_out ? OUTCOME_timeout : OUTCOME_compile;
 }
 
-static const struct compile_result *compile_take(struct execution *execution, size_t index) {
+/* The config's compile is in its result then. */
+static enum step compile_take(struct execution *execution, size_t index) {
   struct compiling *compiling = &execution->compiling[index];
   size_t ahead = index + 1 + (size_t)execution->executor->compile_window;
   size_t until = ahead < execution->n && !execution->executor->compiles_first ? ahead : execution->n;
@@ -92,19 +110,17 @@ static const struct compile_result *compile_take(struct execution *execution, si
     struct compiling *next = &execution->compiling[execution->n_submitted++];
     next->ticket = compile_submit(execution, next->config, false);
   }
-  if (!compiling->is_taken) {
-    compiling->result = compile_pool_wait(execution->executor->pool, compiling->ticket);
-    compiling->is_taken = true;
-  }
-  return &compiling->result;
+  if (compiling->is_taken)
+    return STEP_ON;
+  compiling->is_taken = true;
+  return compile_wait(execution, compiling->ticket, &compiling->result);
 }
 
-/* Waits for all compiles, unless the lease is stopped meanwhile. */
 static enum step compile_all(struct execution *execution) {
   for (size_t i = 0; i < execution->n; i++) {
-    if (execution_stopped(execution))
-      return STEP_STOPPED;
-    (void)compile_take(execution, i);
+    enum step step = execution_stopped(execution) ? STEP_STOPPED : compile_take(execution, i);
+    if (step != STEP_ON)
+      return step;
   }
   return STEP_ON;
 }
@@ -114,9 +130,13 @@ static enum step compile_baseline(struct execution *execution) {
   bool has_reference = lease->kernel->reference.path != NULL;
   uint64_t baseline = compile_submit(execution, lease->baseline, false);
   uint64_t reference = has_reference ? compile_submit(execution, 0, true) : 0;
-  execution->baseline = compile_pool_wait(execution->executor->pool, baseline);
-  if (has_reference)
-    execution->reference = compile_pool_wait(execution->executor->pool, reference);
+  enum step step = compile_wait(execution, baseline, &execution->baseline);
+  if (has_reference && step == STEP_ON)
+    step = compile_wait(execution, reference, &execution->reference);
+  else if (has_reference)
+    compile_pool_drop(execution->executor->pool, reference);
+  if (step != STEP_ON)
+    return step;
   if (!execution->baseline.ok)
     return end_with_baseline(execution, compile_outcome(&execution->baseline), execution->baseline.detail);
   if (has_reference && !execution->reference.ok) {
@@ -322,7 +342,10 @@ static enum outcome end_outcome(enum worker_event event) {
 static enum step screen_config(struct execution *execution, size_t index) {
   struct executor *executor = execution->executor;
   const struct compiling *compiling = &execution->compiling[index];
-  const struct compile_result *compiled = compile_take(execution, index);
+  const struct compile_result *compiled = &compiling->result;
+  enum step taken = compile_take(execution, index);
+  if (taken != STEP_ON)
+    return taken;
   if (!compiled->ok)
     return hand_on_failure(execution, compiling, compile_outcome(compiled), compiled->detail, 0);
   for (;;) {
@@ -353,8 +376,9 @@ static enum step screen_config(struct execution *execution, size_t index) {
 }
 
 static enum step screen(struct execution *execution) {
-  if (execution->executor->compiles_first && compile_all(execution) != STEP_ON)
-    return STEP_STOPPED;
+  enum step compiled = execution->executor->compiles_first ? compile_all(execution) : STEP_ON;
+  if (compiled != STEP_ON)
+    return compiled;
   for (size_t i = 0; i < execution->n; i++) {
     enum step step = execution_stopped(execution) ? STEP_STOPPED : screen_config(execution, i);
     if (step != STEP_ON)
@@ -543,10 +567,12 @@ static void configs_list(struct execution *execution) {
   }
 }
 
-/* Compiles that were submitted and not taken stay with the pool: waiting for them would hold up whoever stopped us. */
 static void execution_release(struct execution *execution) {
-  for (size_t i = 0; i < execution->n; i++)
+  for (size_t i = 0; i < execution->n; i++) {
+    if (i < execution->n_submitted && !execution->compiling[i].is_taken)
+      compile_pool_drop(execution->executor->pool, execution->compiling[i].ticket);
     compile_result_release(&execution->compiling[i].result);
+  }
   free(execution->compiling);
   compile_result_release(&execution->baseline);
   compile_result_release(&execution->reference);

@@ -33,7 +33,7 @@ struct executor {
 enum lease_end {
   LEASE_DONE,    /* every config has its measurement, or the baseline has one that says why none can be had */
   LEASE_STOPPED, /* a hook said so */
-  LEASE_FAILED,  /* the device or the agent cannot measure: *error says why */
+  LEASE_FAILED,  /* the device or the agent cannot compile or measure: *error says why */
 };
 
 enum lease_end lease_execute(struct executor *executor, const struct lease *lease, const struct lease_hooks *hooks,

@@ -222,7 +222,23 @@ static char *detail_of(const char *output, const char *sources) {
 
 static void fail(struct compile_result *result, char *detail) {
   result->ok = false;
+  free(result->detail);
   result->detail = detail;
+}
+
+static void fail_to_run(struct compile_result *result, char *detail) {
+  fail(result, detail);
+  result->could_not_run = true;
+}
+
+/* What compilers and linkers say when it is the machine's fault. */
+static bool is_of_the_machine(const char *output) {
+  static const int reasons[] = {ENOSPC, EDQUOT, EIO, EROFS, EMFILE, ENFILE};
+  for (size_t i = 0; i < ARRAY_LENGTH(reasons); i++) {
+    if (strstr(output, strerrordesc_np(reasons[i])))
+      return true;
+  }
+  return false;
 }
 
 static char *status_detail(const struct command_result *result, int64_t timeout_ms) {
@@ -250,7 +266,7 @@ static void compile_in(const struct cc *cc, const struct cc_job *job, const char
   cleanup_free char *text_path = xasprintf("%s/" TEXT_NAME, scratch);
   cleanup_free char *object_path = xasprintf("%s/object.so", scratch);
   if (!file_write_atomically(text_path, job->text, strlen(job->text), 0600, &error)) {
-    fail(result, xstrdup(error.message));
+    fail_to_run(result, xstrdup(error.message));
     return;
   }
   cleanup_settings struct settings arguments = {0}, environment = {0};
@@ -288,7 +304,7 @@ static void compile_in(const struct cc *cc, const struct cc_job *job, const char
   struct command_result ran;
   int64_t start = clock_monotonic_ms();
   if (!command_run(&command, &ran, &error)) {
-    fail(result, xstrdup(error.message));
+    fail_to_run(result, xstrdup(error.message));
     return;
   }
   cleanup_free char *output = ran.output;
@@ -298,8 +314,9 @@ static void compile_in(const struct cc *cc, const struct cc_job *job, const char
   if (!ran.succeeded) {
     char *detail = ran.timed_out || ran.stopped ? NULL : detail_of(output, job->sources);
     fail(result, detail ? detail : status_detail(&ran, timeout_ms));
+    result->could_not_run = ran.stopped || is_of_the_machine(output);
   } else if (!object_publish(object_path, object, &error)) {
-    fail(result, xstrdup(error.message));
+    fail_to_run(result, xstrdup(error.message));
   }
 }
 
@@ -311,12 +328,12 @@ struct compile_result cc_job_run(const struct cc *cc, const struct cc_job *job, 
   random_hex(suffix, 8);
   cleanup_free char *scratch = xasprintf("%s.%s.scratch", object, suffix);
   if (mkdir(scratch, 0700) < 0) {
-    fail(&result, xasprintf("cannot make the folder %s: %s", scratch, strerror(errno)));
+    fail_to_run(&result, xasprintf("cannot make the folder %s: %s", scratch, strerror(errno)));
     return result;
   }
   compile_in(cc, job, scratch, object, timeout_ms, stop_fd, &result);
   if (!folder_remove(scratch, &error))
-    fail(&result, xstrdup(error.message));
+    fail_to_run(&result, xstrdup(error.message));
   if (result.ok)
     result.object = xstrdup(object);
   return result;

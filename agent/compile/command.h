@@ -1,5 +1,5 @@
 /* Running one command to its end: no shell, bounded time, memory, files and output, its whole process group killed when
- * it does not end.
+ * it does not end, and when this process dies, however it dies.
  *
  * Memory: the result's output is the caller's. Threads: any; the child is killed when the calling thread ends. */
 #ifndef WAVETUNE_AGENT_COMPILE_COMMAND_H

@@ -34,12 +34,19 @@ uint64_t compile_pool_submit(struct compile_pool *pool, const struct compile_req
 struct compile_result {
   bool ok;
   bool timed_out;
+  bool could_not_run; /* no compiler, no room on the disk, the agent ends: !ok, and not what was compiled is to blame */
   char *object;       /* path of the object, ok only */
   char *detail;       /* why not: the compiler's first lines, !ok only */
   int64_t compile_ms; /* 0 when it was cached */
 };
 
-/* Waits for a ticket; each ticket is taken once. */
+/* Whether a ticket's compile has ended; waits at most timeout_ms for it. */
+bool compile_pool_is_done(struct compile_pool *pool, uint64_t ticket, int64_t timeout_ms);
+
+/* Gives a ticket back. A compile that nobody has a ticket of any more, and that has not begun, does not begin. */
+void compile_pool_drop(struct compile_pool *pool, uint64_t ticket);
+
+/* Waits for a ticket; each ticket is taken or dropped once. */
 struct compile_result compile_pool_wait(struct compile_pool *pool, uint64_t ticket);
 void compile_result_release(struct compile_result *result);
 

@@ -1,12 +1,14 @@
 /* The compile pool: threads that each run one compiler at a time, a queue, and jobs shared by equal content.
  *
  * Memory: the pool owns its jobs; a ticket refers to one. A job that failed is kept as long as the pool, so that the
- * same failure is not compiled again; one that succeeded lies on disk and is dropped with its last ticket. Threads:
+ * same failure is not compiled again; one that succeeded lies on disk and is forgotten with its last ticket, and so is
+ * one that is not wanted any more. Threads:
  * submit and wait from any; everything below `mutex` is guarded by it. */
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/eventfd.h>
+#include <time.h>
 
 #include "agent/compile/cc.h"
 #include "agent/compile/objects.h"
@@ -65,6 +67,24 @@ static void job_free(struct job *job) {
   free(job);
 }
 
+static void job_forget(struct compile_pool *pool, struct job *job) {
+  if (job->is_shared) {
+    struct job **at = &pool->jobs[bucket_of(&job->compile.digest)];
+    while (*at != job)
+      at = &(*at)->next_in_bucket;
+    *at = job->next_in_bucket;
+  }
+  job_free(job);
+}
+
+/* A queued one is forgotten when its turn comes. */
+static void job_forget_unwanted(struct compile_pool *pool, struct job *job) {
+  const struct compile_result *result = &job->result;
+  bool is_kept = job->is_shared && !result->ok && !result->timed_out && !result->could_not_run;
+  if (job->tickets == 0 && job->state == JOB_DONE && !is_kept)
+    job_forget(pool, job);
+}
+
 static struct job *queue_take(struct compile_pool *pool) {
   struct job *job = pool->queue_first;
   pool->queue_first = job->next_queued;
@@ -86,6 +106,10 @@ static void *compile_thread(void *context) {
     if (pool->stopping)
       break;
     struct job *job = queue_take(pool);
+    if (job->tickets == 0) {
+      job_forget(pool, job);
+      continue;
+    }
     job->state = JOB_RUNNING;
     int64_t timeout_ms = pool->timeout_ms;
     pthread_mutex_unlock(&pool->mutex);
@@ -93,6 +117,7 @@ static void *compile_thread(void *context) {
     pthread_mutex_lock(&pool->mutex);
     job->result = result;
     job->state = JOB_DONE;
+    job_forget_unwanted(pool, job);
     pthread_cond_broadcast(&pool->done);
   }
   pthread_mutex_unlock(&pool->mutex);
@@ -111,7 +136,11 @@ bool compile_pool_new(const char *cache, unsigned processes, struct compile_pool
   pool->next_ticket = 1;
   pthread_mutex_init(&pool->mutex, NULL);
   pthread_cond_init(&pool->queued, NULL);
-  pthread_cond_init(&pool->done, NULL);
+  pthread_condattr_t monotonic;
+  pthread_condattr_init(&monotonic);
+  pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+  pthread_cond_init(&pool->done, &monotonic);
+  pthread_condattr_destroy(&monotonic);
   pool->cache = realpath(cache, NULL);
   pool->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (!pool->cache || pool->stop_fd < 0) {
@@ -226,27 +255,44 @@ uint64_t compile_pool_submit(struct compile_pool *pool, const struct compile_req
   return id;
 }
 
-static struct job *ticket_take(struct compile_pool *pool, uint64_t id) {
+static struct ticket **ticket_find(struct compile_pool *pool, uint64_t id) {
   for (struct ticket **at = &pool->tickets[id % BUCKETS]; *at; at = &(*at)->next) {
-    struct ticket *ticket = *at;
-    if (ticket->id != id)
-      continue;
-    struct job *job = ticket->job;
-    *at = ticket->next;
-    free(ticket);
-    return job;
+    if ((*at)->id == id)
+      return at;
   }
-  die("compile_pool_wait: ticket %llu was taken or never given", (unsigned long long)id);
+  die("compile pool: ticket %llu was taken or never given", (unsigned long long)id);
 }
 
-static void job_forget(struct compile_pool *pool, struct job *job) {
-  if (job->is_shared) {
-    struct job **at = &pool->jobs[bucket_of(&job->compile.digest)];
-    while (*at != job)
-      at = &(*at)->next_in_bucket;
-    *at = job->next_in_bucket;
-  }
-  job_free(job);
+static struct job *ticket_take(struct compile_pool *pool, uint64_t id) {
+  struct ticket **at = ticket_find(pool, id), *ticket = *at;
+  struct job *job = ticket->job;
+  *at = ticket->next;
+  free(ticket);
+  return job;
+}
+
+bool compile_pool_is_done(struct compile_pool *pool, uint64_t ticket, int64_t timeout_ms) {
+  struct timespec until;
+  clock_gettime(CLOCK_MONOTONIC, &until);
+  int64_t ns = until.tv_nsec + timeout_ms % 1000 * 1000000;
+  until.tv_sec += timeout_ms / 1000 + ns / 1000000000;
+  until.tv_nsec = ns % 1000000000;
+  pthread_mutex_lock(&pool->mutex);
+  const struct job *job = (*ticket_find(pool, ticket))->job;
+  int result = 0;
+  while (job->state != JOB_DONE && result == 0)
+    result = pthread_cond_timedwait(&pool->done, &pool->mutex, &until);
+  bool is_done = job->state == JOB_DONE;
+  pthread_mutex_unlock(&pool->mutex);
+  return is_done;
+}
+
+void compile_pool_drop(struct compile_pool *pool, uint64_t ticket) {
+  pthread_mutex_lock(&pool->mutex);
+  struct job *job = ticket_take(pool, ticket);
+  job->tickets--;
+  job_forget_unwanted(pool, job);
+  pthread_mutex_unlock(&pool->mutex);
 }
 
 struct compile_result compile_pool_wait(struct compile_pool *pool, uint64_t ticket) {
@@ -259,9 +305,8 @@ struct compile_result compile_pool_wait(struct compile_pool *pool, uint64_t tick
   result.detail = result.detail ? xstrdup(result.detail) : NULL;
   /* The time was spent once: whoever takes it first reports it. */
   job->result.compile_ms = 0;
-  bool is_kept = job->is_shared && !job->result.ok && !job->result.timed_out;
-  if (--job->tickets == 0 && !is_kept)
-    job_forget(pool, job);
+  job->tickets--;
+  job_forget_unwanted(pool, job);
   pthread_mutex_unlock(&pool->mutex);
   return result;
 }

@@ -3,8 +3,11 @@
 
 #include <dlfcn.h>
 #include <math.h>
+#include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include "agent/compile/command.h"
 #include "agent/compile/launch_source.h"
 
 /* 2^32 tokens keep the compiler busy for minutes. */
@@ -100,6 +103,108 @@ Test(compile, a_compiler_that_does_not_end_is_stopped) {
   cr_expect_str_eq(result.detail, "the compiler did not end within 200 ms");
   cr_expect_eq(files_in(&fixture, ""), 0, "the scratch folder stays behind");
   compile_result_release(&result);
+  fixture_free(&fixture);
+}
+
+static bool process_is_gone(int pid) {
+  char state = 'Z';
+  cleanup_free char *path = xasprintf("/proc/%d/stat", pid);
+  cleanup_file FILE *file = fopen(path, "re");
+  return !file || fscanf(file, "%*d (%*[^)]) %c", &state) != 1 || state == 'Z';
+}
+
+Test(compile, what_a_compiler_started_dies_with_a_killed_agent) {
+  char path[] = "/tmp/wavetune-test-XXXXXX";
+  int fd = mkstemp(path);
+  cr_assert(fd >= 0);
+  pid_t agent = fork();
+  if (agent == 0) {
+    cleanup_free char *script = xasprintf("sleep 1000 & echo $! >%s; wait", path);
+    char *const arguments[] = {(char[]){"/bin/sh"}, (char[]){"-c"}, script, NULL};
+    char *const environment[] = {(char[]){"PATH=/usr/bin:/bin"}, NULL};
+    struct command command = {arguments, environment, NULL, 60000, 60, 1u << 30, 1u << 20, 100, -1};
+    struct command_result result;
+    struct error error;
+    _exit(command_run(&command, &result, &error));
+  }
+  int pid = 0;
+  FILE *file = fdopen(fd, "r");
+  for (int i = 0; i < 1000 && fscanf(file, "%d", &pid) != 1; i++) {
+    rewind(file);
+    usleep(10000);
+  }
+  cr_assert_gt(pid, 0);
+  cr_expect_not(process_is_gone(pid));
+  kill(agent, SIGKILL);
+  waitpid(agent, NULL, 0);
+  for (int i = 0; i < 1000 && !process_is_gone(pid); i++)
+    usleep(10000);
+  cr_expect(process_is_gone(pid));
+  kill(pid, SIGKILL);
+  fclose(file);
+  unlink(path);
+}
+
+/* A `cc` in a folder that $PATH is set to. */
+static char *fake_compiler(const struct fixture *fixture, const char *script) {
+  struct error error;
+  char *path = xasprintf("%s/cc", fixture->folder);
+  cr_assert(file_write_atomically(path, script, strlen(script), 0700, &error), "%s", error.message);
+  setenv("PATH", fixture->folder, 1);
+  return path;
+}
+
+Test(compile, a_compiler_without_room_on_the_disk_is_not_the_configs_fault) {
+  struct fixture fixture = fixture_new(FIXTURE_GOOD, (struct fixture_options){0});
+  struct error error;
+  cleanup_free char *cache = xasprintf("%s/full", fixture.folder);
+  cleanup_free char *path = fake_compiler(&fixture, "#!/bin/sh\ncase \"$*\" in *-dM*) exec /usr/bin/cc \"$@\";; esac\n"
+                                                    "echo 'kernel.c: error: cannot write: No space left on device'\n"
+                                                    "exit 1\n");
+  compile_pool_free(fixture.pool);
+  cr_assert(compile_pool_new(cache, 1, &fixture.pool, &error), "%s", error.message);
+  struct compile_result result = fixture_compile(&fixture, 0);
+  cr_expect_not(result.ok);
+  cr_expect(result.could_not_run, "%s", result.detail);
+  compile_result_release(&result);
+  cr_assert(folder_remove(cache, &error));
+  result = fixture_compile(&fixture, 0);
+  cr_expect(!result.ok && result.could_not_run);
+  cr_expect_not_null(strstr(result.detail, "cannot make the folder"), "a failure of the machine is not remembered");
+  compile_result_release(&result);
+  fixture_free(&fixture);
+}
+
+Test(compile, a_compile_that_nobody_wants_any_more_does_not_begin) {
+  struct fixture fixture = fixture_new(FIXTURE_GOOD "int block = BLOCK;\n",
+                                       (struct fixture_options){.space = "{\"parameters\": {\"BLOCK\": [1, 2, 3]}}"});
+  struct error error;
+  uint64_t tickets[3];
+  cleanup_free char *cache = xasprintf("%s/cache", fixture.folder), *log = xasprintf("%s/log", fixture.folder);
+  cleanup_free char *script =
+      xasprintf("#!/bin/sh\nPATH=/usr/bin:/bin\necho \"$*\" >>%s\nexec /usr/bin/cc \"$@\"\n", log);
+  cleanup_free char *path = fake_compiler(&fixture, script);
+  compile_pool_free(fixture.pool);
+  cr_assert(compile_pool_new(cache, 1, &fixture.pool, &error), "%s", error.message);
+  for (uint64_t i = 0; i < 3; i++) {
+    struct compile_request request = fixture_request(&fixture, i, false);
+    tickets[i] = compile_pool_submit(fixture.pool, &request);
+  }
+  cr_expect_not(compile_pool_is_done(fixture.pool, tickets[2], 1));
+  compile_pool_drop(fixture.pool, tickets[1]);
+  while (!compile_pool_is_done(fixture.pool, tickets[2], 1000))
+    continue;
+  for (int i = 0; i < 3; i += 2) {
+    struct compile_result result = compile_pool_wait(fixture.pool, tickets[i]);
+    cr_expect(result.ok, "%s", result.detail);
+    compile_result_release(&result);
+  }
+  cleanup_free char *lines = NULL;
+  size_t size;
+  cr_assert(file_read(log, 100000, &lines, &size, &error), "%s", error.message);
+  cr_expect_not_null(strstr(lines, "-DBLOCK=1"));
+  cr_expect_null(strstr(lines, "-DBLOCK=2"));
+  cr_expect_not_null(strstr(lines, "-DBLOCK=3"));
   fixture_free(&fixture);
 }
 

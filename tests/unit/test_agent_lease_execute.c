@@ -30,8 +30,10 @@ struct trial {
   struct lease lease;
   size_t stop_after; /* measurements; 0: never */
   size_t refuse_after;
-  bool stop_at_work; /* as soon as a config is at work */
-  int leases;        /* how often it is executed */
+  bool stop_at_work;   /* as soon as a config is at work */
+  size_t stop_at_poll; /* the so manieth time that it is asked for; 0: never */
+  size_t n_polls;
+  int leases; /* how often it is executed */
   size_t n;
   struct measured measured[MEASURED_MAX];
   uint64_t seen_at_work; /* a bit to each config */
@@ -56,6 +58,8 @@ static bool trial_stopped(void *context) {
   uint64_t current = atomic_load(&trial->executor.current);
   if (current < 64)
     trial->seen_at_work |= UINT64_C(1) << current;
+  if (trial->stop_at_poll && ++trial->n_polls >= trial->stop_at_poll)
+    return true;
   if (trial->stop_at_work && current != WORKER_CONFIG_NONE)
     return true;
   return trial->stop_after && trial->n >= trial->stop_after;
@@ -397,6 +401,30 @@ Test(agent_lease_execute, stops_when_a_measurement_cannot_be_taken) {
   trial_run(&trial);
   cr_expect_eq(trial.end, LEASE_STOPPED);
   cr_expect_eq(trial.n, 2);
+  trial_free(&trial);
+}
+
+Test(agent_lease_execute, fails_and_blames_no_config_when_nothing_can_be_compiled_here) {
+  struct trial trial = trial_new("", 2, STAGE_SCREEN);
+  struct error error;
+  cleanup_free char *cache = xasprintf("%s/cache", trial.fixture.folder);
+  cr_assert(folder_remove(cache, &error), "%s", error.message);
+  trial_run(&trial);
+  cr_expect_eq(trial.end, LEASE_FAILED);
+  cr_expect_not_null(strstr(trial.error.message, "cannot compile test here"), "%s", trial.error.message);
+  cr_expect_eq(trial.n, 0);
+  trial_free(&trial);
+}
+
+Test(agent_lease_execute, stops_while_a_compile_would_run_on) {
+  struct trial trial = trial_new("\n#if MODE == 1\n#define a(x) x x x x\n#define b(x) a(a(a(a(x))))\n"
+                                 "int y = b(b(b(b(+)))) 1;\n#endif\n",
+                                 2, STAGE_SCREEN);
+  compile_pool_set_timeout(trial.fixture.pool, 3600 * 1000);
+  trial.stop_at_poll = 20;
+  trial_run(&trial); /* returns */
+  cr_expect_eq(trial.end, LEASE_STOPPED);
+  cr_expect_eq(trial.n, 0);
   trial_free(&trial);
 }
 

@@ -183,7 +183,7 @@ static void leases_count(struct agent *agent, int change) {
 }
 
 /* There was no work. */
-static void device_idle(struct device_thread *thread, int64_t asked_ms) {
+static void device_idle(struct device_thread *thread, int64_t began_ms) {
   struct agent *agent = thread->agent;
   int64_t now_ms = clock_monotonic_ms();
   executor_drop_worker(&thread->executor);
@@ -194,8 +194,8 @@ static void device_idle(struct device_thread *thread, int64_t asked_ms) {
     log_info("agent: no work for %lld s; it ends", (long long)(idle_exit_ms(agent) / 1000));
     agent_stop(agent);
   }
-  if (now_ms - asked_ms < IDLE_LEAST_MS)
-    agent_wait(agent, IDLE_LEAST_MS - (now_ms - asked_ms), NULL);
+  if (now_ms - began_ms < IDLE_LEAST_MS)
+    agent_wait(agent, IDLE_LEAST_MS - (now_ms - began_ms), NULL);
 }
 
 static struct server_answer lease_ask(struct device_thread *thread, const char *id, const char *nonce) {
@@ -214,13 +214,13 @@ struct asking {
 static void device_step(struct device_thread *thread, struct asking *asking) {
   struct agent *agent = thread->agent;
   cleanup_free char *id = agent_id(agent);
-  int64_t asked_ms = clock_monotonic_ms();
+  int64_t began_ms = clock_monotonic_ms(), asked_ms = held_clock_ms();
   cleanup_server_answer struct server_answer answer = lease_ask(thread, id, asking->nonce);
   if (answer.reply == REPLY_OK) {
     backoff_reset(&asking->backoff);
     random_hex(asking->nonce, 16);
     if (!answer.json) {
-      device_idle(thread, asked_ms);
+      device_idle(thread, began_ms);
       return;
     }
     leases_count(agent, 1);

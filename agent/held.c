@@ -2,6 +2,7 @@
 #include "agent/held.h"
 
 #include <pthread.h>
+#include <time.h>
 
 #define MARGIN_MAX_MS 2000 /* to kill a worker and be sure of it */
 #define RETRY_MS 500       /* a renewal that failed is tried again so soon */
@@ -21,6 +22,12 @@ struct held_table {
   size_t n, capacity;
   struct held *held;
 };
+
+int64_t held_clock_ms(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_BOOTTIME, &now);
+  return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
 
 struct held_table *held_table_new(void) {
   struct held_table *table = xcalloc(1, sizeof *table);
@@ -66,7 +73,7 @@ void held_add(struct held_table *table, const struct held_grant *grant) {
 bool held_is_alive(struct held_table *table, const char *lease, int64_t epoch) {
   pthread_mutex_lock(&table->mutex);
   const struct held *held = held_find(table, lease, epoch);
-  bool is_alive = held && !held->is_lost && clock_monotonic_ms() < held->expires_ms - held->margin_ms;
+  bool is_alive = held && !held->is_lost && held_clock_ms() < held->expires_ms - held->margin_ms;
   pthread_mutex_unlock(&table->mutex);
   return is_alive;
 }
@@ -108,7 +115,7 @@ static void forget_ended(struct held_table *table, int64_t now_ms) {
 
 bool held_next_due(struct held_table *table, struct held_due *ret_due, int64_t *ret_wait_ms) {
   pthread_mutex_lock(&table->mutex);
-  int64_t now_ms = clock_monotonic_ms();
+  int64_t now_ms = held_clock_ms();
   struct held *first = NULL;
   forget_ended(table, now_ms);
   for (size_t i = 0; i < table->n; i++) {

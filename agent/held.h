@@ -11,13 +11,16 @@
 #include "common/base.h"
 
 struct held_table;
+/* The clock of leases: it goes on while this machine is suspended, as the server's does. */
+int64_t held_clock_ms(void);
+
 must_check struct held_table *held_table_new(void);
 void held_table_free(struct held_table *table);
 
 struct held_grant {
   const char *lease;
   int64_t epoch;
-  int64_t asked_ms; /* clock_monotonic_ms before the request: the server's clock starts later */
+  int64_t asked_ms; /* held_clock_ms before the request: the server's clock starts later */
   int64_t expires_in_ms, renew_every_ms;
   const _Atomic uint64_t *current; /* the config at work, for as long as held_end was not called */
 };

@@ -150,7 +150,7 @@ static void lease_renew(struct agent *agent, const struct held_due *due) {
   cleanup_json json_t *body =
       json_pack("{s:I, s:o}", "epoch", (json_int_t)due->epoch, "config",
                 due->config == UINT64_MAX ? json_null() : json_integer((json_int_t)due->config));
-  int64_t asked_ms = clock_monotonic_ms();
+  int64_t asked_ms = held_clock_ms();
   cleanup_server_answer struct server_answer answer = server_ask(agent->keeper_client, "POST", path, body, timeout_ms);
   int64_t expires_in_ms = json_integer_value(json_object_get(answer.json, "expires_in_ms"));
   if (answer.reply == REPLY_OK && expires_in_ms > 0) {

@@ -40,14 +40,30 @@ bool jobs_start(struct worker *worker, const int64_t *jobs, size_t n, struct err
   return true;
 }
 
-bool job_end(struct worker *worker, int64_t job, enum job_state to, const char *reason, bool *ret_ended,
-             struct error *error) {
+static char *reason_detail(const char *reason) {
   cleanup_json json_t *detail = json_object();
   if (reason)
     ALWAYS(json_object_set_new(detail, "reason", json_string(reason)) == 0);
-  cleanup_free char *text = json_canonical(detail);
+  return json_canonical(detail);
+}
+
+/* After the job, not with it: nobody waits for leases while holding a job. The housekeeper repeats it after a crash. */
+static bool end_settle(struct worker *worker, const struct job_change *change, bool is_changed, struct error *error) {
+  if (!leases_cancel_ended(worker->db, change->jobs, change->n, error))
+    return false;
+  if (is_changed) {
+    log_info("job: %s job=%lld%s%s", job_state_name(change->to), (long long)*change->jobs,
+             change->reason ? " reason=" : "", change->reason ? change->reason : "");
+    job_announce(worker, *change->jobs);
+  }
+  return true;
+}
+
+bool job_end(struct worker *worker, int64_t job, enum job_state to, const char *reason, bool *ret_ended,
+             struct error *error) {
+  cleanup_free char *detail = reason_detail(reason);
   /* From queued first: in the meantime it can only become running. */
-  struct job_change change = {.jobs = &job, .n = 1, .from = JOB_QUEUED, .to = to, .reason = reason, .detail = text};
+  struct job_change change = {.jobs = &job, .n = 1, .from = JOB_QUEUED, .to = to, .reason = reason, .detail = detail};
   size_t changed = 0;
   if (!job_change_state(worker->db, &change, &changed, error))
     return false;
@@ -55,15 +71,23 @@ bool job_end(struct worker *worker, int64_t job, enum job_state to, const char *
   if (!changed && !job_change_state(worker->db, &change, &changed, error))
     return false;
   *ret_ended = changed > 0;
-  /* After the job, not with it: nobody waits for leases while holding a job. The housekeeper repeats it after a crash. */
-  if (!leases_cancel_ended(worker->db, &job, 1, error))
-    return false;
-  if (changed) {
-    log_info("job: %s job=%lld%s%s", job_state_name(to), (long long)job, reason ? " reason=" : "",
-             reason ? reason : "");
-    job_announce(worker, job);
-  }
-  return true;
+  return end_settle(worker, &change, *ret_ended, error);
+}
+
+/* What the job's measurements said holds for this stage and round only: another server may have moved it on. */
+static bool job_fail(struct worker *worker, const struct job_brief *job, const char *reason, struct error *error) {
+  cleanup_free char *detail = reason_detail(reason);
+  struct job_change change = {.jobs = &job->id,
+                              .n = 1,
+                              .from = JOB_RUNNING,
+                              .to = JOB_FAILED,
+                              .reason = reason,
+                              .detail = detail,
+                              .at_stage = true,
+                              .stage = job->stage,
+                              .round = job->round};
+  size_t changed;
+  return job_change_state(worker->db, &change, &changed, error) && end_settle(worker, &change, changed > 0, error);
 }
 
 static json_t *finalists_json(const struct job_plan *plan) {
@@ -159,7 +183,7 @@ static bool job_advance(struct worker *worker, const struct job_brief *job, stru
   if (!plan_make(worker, job, &plan, error))
     return false;
   if (plan.step == PLAN_FAIL)
-    return job_end(worker, job->id, JOB_FAILED, plan.reason, &moved, error);
+    return job_fail(worker, job, plan.reason, error);
   if (!plan_apply(worker, job, &plan, &moved, error))
     return false;
   if (!moved)

@@ -260,8 +260,7 @@ static void ids_bind(struct db_array *array, const int64_t *ids, size_t n, struc
   db_array_init(array);
   for (size_t i = 0; i < n; i++)
     db_array_integer(array, ids[i]);
-  const char *text = db_array_finish(array);
-  db_text(parameters, ids ? text : NULL);
+  db_text(parameters, db_array_finish(array));
 }
 
 bool jobs_raise_leases(struct db *db, const int64_t *jobs, size_t n, struct error *error) {
@@ -331,23 +330,27 @@ bool job_change_stage(struct db *db, int64_t job, enum stage from_stage, int64_t
   return true;
 }
 
-static const struct statement jobs_ready_statement = {
-    "jobs_ready", "SELECT j.id, j.state, j.stage, j.round, j.baseline, j.seed, e.hardware_digest"
-                  " FROM jobs j JOIN environments e ON e.id = j.environment_id"
-                  " WHERE ($1::bigint[] IS NULL OR j.id = ANY ($1::bigint[])) AND j.state IN ('queued', 'running')"
-                  " AND NOT EXISTS (SELECT FROM leases l WHERE l.job_id = j.id AND l.state = 'open')"
-                  " AND NOT EXISTS (SELECT FROM leases l WHERE l.job_id = j.id AND l.state = 'held')"
-                  " ORDER BY j.id LIMIT $2"};
+/* Two statements: one plan does not serve a few known jobs and all of them. */
+#define SQL_READY(which)                                                                                               \
+  "SELECT j.id, j.state, j.stage, j.round, j.baseline, j.seed, e.hardware_digest"                                      \
+  " FROM jobs j JOIN environments e ON e.id = j.environment_id WHERE " which " AND j.state IN ('queued', 'running')"   \
+  " AND NOT EXISTS (SELECT FROM leases l WHERE l.job_id = j.id AND l.state = 'open')"                                  \
+  " AND NOT EXISTS (SELECT FROM leases l WHERE l.job_id = j.id AND l.state = 'held') ORDER BY j.id LIMIT $1"
+
+static const struct statement jobs_ready_statement = {"jobs_ready", SQL_READY("j.id = ANY ($2::bigint[])")};
+static const struct statement jobs_ready_all_statement = {"jobs_ready_all", SQL_READY("true")};
 
 bool jobs_ready(struct db *db, const int64_t *jobs, size_t n, int64_t limit, struct job_brief **ret_ready,
                 size_t *ret_n, struct error *error) {
   struct db_array ids;
   struct db_parameters parameters = {0};
-  ids_bind(&ids, jobs, n, &parameters);
   db_integer(&parameters, limit);
+  if (jobs)
+    ids_bind(&ids, jobs, n, &parameters);
   cleanup_rows struct db_rows *rows = NULL;
-  bool ok = db_run(db, &jobs_ready_statement, &parameters, &rows, error);
-  db_array_release(&ids);
+  bool ok = db_run(db, jobs ? &jobs_ready_statement : &jobs_ready_all_statement, &parameters, &rows, error);
+  if (jobs)
+    db_array_release(&ids);
   if (!ok)
     return false;
   *ret_n = (size_t)db_count(rows);

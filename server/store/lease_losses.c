@@ -197,8 +197,7 @@ static void ids_bind(struct db_array *array, const int64_t *ids, size_t n, struc
   db_array_init(array);
   for (size_t i = 0; i < n; i++)
     db_array_integer(array, ids[i]);
-  const char *text = db_array_finish(array);
-  db_text(parameters, ids ? text : NULL);
+  db_text(parameters, db_array_finish(array));
 }
 
 static const struct statement over_budget_statement = {
@@ -232,18 +231,24 @@ bool leases_cancel_over_budget(struct db *db, const int64_t *jobs, size_t n, int
   return true;
 }
 
-static const struct statement cancel_ended_statement = {
-    "leases_cancel_ended", "WITH due AS MATERIALIZED (SELECT l.id FROM leases l JOIN jobs j ON j.id = l.job_id"
-                           "  WHERE l.state IN ('open', 'held') AND j.state IN ('done', 'failed', 'cancelled')"
-                           "  AND ($1::bigint[] IS NULL OR j.id = ANY ($1::bigint[])) ORDER BY l.id FOR UPDATE OF l)"
-                           " UPDATE leases l SET state = 'cancelled' FROM due WHERE l.id = due.id"};
+/* Two statements: one plan does not serve a few known jobs and all of them. */
+#define SQL_CANCEL_ENDED(which)                                                                                        \
+  "WITH due AS MATERIALIZED (SELECT l.id FROM leases l JOIN jobs j ON j.id = l.job_id"                                 \
+  "  WHERE l.state IN ('open', 'held') AND j.state IN ('done', 'failed', 'cancelled')" which                           \
+  "  ORDER BY l.id FOR UPDATE OF l) UPDATE leases l SET state = 'cancelled' FROM due WHERE l.id = due.id"
+
+static const struct statement cancel_ended_statement = {"leases_cancel_ended",
+                                                        SQL_CANCEL_ENDED(" AND j.id = ANY ($1::bigint[])")};
+static const struct statement cancel_all_ended_statement = {"leases_cancel_all_ended", SQL_CANCEL_ENDED("")};
 
 bool leases_cancel_ended(struct db *db, const int64_t *jobs, size_t n, struct error *error) {
   struct db_array ids;
   struct db_parameters parameters = {0};
-  ids_bind(&ids, jobs, n, &parameters);
+  if (jobs)
+    ids_bind(&ids, jobs, n, &parameters);
   cleanup_rows struct db_rows *rows = NULL;
-  bool ok = db_run(db, &cancel_ended_statement, &parameters, &rows, error);
-  db_array_release(&ids);
+  bool ok = db_run(db, jobs ? &cancel_ended_statement : &cancel_all_ended_statement, &parameters, &rows, error);
+  if (jobs)
+    db_array_release(&ids);
   return ok;
 }

@@ -7,6 +7,7 @@ import threading
 import harness
 import pytest
 from harness import wait_until
+from test_interleavings import Session
 
 ENVIRONMENT = {"cpu": "gcc 1", "gpu": "Test CPU", "arch": "x86_64", "compute_units": 4, "partition": ""}
 SMALL = {"parameters": {"A": [1, 2, 3]}}
@@ -279,6 +280,28 @@ def test_a_job_whose_finalists_all_fail_fails(server, hands, submit):
         hand.post(hand.pull().json, outcomes=dict.fromkeys(range(3), "runtime"))
     summary = server.get(f"/v1/jobs/{job}")
     assert summary["state"] == "failed" and "every finalist failed" in summary["reason"]
+
+
+def test_a_job_that_another_server_moved_on_is_not_failed_by_what_was_seen_before(server, hands, submit, postgres, database):
+    hand, job = hands("hand"), submit(SMALL)
+    hand.post(hand.pull().json)
+    for _ in range(2):
+        hand.post(hand.pull().json, outcomes=dict.fromkeys(range(3), "runtime"))
+    session = Session(database)
+    session.run("begin")
+    session.run(f"select 1 from jobs where id = {job} for update")
+    last = threading.Thread(target=hand.post, args=[hand.pull().json], kwargs={"outcomes": dict.fromkeys(range(3), "runtime")})
+    last.start()
+    wait_until(lambda: postgres.sql("select count(*) from pg_stat_activity where wait_event_type = 'Lock' "
+                                    "and datname = current_database()", conninfo=database) != "0", 20, "the job's end to wait")
+    session.run(f"update jobs set round = round + 1 where id = {job}")
+    session.run("insert into leases (job_id, stage, round, process, configs, remaining, device_class, priority) select job_id, "
+                f"stage, 1, 3, configs, configs, device_class, priority from leases where job_id = {job} order by id desc limit 1")
+    session.run("commit")
+    session.close()
+    last.join(20)
+    assert server.get(f"/v1/jobs/{job}")["state"] == "running"
+    assert hand.pull().json["process"] == 3
 
 
 def test_a_drained_agent_gets_no_lease_until_the_draining_ends(server, hands, submit):

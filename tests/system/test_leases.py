@@ -304,6 +304,20 @@ def test_a_job_that_another_server_moved_on_is_not_failed_by_what_was_seen_befor
     assert hand.pull().json["process"] == 3
 
 
+def test_a_page_of_measurements_is_cut_before_their_samples_are_too_many(server, hands, submit):
+    hand, job = hands("hand"), submit(LARGE)
+    lease = hand.pull().json
+    measurements = [{"seq": 1 + config, "config": config, "outcome": "correct", "samples_us": [1.5] * 10000,
+                     "baseline_us": [2.5] * 10000} for config in configs_of(lease)]
+    assert server.request("POST", f"/v1/leases/{lease['lease']}/results",
+                          {"epoch": lease["epoch"], "measurements": measurements, "done": True}).status == 200
+    first = server.get(f"/v1/jobs/{job}/measurements")
+    assert 0 < len(first["items"]) < 8 and first["next"] == first["items"][-1]["id"]
+    assert [m["config"] for m in server.items(f"/v1/jobs/{job}/measurements")] == configs_of(lease)
+    whole = server.get(f"/v1/jobs/{job}/measurements?after={int(first['items'][-1]['id']) + 4}")
+    assert whole["next"] is None
+
+
 def test_a_drained_agent_gets_no_lease_until_the_draining_ends(server, hands, submit):
     hand, _ = hands("hand"), submit(SMALL)
     drain = f"/v1/agents/{hand.id}/drain"

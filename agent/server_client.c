@@ -46,6 +46,9 @@ struct server_answer server_ask(struct http_client *client, const char *method, 
     }
     answer.json = NULL;
   }
+  /* One of a proxy whose server is away: ours says what it did not find. */
+  if (answer.reply == REPLY_NOT_FOUND && !json_object_get(answer.json, "detail"))
+    answer.reply = REPLY_LATER;
   if (answer.reply != REPLY_OK && (answer.json || !response.size || answer.status >= 400)) {
     const char *detail = json_string_value(json_object_get(answer.json, "detail"));
     const char *pointer = json_string_value(json_object_get(answer.json, "pointer"));

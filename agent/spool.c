@@ -161,7 +161,10 @@ bool spool_open(const char *folder, uint64_t empty_at, struct spool **ret_spool,
   pthread_mutex_init(&spool->mutex, NULL);
   pthread_cond_init(&spool->appended, &monotonic);
   pthread_condattr_destroy(&monotonic);
-  bool opened = spool->fd >= 0 || error_set(error, "cannot open %s: %s", path, strerror(errno));
+  /* Syncing a file does not sync the name that it has just got. */
+  bool opened = spool->fd >= 0 && fsync(spool->fd) == 0 && folder_sync(path);
+  if (!opened)
+    error_set(error, "cannot open %s: %s", path, strerror(errno));
   if (!opened || !acknowledged_read(spool->acknowledged_path, &spool->acknowledged, error) ||
       !spool_scan(spool, path, error)) {
     spool_close(spool);

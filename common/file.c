@@ -55,7 +55,7 @@ bool fd_write_all(int fd, const void *bytes, size_t size) {
   return true;
 }
 
-static bool folder_sync(const char *file_path) {
+bool folder_sync(const char *file_path) {
   cleanup_free char *copy = xstrdup(file_path);
   cleanup_fd int fd = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   return fd >= 0 && fsync(fd) == 0;

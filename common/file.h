@@ -15,6 +15,9 @@ must_check bool file_read(const char *path, size_t size_max, char **ret_text, si
 must_check bool file_write_atomically(const char *path, const void *bytes, size_t size, unsigned mode,
                                       struct error *error);
 
+/* Makes the name of a file durable: syncs the folder that holds it. */
+must_check bool folder_sync(const char *file_path);
+
 /* Makes the folder and its missing parents with `mode`. A folder that exists is success. */
 must_check bool folder_make(const char *path, unsigned mode, struct error *error);
 

@@ -312,6 +312,19 @@ Test(agent_poster, keeps_aside_all_results_of_a_lease_that_the_server_does_not_k
   trial_release(&trial);
 }
 
+Test(agent_poster, posts_again_what_a_proxy_without_its_server_did_not_find) {
+  static const struct scripted script[] = {{404, "<html>default backend - 404</html>"}, {404, ""}, {404, "\"no\""}};
+  struct trial trial;
+  trial_init(&trial, script, 3);
+  measured(&trial, "91", 40);
+  agent_post_left(&trial.agent);
+  cr_expect_eq(trial.server.n, 4);
+  expect_request(&trial, 3, "POST /v1/leases/91/results", "1:40");
+  cleanup_free char *refused = refused_text(&trial);
+  cr_expect_str_eq(refused, "");
+  trial_release(&trial);
+}
+
 Test(agent_poster, leaves_everything_in_the_spool_when_the_agent_is_told_to_stop) {
   struct trial trial;
   trial_init(&trial, NULL, 0);

@@ -132,4 +132,13 @@ void auth_replace(struct auth *auth, const struct auth_token *tokens, size_t n) 
   free(sorted);
 }
 
+bool auth_is_live(struct auth *auth, const char *name, enum token_role role) {
+  bool is_live = false;
+  pthread_rwlock_rdlock(&auth->lock);
+  for (size_t i = 0; i < auth->n && !is_live; i++)
+    is_live = auth->tokens[i].role == role && strcmp(auth->tokens[i].name, name) == 0;
+  pthread_rwlock_unlock(&auth->lock);
+  return is_live;
+}
+
 uint64_t auth_generation(struct auth *auth) { return atomic_load_explicit(&auth->generation, memory_order_acquire); }

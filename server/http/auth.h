@@ -34,5 +34,8 @@ void auth_add_nobody(struct auth *auth, const struct digest *digest);
 void auth_replace(struct auth *auth, const struct auth_token *tokens,
                   size_t n); /* nothing happens when all are equal */
 uint64_t auth_generation(struct auth *auth);
+/* Whether a token of this name and role is live; live names are unique. Looks at all of them: for when the generation
+ * changed. */
+bool auth_is_live(struct auth *auth, const char *name, enum token_role role);
 
 #endif

@@ -67,7 +67,8 @@ struct request_private {
   enum request_state state;
   bool is_suspended;
   struct uri uri;
-  struct digest token; /* of the Authorization header, where it is being looked up */
+  struct digest token;      /* of the Authorization header, where it is being looked up */
+  uint64_t auth_generation; /* of the tokens when its own was live; 0: look again before it is run anew */
   bool has_length, is_chunked;
   uint64_t body_declared; /* Content-Length */
   size_t body_capacity, swallowed;

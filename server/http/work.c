@@ -1,6 +1,6 @@
 /* The database workers: take what waits, run its handler, see that everything was answered. Each owns its connection. */
-#include "server/http/dispatch.h"
 #include "server/counters.h"
+#include "server/http/dispatch.h"
 #include "server/http/response.h"
 #include "server/http/response_memory.h"
 #include "server/http/routes.h"

@@ -52,6 +52,15 @@ Test(auth, a_change_is_a_new_generation_and_the_same_table_is_not) {
   cr_expect_neq(auth_generation(auth), generation);
 }
 
+Test(auth, a_token_is_live_by_its_name_and_role_until_it_is_revoked) {
+  struct auth_token tokens[] = {token("a", TOKEN_AGENT, "node"), token("b", TOKEN_ADMIN, "root")};
+  auth_replace(auth, tokens, 2);
+  cr_expect(auth_is_live(auth, "node", TOKEN_AGENT));
+  cr_expect_not(auth_is_live(auth, "node", TOKEN_ADMIN));
+  auth_replace(auth, &tokens[1], 1);
+  cr_expect_not(auth_is_live(auth, "node", TOKEN_AGENT));
+}
+
 Test(auth, one_more_token_is_found_at_once) {
   struct auth_token more = token("c", TOKEN_AGENT, "node");
   uint64_t generation = auth_generation(auth);

@@ -8,7 +8,7 @@ import subprocess
 import time
 
 import harness
-from harness import wait_until, wavetune
+from harness import small_kernel, wait_until, wavetune
 
 AGENT = harness.BUILD / "wavetune-agent"
 QUICK = ("--screen-rounds", "3", "--final-rounds", "10")
@@ -250,3 +250,98 @@ def test_what_was_measured_while_the_server_was_away_is_posted_by_the_next_run(s
     wait_until(lambda: again.get(f"/v1/jobs/{job}")["state"] == "done", 120, "the job")
     rows = [(m["config"], m["stage"], m["process"]) for m in again.items(f"/v1/jobs/{job}/measurements") if not m["late"]]
     assert len(rows) == len(set(rows))
+
+
+def test_the_environment_that_env_prints_is_what_submit_takes(server, tmp_path):
+    """Before any agent enrolled: the server knows no environment then, so it must be whole."""
+    printed = agent("env", "--device", "cpu0").stdout
+    (tmp_path / "environment.json").write_text(printed)
+    kernel = small_kernel(tmp_path / "kernel")
+    answers = [json.loads(wavetune(server, "submit", kernel, "--key", "n=5", "--environment", given, "--json").stdout)[0]
+               for given in (printed, f"@{tmp_path}/environment.json")]
+    assert answers[0]["environment"] == json.loads(printed)
+    assert [a["created"] for a in answers] == [True, False]
+
+
+def test_a_state_folder_that_cannot_be_made_or_written_is_refused(tmp_path):
+    (tmp_path / "file").write_text("")
+    closed = tmp_path / "closed"
+    closed.mkdir()
+    (closed / "spool").mkdir()  # in the way of the file of that name, for root too
+    (closed / "agent.lock").mkdir()
+    for state in (tmp_path / "file/state", "/proc/state", closed):
+        done = agent("run", "--url", "http://127.0.0.1:9", "--state", state)
+        assert done.returncode == 2 and str(state) in done.stderr and done.stderr.count("\n") == 1, (state, done)
+
+
+def small_job(server, kernel, run=""):
+    return json.loads(wavetune(server, "submit", kernel, "--key", "n=1003", "--run", run, "--json").stdout)[0]["job"]
+
+
+def state_of(server, job):
+    return server.get(f"/v1/jobs/{job}")["state"]
+
+
+def test_a_drained_agent_gets_no_lease_until_it_is_undrained(start, database, tmp_path):
+    server = start(harness.Server, database, options=("--heartbeat-ms", "200"))
+    kernel = small_kernel(tmp_path / "kernel")
+    one = start(harness.Agent, server, name="a", options=QUICK)
+    enrolled = wait_until(lambda: server.items("/v1/agents"), 30, "the agent")[0]
+    path = f"/v1/agents/{enrolled['agent']}/drain"
+    assert server.request("POST", path, {"reason": "new disks"}).status == 200
+    wait_until(lambda: "drained: it gets no more leases" in one.messages, 20, "the agent to hear of it")
+    job = small_job(server, kernel)
+    assert "draining: new disks" in wavetune(server, "agents").stdout
+    answer = server.request("POST", "/v1/leases", {"agent": enrolled["agent"], "device": "cpu0", "nonce": "n", "wait": 1})
+    assert answer.status == 403 and state_of(server, job) == "queued" and "lease: began" not in one.messages
+    assert server.request("POST", path, {"reason": None}).status == 200
+    wait_until(lambda: state_of(server, job) == "done", 60, "the job")
+    assert "no longer drained" in one.messages
+
+
+def test_an_agent_whose_token_was_revoked_says_so_and_works_again_with_another(start, database, tmp_path):
+    server = start(harness.Server, database, options=("--heartbeat-ms", "200"))
+    kernel = small_kernel(tmp_path / "kernel")
+    tokens = [harness.make_token(database, name, "agent") for name in ("first", "second")]
+    one = start(harness.Agent, server, name="a", options=QUICK, token=tokens[0])
+    wait_until(lambda: server.items("/v1/agents"), 30, "the agent")
+    assert server.request("DELETE", "/v1/tokens/first").status == 204
+    wait_until(lambda: "no heartbeat: the server answered 401" in one.messages, 30, "a refused heartbeat")
+    assert one.process.poll() is None and tokens[0] not in one.messages
+    job = small_job(server, kernel)
+    assert one.stop() == 0
+    assert state_of(server, job) == "queued", "its long poll, begun with the token, got no lease either"
+    start(harness.Agent, server, name="a", options=QUICK, token=tokens[1])
+    wait_until(lambda: state_of(server, job) == "done", 60, "the job")
+    assert len(server.items("/v1/agents")) == 1
+
+
+def test_what_an_agent_with_a_revoked_token_measured_is_not_lost(start, database, tmp_path):
+    server = start(harness.Server, database, options=("--heartbeat-ms", "200", "--lease-ms", "3000"))
+    kernel = small_kernel(tmp_path / "kernel", {"REPEAT": [1, 8], "TURN": list(range(8))})
+    tokens = [harness.make_token(database, name, "agent") for name in ("first", "second")]
+    one = start(harness.Agent, server, name="a", options=QUICK, token=tokens[0])
+    wait_until(lambda: server.items("/v1/agents"), 30, "the agent")
+    job = small_job(server, kernel)
+    wait_until(lambda: "lease: began" in one.messages, 30, "the lease")
+    server.request("DELETE", "/v1/tokens/first")
+    wait_until(lambda: "401" in one.messages, 60, "a refusal")
+    one.kill()  # told to end, it would try to post for some seconds more
+    start(harness.Agent, server, name="a", options=QUICK, token=tokens[1])
+    wait_until(lambda: state_of(server, job) == "done", 120, "the job")
+    rows = [(m["config"], m["stage"], m["process"]) for m in server.items(f"/v1/jobs/{job}/measurements") if not m["late"]]
+    assert len(rows) == len(set(rows))
+
+
+def test_a_second_agent_gets_the_rest_of_a_lease_when_the_first_is_told_to_end(start, database, tmp_path):
+    """Without waiting for the lease to expire: here that would take ten minutes."""
+    server = start(harness.Server, database, options=("--lease-ms", "600000"))
+    kernel = tmp_path / "kernel"
+    small_kernel(kernel, {"REPEAT": [1, 2, 4, 8], "TURN": [0, 1, 2]})
+    one = start(harness.Agent, server, name="a", options=QUICK)
+    wait_until(lambda: server.items("/v1/agents"), 30, "the agent")
+    job = small_job(server, kernel)
+    wait_until(lambda: "lease: began" in one.messages, 30, "the lease")
+    assert one.stop() == 0
+    start(harness.Agent, server, name="b", options=QUICK)
+    wait_until(lambda: state_of(server, job) == "done", 60, "the job")

@@ -48,6 +48,7 @@ struct agent {
   pthread_cond_t changed;
   char *id; /* the server's name for us; NULL: not enrolled */
   bool stopping;
+  bool is_working; /* it has enrolled, and its threads run */
   bool must_enrol;
   bool must_post;     /* without waiting for more */
   bool must_renew;    /* a lease came or went: the keeper looks again */

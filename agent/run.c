@@ -15,8 +15,11 @@ void agent_stop(struct agent *agent) {
   agent->stopping = agent->must_post = agent->must_renew = true;
   for (size_t i = 0; i < agent->n_threads; i++)
     http_client_cancel(agent->threads[i].client);
-  if (!agent->id && agent->keeper_client)
+  /* As long as nothing was measured there is nothing to say. Later these two have the last words. */
+  if (!agent->is_working && agent->keeper_client)
     http_client_cancel(agent->keeper_client);
+  if (!agent->is_working && agent->poster_client)
+    http_client_cancel(agent->poster_client);
   pthread_cond_broadcast(&agent->changed);
   pthread_mutex_unlock(&agent->mutex);
 }
@@ -91,20 +94,30 @@ static void agent_release(struct agent *agent) {
   pthread_cond_destroy(&agent->changed);
 }
 
-static bool client_new(const struct agent *agent, struct http_client **ret_client, struct error *error) {
-  return http_client_new(option_text(agent->options, "url"), option_text(agent->options, "token"), CONNECT_MS,
-                         ret_client, error);
+/* Makes a client of the agent's; agent_stop may look for it at any time. */
+static bool client_new(struct agent *agent, struct http_client **ret_client, struct error *error) {
+  struct http_client *client;
+  if (!http_client_new(option_text(agent->options, "url"), option_text(agent->options, "token"), CONNECT_MS, &client,
+                       error))
+    return false;
+  pthread_mutex_lock(&agent->mutex);
+  *ret_client = client;
+  pthread_mutex_unlock(&agent->mutex);
+  return true;
 }
 
 /* The id of an earlier run; a file that is damaged is as good as none. */
-static char *id_read(const char *state) {
+static void id_read(struct agent *agent) {
   struct error ignored;
   size_t size;
-  cleanup_free char *path = xasprintf("%s/agent", state), *text = NULL;
+  cleanup_free char *path = xasprintf("%s/agent", agent->state), *text = NULL;
   if (!file_read(path, ID_FILE_MAX, &text, &size, &ignored))
-    return NULL;
+    return;
   size_t digits = strspn(text, "0123456789abcdef");
-  return digits > 0 && string_equal(text + digits, "\n") ? xstrndup(text, digits) : NULL;
+  pthread_mutex_lock(&agent->mutex);
+  if (digits > 0 && string_equal(text + digits, "\n"))
+    agent->id = xstrndup(text, digits);
+  pthread_mutex_unlock(&agent->mutex);
 }
 
 static char *name_default(void) {
@@ -181,7 +194,10 @@ static void thread_start(pthread_t *thread, void *(*run)(void *context), void *c
 /* Works until the agent is stopped and all that it measured was posted or lies in the spool. */
 static void agent_work(struct agent *agent) {
   pthread_t poster;
+  pthread_mutex_lock(&agent->mutex);
+  agent->is_working = true;
   agent->n_measuring = agent->n_threads;
+  pthread_mutex_unlock(&agent->mutex);
   thread_start(&poster, poster_run, agent);
   for (size_t i = 0; i < agent->n_threads; i++)
     thread_start(&agent->threads[i].thread, device_thread_run, &agent->threads[i]);
@@ -207,7 +223,7 @@ static int run_work(struct supervisor *supervisor, void *context) {
     return command_failed("run", EXIT_USAGE, &error);
   /* Before enrolling: that hands the leases of an earlier run back, and what they yielded would come late. */
   agent_post_left(agent);
-  agent->id = id_read(agent->state);
+  id_read(agent);
   if (!agent_enrol(agent, &code))
     return code;
   agent_work(agent);

@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 import subprocess
+import threading
 import time
 
 import harness
@@ -232,6 +233,25 @@ def test_an_agent_that_waits_for_its_server_works_when_it_comes(start, database,
     again = start(harness.Server, database, port=port)
     wait_until(lambda: again.items("/v1/agents"), 30, "the enrolment")
     assert one.process.poll() is None
+
+
+def test_an_agent_told_to_end_while_it_enrols_again_does_not_wait_for_the_answer(tmp_path):
+    asked, answered = threading.Event(), threading.Event()
+
+    def answer(method, path):
+        asked.set()
+        answered.wait(60)
+        return 503, {}
+
+    with harness.FakeServer(answer) as fake:
+        state = tmp_path / "agent-a"
+        state.mkdir()
+        (state / "agent").write_text("0123456789abcdef0123456789abcdef\n")
+        one = harness.Agent(fake, tmp_path, name="a")
+        assert asked.wait(30)
+        assert one.stop() == 0
+        assert "was cancelled" in one.messages
+        answered.set()
 
 
 def test_what_was_measured_while_the_server_was_away_is_posted_by_the_next_run(start, database):

@@ -4,6 +4,7 @@
 
 #include "server/commands.h"
 #include "server/http/router.h"
+#include "server/store/database.h"
 #include "server/store/tokens.h"
 
 #define DATABASE_OPTION                                                                                                \
@@ -15,13 +16,13 @@ static int fail(enum exit_code code, const struct error *error) {
   return code;
 }
 
-/* The connection string; an error when there is none. */
+/* The connection string; an error when there is none or it is none. */
 static bool database_of(const struct options *options, const char **ret_database, struct error *error) {
   *ret_database = option_text(options, "database");
   if (!*ret_database)
     return error_set(error, "which database? give --database or WAVETUNE_DATABASE, for example "
                             "\"host=/run/postgresql dbname=wavetune\"; \"wavetune-server dev\" brings its own");
-  return true;
+  return database_check(*ret_database, error);
 }
 
 static int serve_run(struct options *options) {

@@ -1,10 +1,20 @@
-/* Waits for PostgreSQL and makes a database. */
+/* Reads connection strings, waits for PostgreSQL and makes a database. */
 #include "server/store/database.h"
 
 #include <libpq-fe.h>
 #include <time.h>
 
 #define LOOK_EVERY_MS 20
+
+bool database_check(const char *conninfo, struct error *error) {
+  char *reason = NULL; /* quotes the string, password and all */
+  PQconninfoOption *options = PQconninfoParse(conninfo, &reason);
+  bool is_good = options != NULL;
+  PQconninfoFree(options);
+  PQfreemem(reason);
+  return is_good || error_set(error, "the database is neither \"name=value …\" with the names that libpq knows nor a "
+                                     "postgresql:// URI, for example \"host=/run/postgresql dbname=wavetune\"");
+}
 
 bool database_wait(const char *conninfo, int64_t timeout_ms, bool (*is_hopeless)(void *context), void *context,
                    struct error *error) {

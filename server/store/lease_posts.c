@@ -4,7 +4,9 @@
 #include "server/store/values.h"
 
 /* The statement's snapshot is older than the locks it waits for: `posts`, which every post raises, tells whether
- * somebody else's measurements came in between. Then nothing is done and the caller runs it again. */
+ * somebody else's measurements came in between. Then nothing is done and the caller runs it again.
+ * A known measurement is looked up as the first from its key to its key: so the plan probes the unique index even when it
+ * was made, and kept, while the table was small enough to be read whole. */
 static const struct statement post_statement = {
     "leases_post",
     "WITH request AS MATERIALIZED (SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bool[]) WITH ORDINALITY"
@@ -18,8 +20,10 @@ static const struct statement post_statement = {
     " locked AS MATERIALIZED (SELECT * FROM leases WHERE id = ANY ($1::bigint[]) ORDER BY id FOR UPDATE),"
     " seen AS MATERIALIZED (SELECT id, posts FROM leases WHERE id = ANY ($1::bigint[])),"
     " known AS MATERIALIZED (SELECT p.n, p.k, COALESCE(m.body_digest = p.body, false) AS same FROM posted p"
-    "  JOIN request r USING (n)"
-    "  JOIN measurements m ON m.lease_id = r.lease AND m.epoch = r.epoch AND m.seq = p.seq),"
+    "  JOIN request r USING (n) CROSS JOIN LATERAL (SELECT body_digest FROM measurements"
+    "   WHERE (lease_id, epoch, seq) >= (r.lease, r.epoch, p.seq) AND (lease_id, epoch, seq) <= (r.lease, r.epoch, "
+    "p.seq)"
+    "   ORDER BY lease_id, epoch, seq LIMIT 1) m),"
     " conflict AS (SELECT n, min(k) AS k FROM known WHERE NOT same GROUP BY n),"
     " outside AS (SELECT p.n, min(p.k) AS k FROM posted p JOIN request r USING (n) JOIN locked l ON l.id = r.lease"
     "  WHERE (NOT p.config <@ l.configs AND NOT p.exempt) OR p.process <> l.process OR p.round <> l.round GROUP BY "

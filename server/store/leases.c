@@ -19,7 +19,10 @@ void lease_wish_release(struct lease_wish *wish) {
  * is one device's: another one gets nothing by it.
  * Wishes and open leases of a class are paired by rank; a lease is never given to an agent that it avoids, and the rank of
  * wishes is random so that such a pair does not meet for ever. Class and rank are one value, the place: the planner, who
- * expects few rows, would join by the class alone and sift the square of the batch for equal ranks. */
+ * expects few rows, would join by the class alone and sift the square of the batch for equal ranks. The second LIMIT cuts
+ * nothing: it is a number, from which the planner knows that reading the index in order beats sorting all open leases. */
+#define GRANT_MAX 256
+#define GRANT_MAX_TEXT "256"
 static const struct statement grant_statement = {
     "leases_grant",
     "WITH request AS MATERIALIZED (SELECT r.n, r.agent, r.device, r.nonce, a.id IS NOT NULL AS agent_known,"
@@ -36,9 +39,9 @@ static const struct statement grant_statement = {
     "  FROM hungry h CROSS JOIN LATERAL (SELECT h.hardware_digest UNION SELECT h.digest) AS c(class)),"
     " demand AS MATERIALIZED (SELECT class, count(*) AS n, array_agg(agent) AS agents FROM wish GROUP BY class),"
     " candidate AS MATERIALIZED (SELECT demand.class, l.* FROM demand CROSS JOIN LATERAL"
-    "  (SELECT id, job_id, priority, avoid_agents FROM leases WHERE device_class = demand.class AND state = 'open'"
-    "   AND NOT avoid_agents @> demand.agents ORDER BY priority DESC, job_id, id LIMIT demand.n"
-    "   FOR UPDATE SKIP LOCKED) l),"
+    "  (SELECT * FROM (SELECT id, job_id, priority, avoid_agents FROM leases WHERE device_class = demand.class"
+    "    AND state = 'open' AND NOT avoid_agents @> demand.agents ORDER BY priority DESC, job_id, id LIMIT demand.n"
+    "    FOR UPDATE SKIP LOCKED) first LIMIT " GRANT_MAX_TEXT ") l),"
     " pick AS MATERIALIZED (SELECT DISTINCT ON (w.n) w.n, c.id FROM wish w JOIN"
     "  (SELECT *, class || int8send(row_number() OVER (PARTITION BY class ORDER BY priority DESC, id)) AS place"
     "   FROM candidate) c USING (place) WHERE NOT w.agent = ANY (c.avoid_agents) ORDER BY w.n, c.priority DESC, c.id),"
@@ -55,6 +58,7 @@ static const struct statement grant_statement = {
 
 bool leases_grant(struct db *db, struct lease_wish *const *wishes, size_t n, int64_t lease_ms, struct error *error) {
   struct db_array agents, devices, nonces;
+  ALWAYS(n <= GRANT_MAX);
   db_array_init(&agents);
   db_array_init(&devices);
   db_array_init(&nonces);

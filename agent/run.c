@@ -135,7 +135,7 @@ static bool agent_prepare(struct agent *agent, struct error *error) {
   agent->state = state ? xstrdup(state) : state_folder_default();
   agent->name = name ? xstrdup(name) : name_default();
   return folder_make(agent->state, 0700, error) &&
-         spool_open(agent->state, SPOOL_EMPTY_AT_DEFAULT, &agent->spool, error);
+         spool_open(agent->state, SPOOL_SHORTEN_AT_DEFAULT, &agent->spool, error);
 }
 
 static bool device_is_asked_for(const struct agent *agent, const struct device_seen *device, bool has_gpu) {

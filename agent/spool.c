@@ -26,8 +26,8 @@ struct record_header {
 
 struct spool {
   int lock_fd, fd;
-  char *acknowledged_path;
-  uint64_t empty_at;
+  char *path, *acknowledged_path;
+  uint64_t shorten_at;
   pthread_mutex_t mutex;
   pthread_cond_t appended;
   uint64_t first; /* where the first record that is not acknowledged begins */
@@ -143,17 +143,18 @@ static bool folder_lock(const char *folder, int *ret_fd, struct error *error) {
   return true;
 }
 
-bool spool_open(const char *folder, uint64_t empty_at, struct spool **ret_spool, struct error *error) {
+bool spool_open(const char *folder, uint64_t shorten_at, struct spool **ret_spool, struct error *error) {
   int lock_fd = -1;
   if (!folder_lock(folder, &lock_fd, error))
     return false;
   struct spool *spool = xcalloc(1, sizeof *spool);
-  cleanup_free char *path = xasprintf("%s/spool", folder);
+  char *path = xasprintf("%s/spool", folder);
   *spool = (struct spool){
       .lock_fd = lock_fd,
       .fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600),
+      .path = path,
       .acknowledged_path = xasprintf("%s/spool.acknowledged", folder),
-      .empty_at = empty_at,
+      .shorten_at = shorten_at,
   };
   pthread_condattr_t monotonic;
   pthread_condattr_init(&monotonic);
@@ -180,6 +181,7 @@ void spool_close(struct spool *spool) {
   close(spool->lock_fd);
   pthread_mutex_destroy(&spool->mutex);
   pthread_cond_destroy(&spool->appended);
+  free(spool->path);
   free(spool->acknowledged_path);
   free(spool);
 }
@@ -275,6 +277,27 @@ static bool first_move(struct spool *spool, uint64_t number, struct error *error
   return true;
 }
 
+/* Goes on with a file that holds only what is not acknowledged: a busy agent always has something that is not. Called
+ * with the mutex, by the thread that peeks. */
+static bool spool_shorten(struct spool *spool, struct error *error) {
+  size_t size = (size_t)(spool->end - spool->first);
+  cleanup_free char *rest = xmalloc(size + 1);
+  if (!read_at(spool->fd, rest, size, spool->first))
+    return error_set(error, "cannot read %s: %s", spool->path, strerror(errno));
+  cleanup_free char *path = xasprintf("%s.new", spool->path);
+  cleanup_fd int fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  if (fd < 0 || !write_at(fd, rest, size, 0) || fsync(fd) < 0 || rename(path, spool->path) < 0)
+    return error_set(error, "cannot write %s: %s", path, strerror(errno));
+  if (!folder_sync(path))
+    log_warning("spool: cannot sync the folder of %s: %s", spool->path, strerror(errno));
+  close(spool->fd);
+  spool->fd = fd;
+  fd = -1;
+  spool->first = 0;
+  spool->end = spool->synced_end = size;
+  return true;
+}
+
 bool spool_acknowledge(struct spool *spool, uint64_t number, struct error *error) {
   char text[ACKNOWLEDGED_MAX];
   int length = snprintf(text, sizeof text, "%llu\n", (unsigned long long)number);
@@ -283,13 +306,12 @@ bool spool_acknowledge(struct spool *spool, uint64_t number, struct error *error
   pthread_mutex_lock(&spool->mutex);
   spool->acknowledged = number;
   bool ok = first_move(spool, number, error);
-  /* The numbers go on from the acknowledged one, which is on the disk by now. */
-  if (ok && spool->first == spool->end && spool->end > spool->empty_at) {
-    if (ftruncate(spool->fd, 0) < 0)
-      log_warning("spool: cannot be emptied: %s", strerror(errno));
-    else
-      spool->first = spool->end = spool->synced_end = 0;
-  }
+  /* The numbers go on from the acknowledged one, which is on the disk by now. What is copied is never more than what
+   * goes. */
+  struct error reason;
+  if (ok && spool->first > spool->shorten_at && spool->end - spool->first <= spool->first &&
+      !spool_shorten(spool, &reason))
+    log_warning("spool: it keeps what the server has: %s", reason.message);
   pthread_mutex_unlock(&spool->mutex);
   return ok;
 }

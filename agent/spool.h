@@ -1,7 +1,7 @@
 /* The spool: what the agent learned and the server has not acknowledged yet, in an append-only file.
  *
  * FOLDER/spool holds records: a header (magic, length, number, check) and a JSON text. Numbers only grow, also over
- * restarts and when the file is emptied; a measurement's number is its `seq`. FOLDER/spool.acknowledged holds the last
+ * restarts and when the file is shortened; a measurement's number is its `seq`. FOLDER/spool.acknowledged holds the last
  * number that the server took; all below it is done. A tail that a crash tore is dropped when the spool is opened. What
  * a reader gets is on the disk (fdatasync) before it is handed out, so nothing is posted that a crash could take back.
  * FOLDER/lock is held while the spool is open: two agents on one folder would mix their numbers.
@@ -13,12 +13,12 @@
 #include "common/json.h"
 
 #define SPOOL_RECORD_MAX (16u << 20)
-#define SPOOL_EMPTY_AT_DEFAULT (4u << 20)
+#define SPOOL_SHORTEN_AT_DEFAULT (4u << 20)
 
 struct spool;
 
-/* `empty_at`: the file is emptied when all of it is acknowledged and it is larger than so many bytes. */
-must_check bool spool_open(const char *folder, uint64_t empty_at, struct spool **ret_spool, struct error *error);
+/* `shorten_at`: acknowledged records leave the file when they have more than so many bytes, and at least half of it. */
+must_check bool spool_open(const char *folder, uint64_t shorten_at, struct spool **ret_spool, struct error *error);
 void spool_close(struct spool *spool);
 
 /* Appends a record and gives its number (from 1). False when the disk refuses; the file is then as it was before. */

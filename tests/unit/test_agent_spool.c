@@ -23,9 +23,9 @@ static void folder_teardown(void) { cr_assert(folder_remove(folder, &error)); }
 
 TestSuite(agent_spool, .init = folder_setup, .fini = folder_teardown);
 
-static struct spool *open_spool(uint64_t empty_at) {
+static struct spool *open_spool(uint64_t shorten_at) {
   struct spool *spool;
-  cr_assert(spool_open(folder, empty_at, &spool, &error), "%s", error.message);
+  cr_assert(spool_open(folder, shorten_at, &spool, &error), "%s", error.message);
   return spool;
 }
 
@@ -65,7 +65,7 @@ static void append_bytes(const char *name, const void *bytes, size_t size) {
 }
 
 Test(agent_spool, numbers_records_from_one_and_hands_them_out_in_order) {
-  struct spool *spool = open_spool(SPOOL_EMPTY_AT_DEFAULT);
+  struct spool *spool = open_spool(SPOOL_SHORTEN_AT_DEFAULT);
   cr_expect(spool_is_empty(spool));
   cr_expect_eq(append(spool, 1), 1);
   cr_expect_eq(append(spool, 2), 2);
@@ -75,7 +75,7 @@ Test(agent_spool, numbers_records_from_one_and_hands_them_out_in_order) {
 }
 
 Test(agent_spool, hands_out_at_most_what_was_asked_for) {
-  struct spool *spool = open_spool(SPOOL_EMPTY_AT_DEFAULT);
+  struct spool *spool = open_spool(SPOOL_SHORTEN_AT_DEFAULT);
   append(spool, 1);
   append(spool, 2);
   struct spool_record record;
@@ -88,7 +88,7 @@ Test(agent_spool, hands_out_at_most_what_was_asked_for) {
 }
 
 Test(agent_spool, forgets_only_what_is_acknowledged) {
-  struct spool *spool = open_spool(SPOOL_EMPTY_AT_DEFAULT);
+  struct spool *spool = open_spool(SPOOL_SHORTEN_AT_DEFAULT);
   for (int i = 1; i <= 3; i++)
     append(spool, i);
   cr_assert(spool_acknowledge(spool, 2, &error));
@@ -99,12 +99,12 @@ Test(agent_spool, forgets_only_what_is_acknowledged) {
 }
 
 Test(agent_spool, replays_what_was_not_acknowledged_after_a_restart) {
-  struct spool *spool = open_spool(SPOOL_EMPTY_AT_DEFAULT);
+  struct spool *spool = open_spool(SPOOL_SHORTEN_AT_DEFAULT);
   for (int i = 1; i <= 3; i++)
     append(spool, i);
   cr_assert(spool_acknowledge(spool, 1, &error));
   spool_close(spool);
-  spool = open_spool(SPOOL_EMPTY_AT_DEFAULT);
+  spool = open_spool(SPOOL_SHORTEN_AT_DEFAULT);
   cr_expect_eq(expect_waiting(spool, 2), 2);
   cr_expect_eq(append(spool, 4), 4);
   spool_close(spool);
@@ -113,7 +113,7 @@ Test(agent_spool, replays_what_was_not_acknowledged_after_a_restart) {
 Test(agent_spool, keeps_what_a_killed_agent_had_appended) {
   pid_t pid = fork();
   if (pid == 0) {
-    struct spool *doomed = open_spool(SPOOL_EMPTY_AT_DEFAULT);
+    struct spool *doomed = open_spool(SPOOL_SHORTEN_AT_DEFAULT);
     append(doomed, 1);
     append(doomed, 2);
     cr_assert_eq(expect_waiting(doomed, 1), 2); /* posted, and killed before the answer */
@@ -122,13 +122,13 @@ Test(agent_spool, keeps_what_a_killed_agent_had_appended) {
   int status;
   cr_assert_eq(waitpid(pid, &status, 0), pid);
   cr_assert(WIFSIGNALED(status));
-  struct spool *spool = open_spool(SPOOL_EMPTY_AT_DEFAULT);
+  struct spool *spool = open_spool(SPOOL_SHORTEN_AT_DEFAULT);
   cr_expect_eq(expect_waiting(spool, 1), 2);
   spool_close(spool);
 }
 
 Test(agent_spool, drops_a_torn_tail_and_goes_on_behind_it) {
-  struct spool *spool = open_spool(SPOOL_EMPTY_AT_DEFAULT);
+  struct spool *spool = open_spool(SPOOL_SHORTEN_AT_DEFAULT);
   append(spool, 1);
   off_t whole = file_size("spool");
   append(spool, 2);
@@ -137,7 +137,7 @@ Test(agent_spool, drops_a_torn_tail_and_goes_on_behind_it) {
   cleanup_free char *path = file_path("spool");
   for (off_t cut = whole + 1; cut < both; cut++) {
     cr_assert_eq(truncate(path, cut), 0);
-    spool = open_spool(SPOOL_EMPTY_AT_DEFAULT);
+    spool = open_spool(SPOOL_SHORTEN_AT_DEFAULT);
     cr_expect_eq(expect_waiting(spool, 1), 1);
     cr_expect_eq(file_size("spool"), whole);
     cr_expect_eq(append(spool, 2), 2);
@@ -146,7 +146,7 @@ Test(agent_spool, drops_a_torn_tail_and_goes_on_behind_it) {
 }
 
 Test(agent_spool, drops_a_tail_whose_bytes_are_not_what_was_written) {
-  struct spool *spool = open_spool(SPOOL_EMPTY_AT_DEFAULT);
+  struct spool *spool = open_spool(SPOOL_SHORTEN_AT_DEFAULT);
   append(spool, 1);
   off_t whole = file_size("spool");
   append(spool, 2);
@@ -154,19 +154,19 @@ Test(agent_spool, drops_a_tail_whose_bytes_are_not_what_was_written) {
   cleanup_free char *path = file_path("spool");
   cleanup_fd int fd = open(path, O_WRONLY);
   cr_assert_eq(pwrite(fd, "X", 1, file_size("spool") - 2), 1);
-  spool = open_spool(SPOOL_EMPTY_AT_DEFAULT);
+  spool = open_spool(SPOOL_SHORTEN_AT_DEFAULT);
   cr_expect_eq(expect_waiting(spool, 1), 1);
   cr_expect_eq(file_size("spool"), whole);
   spool_close(spool);
 }
 
 Test(agent_spool, reads_no_record_that_claims_to_be_huge) {
-  struct spool *spool = open_spool(SPOOL_EMPTY_AT_DEFAULT);
+  struct spool *spool = open_spool(SPOOL_SHORTEN_AT_DEFAULT);
   append(spool, 1);
   spool_close(spool);
   uint32_t header[6] = {0x57545350u, UINT32_MAX, 2, 0, 0, 0};
   append_bytes("spool", header, sizeof header);
-  spool = open_spool(SPOOL_EMPTY_AT_DEFAULT);
+  spool = open_spool(SPOOL_SHORTEN_AT_DEFAULT);
   cr_expect_eq(expect_waiting(spool, 1), 1);
   spool_close(spool);
 }
@@ -185,6 +185,42 @@ Test(agent_spool, empties_the_file_when_all_is_acknowledged_and_counts_on) {
   spool_close(spool);
   spool = open_spool(0);
   cr_expect_eq(append(spool, 4), 4);
+  spool_close(spool);
+}
+
+Test(agent_spool, is_shortened_while_something_always_waits) {
+  struct spool *spool = open_spool(0);
+  append(spool, 1);
+  off_t one = file_size("spool");
+  for (int i = 2; i < 100; i++) {
+    append(spool, i);
+    cr_assert(spool_acknowledge(spool, (uint64_t)i - 1, &error), "%s", error.message);
+    cr_expect_leq(file_size("spool"), 2 * one + 2);
+  }
+  cr_expect_eq(expect_waiting(spool, 99), 1);
+  append(spool, 100);
+  spool_close(spool);
+  spool = open_spool(0);
+  cr_expect_eq(expect_waiting(spool, 99), 2);
+  cr_expect_eq(append(spool, 101), 101);
+  spool_close(spool);
+}
+
+Test(agent_spool, stays_as_it_is_when_it_cannot_be_shortened) {
+  struct spool *spool = open_spool(0);
+  cleanup_free char *in_the_way = file_path("spool.new");
+  append(spool, 1);
+  append(spool, 2);
+  cr_assert_eq(mkdir(in_the_way, 0700), 0);
+  off_t size = file_size("spool");
+  cr_assert(spool_acknowledge(spool, 1, &error), "%s", error.message);
+  cr_expect_eq(file_size("spool"), size);
+  append(spool, 3);
+  cr_expect_eq(expect_waiting(spool, 2), 2);
+  cr_assert_eq(rmdir(in_the_way), 0);
+  cr_assert(spool_acknowledge(spool, 2, &error), "%s", error.message);
+  cr_expect_lt(file_size("spool"), size);
+  cr_expect_eq(expect_waiting(spool, 3), 1);
   spool_close(spool);
 }
 

@@ -38,6 +38,9 @@ static bool kernel_read(const json_t *json, struct lease *lease, struct error *e
     return false;
   if (!kernel_parse(manifest, &lease->kernel, error))
     return error_pointer_prefix(error, "/manifest");
+  if (lease->kernel->language != LANGUAGE_C)
+    return error_at(error, "/manifest/language", "this agent cannot compile the language %s",
+                    language_name(lease->kernel->language));
   if (!digest_equal(&hash, &lease->kernel->hash))
     return error_at(error, "/manifest", "the manifest is not the kernel's: its digest differs");
   if (!key_parse(key, (const char *const *)lease->kernel->key_names, lease->kernel->n_key_names, &lease->key, error))

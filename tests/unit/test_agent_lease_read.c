@@ -75,6 +75,20 @@ Test(agent_lease_read, refuses_what_it_cannot_execute) {
   fixture_free(&fixture);
 }
 
+Test(agent_lease_read, refuses_a_language_that_it_cannot_compile) {
+  struct fixture fixture = fixture_new(FIXTURE_GOOD, (struct fixture_options){.space = space_text});
+  cleanup_json json_t *json = lease_json(&fixture);
+  struct lease lease;
+  struct error error;
+  json_t *manifest = json_deep_copy(fixture.kernel->json);
+  json_object_set_new(manifest, "language", json_string("hip"));
+  json_object_set_new(manifest, "launch", fixture_json("{\"grid\": [1], \"block\": [64]}"));
+  json_object_set_new(json, "manifest", manifest);
+  cr_expect_not(lease_read(json, &lease, &error));
+  cr_expect_not_null(strstr(error.message, "cannot compile the language hip"), "%s", error.message);
+  fixture_free(&fixture);
+}
+
 Test(agent_lease_read, refuses_more_configs_than_a_lease_can_have) {
   static const char *const space =
       "{\"parameters\": {\"A\": [0,1,2,3,4,5,6,7,8,9], \"B\": [0,1,2,3,4,5,6,7,8,9], "

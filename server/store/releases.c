@@ -10,9 +10,12 @@ void release_environments_release(struct release_environments *environments) {
   *environments = (struct release_environments){0};
 }
 
+/* Those that were tuned for: a job that waits or was cancelled, perhaps for an environment that nobody has, must not make
+ * a partial environment ambiguous. */
 static const struct statement release_environments_statement = {
-    "release_environments", "SELECT identity FROM environments"
-                            " WHERE id IN (SELECT environment_id FROM jobs WHERE tag = $1) ORDER BY id"};
+    "release_environments",
+    "SELECT identity FROM environments"
+    " WHERE id IN (SELECT environment_id FROM jobs WHERE tag = $1 AND state IN ('done', 'failed')) ORDER BY id"};
 
 bool release_environments_load(struct db *db, const char *tag, struct release_environments *ret, struct error *error) {
   struct db_parameters parameters = {0};

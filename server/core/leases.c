@@ -62,15 +62,27 @@ bool lease_check_fruitless(struct worker *worker, int64_t lease, int64_t fruitle
   return lease_give_up(worker->db, lease, -1, detail, error);
 }
 
-/* One page. A server or a database that was away must not cost the agents their leases, so that nothing expires for one
- * lease time after the connection was made. */
+/* Whether agents had a lease time to renew since the database was connected to, and since this server or the database stood
+ * still for so long that their renewals may not have got through. */
+static bool renewals_had_time(const struct worker *worker, int64_t lease_ms) {
+  static _Thread_local int64_t looked_ms = INT64_MAX, resumed_ms = INT64_MIN / 2;
+  int64_t now_ms = clock_monotonic_ms();
+  if (now_ms - looked_ms > EXPIRE_PACE_MS + lease_ms / 2) {
+    resumed_ms = now_ms;
+    log_warning("leases: stood still for %lld ms; none expires for a lease time", (long long)(now_ms - looked_ms));
+  }
+  looked_ms = now_ms;
+  return now_ms - resumed_ms >= lease_ms && now_ms - db_connected_since_ms(worker->db) >= lease_ms;
+}
+
+/* One page. A server or a database that was away must not cost the agents their leases. */
 static bool expire_page(struct worker *worker, bool *ret_more, struct error *error) {
   const struct server_options *options = server_options(worker->server);
   struct lease_losses losses = {0};
   *ret_more = false;
   if (!db_begin(worker->db, error))
     return false;
-  if (clock_monotonic_ms() - db_connected_since_ms(worker->db) < options->lease_ms) {
+  if (!renewals_had_time(worker, options->lease_ms)) {
     db_rollback(worker->db);
     return true;
   }

@@ -1,6 +1,7 @@
 """What must hold when things die: nothing lost, nothing counted twice, late results fenced off."""
 
 import json
+import signal
 import socket
 import threading
 import time
@@ -213,6 +214,21 @@ def test_what_one_server_renews_another_does_not_expire(start, database):
     assert lease["lease"] not in [a.json["lease"] for a in given if a.status == 200]
     assert hand.results(lease, configs_of(lease)).status == 200
     assert not [m for m in two.items(f"/v1/jobs/{job}/measurements") if m["late"]]
+
+
+def test_a_server_that_stood_still_expires_nothing_before_agents_could_renew(start, database):
+    server = start(harness.Server, database, options=("--lease-ms", "3000"))
+    hand = Hand(server)
+    submit_for(server)
+    lease = hand.lease("n1").json
+    time.sleep(3.5)  # a lease time after its start a server expires what is due
+    lease = hand.lease("n2").json
+    server.process.send_signal(signal.SIGSTOP)
+    time.sleep(4)
+    server.process.send_signal(signal.SIGCONT)
+    time.sleep(1)
+    renewed = server.request("POST", f"/v1/leases/{lease['lease']}/renew", {"epoch": lease["epoch"], "config": None})
+    assert renewed.status == 200, renewed
 
 
 def test_work_submitted_at_one_server_reaches_an_agent_waiting_at_another(start, database):

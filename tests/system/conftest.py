@@ -11,7 +11,7 @@ import harness  # noqa: E402
 
 @pytest.fixture(scope="session")
 def postgres():
-    cluster = harness.Postgres()
+    cluster = harness.Postgres(durable=False)
     yield cluster
     cluster.stop()
 

@@ -17,6 +17,8 @@ QUICK = ("--screen-rounds", "3", "--final-rounds", "10")
 
 def agent(*arguments, environment=None, timeout=120):
     full = {k: v for k, v in os.environ.items() if not k.startswith("WAVETUNE_")}
+    # A config that crashes on purpose is a signal here, also where a sanitizer would print a page about it.
+    full["ASAN_OPTIONS"] = os.environ.get("ASAN_OPTIONS", "") + ":handle_segv=0"
     return subprocess.run([str(a) for a in (AGENT, *arguments)], capture_output=True, text=True, timeout=timeout,
                           stdin=subprocess.DEVNULL, env={**full, **(environment or {})})
 

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """A release from the server's memory against nginx serving the same bytes: 64 keep-alive connections, one run, both sides
-in turn. Needs nginx and wrk (packages nginx-light, wrk). Prints requests/s of each and the ratio of medians.
+in turn, in whole (200) and unchanged (304). wavetune checks the token of every request; nginx has none to check.
 
     bench/cached_get.py [ROUNDS [SECONDS]]        default 5 rounds of 3 s
+
+Needs nginx and wrk (packages nginx-light, wrk). wrk shares the cores with what it asks, so that the CPU time that the
+server itself spent on a request stands beside the rate.
 """
 
-import json
-import pathlib
 import re
 import socket
 import statistics
@@ -17,17 +18,32 @@ import time
 import driver
 import harness
 
+WINNERS = 80
 
-def wrk(url, seconds, *headers):
+
+def wrk(url, seconds, status, *headers):
+    """Requests/s, their number and the 99th percentile of the latency."""
     arguments = [a for h in headers for a in ("-H", h)]
-    out = subprocess.run(["wrk", "-t1", "-c64", f"-d{seconds}s", "--latency", *arguments, url], capture_output=True, text=True,
-                         check=True).stdout
-    errors = re.search(r"Non-2xx.*|Socket errors.*", out)
+    out = subprocess.run([driver.need("wrk", "wrk"), "-t1", "-c64", f"-d{seconds}s", "--latency", *arguments, url],
+                         capture_output=True, text=True, check=True).stdout
+    errors = re.search(r"Non-2xx or 3xx.*|Socket errors.*", out)
     assert not errors, out
-    return float(re.search(r"Requests/sec:\s+([0-9.]+)", out)[1]), re.search(r"99%\s+(\S+)", out)[1]
+    requests = int(re.search(r"(\d+) requests in", out)[1])
+    return float(re.search(r"Requests/sec:\s+([0-9.]+)", out)[1]), requests, re.search(r"99%\s+(\S+)", out)[1]
 
 
-def nginx(folder, body):
+def status_and_size(port, target, *headers):
+    """One request by hand: what wrk's errors do not show is whether the answer is the one that was meant."""
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        lines = [f"GET {target} HTTP/1.1", "Host: bench", "Connection: close", *headers]
+        connection.sendall(("\r\n".join(lines) + "\r\n\r\n").encode())
+        answer = b"".join(iter(lambda: connection.recv(65536), b""))
+    head, body = answer.split(b"\r\n\r\n", 1)
+    return int(head.split()[1]), len(body), dict(line.split(": ", 1) for line in head.decode().split("\r\n")[1:])
+
+
+def nginx_start(bench, body):
+    folder = bench.folder
     (folder / "www").mkdir()
     (folder / "www/release.json").write_bytes(body)
     folder.chmod(0o755)
@@ -39,27 +55,28 @@ daemon off; worker_processes 2; pid {folder}/pid; error_log {folder}/error.log;
 events {{ worker_connections 1024; }}
 http {{ access_log off; sendfile on; tcp_nopush on; keepalive_requests 1000000000; open_file_cache max=100;
   client_body_temp_path {folder}/a; proxy_temp_path {folder}/b; fastcgi_temp_path {folder}/c; uwsgi_temp_path {folder}/d;
-  scgi_temp_path {folder}/e;
+  scgi_temp_path {folder}/e; types {{ application/json json; }}
   server {{ listen 127.0.0.1:{port}; root {folder}/www; }} }}
 """)
-    process = subprocess.Popen(["nginx", "-c", str(configuration)], stderr=subprocess.DEVNULL)
+    process = subprocess.Popen([driver.need("nginx", "nginx-light"), "-c", str(configuration)], stderr=subprocess.DEVNULL)
+    bench.programs.callback(process.wait, 20)
+    bench.programs.callback(process.terminate)
     for _ in range(100):
         try:
             socket.create_connection(("127.0.0.1", port)).close()
-            return process, f"http://127.0.0.1:{port}/release.json"
+            return process, port
         except ConnectionRefusedError:
             time.sleep(0.05)
-    raise SystemExit("nginx did not start")
+    sys.exit("nginx did not start")
 
 
 def release_of(server, winners):
-    """A release of about `winners` entries, by pins: nothing needs to be measured for it."""
+    """A release by pins: nothing needs to be measured for it."""
     driver.enrol(server)
-    key = "rows=1,columns=1"
-    job = driver.submit(server, f"{harness.KERNELS}/softmax:fused", [key])[0]
-    summary = server.get(f"/v1/jobs/{job['job']}")
-    config = next(iter([summary["space"]["default"]]))
-    pins = [{"kernel": summary["kernel"], "key": {"rows": i + 1, "columns": 64}, "config": config} for i in range(winners)]
+    kernel = driver.register(server, "noop")
+    keys = [{"n": i + 1} for i in range(winners)]
+    driver.submit(server, kernel, keys, driver.space_of(8))
+    pins = [{"kernel": kernel, "key": key, "config": {"P": 0}} for key in keys]
     answer = server.request("POST", "/v1/releases", {"environment": driver.ENVIRONMENT, "pins": pins})
     assert answer.status in (200, 201), answer
     return answer.json["release"]
@@ -68,34 +85,43 @@ def release_of(server, winners):
 def main():
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 5
     seconds = int(sys.argv[2]) if len(sys.argv) > 2 else 3
-    folder = driver.scratch()
-    postgres = harness.Postgres()
-    server = web = None
-    try:
-        server = harness.Server(postgres.database(), folder)
-        digest = release_of(server, 80)
-        path = f"/v1/releases/{digest}"
+    driver.need("wrk", "wrk")
+    driver.need("nginx", "nginx-light")
+    with driver.Bench() as bench:
+        server = bench.server()
+        path = f"/v1/releases/{release_of(server, WINNERS)}"
         body = server.request("GET", path).body
-        web, web_url = nginx(folder, body)
+        web, web_port = nginx_start(bench, body)
+        web_pids = [web.pid, *driver.children(web.pid)]
         token = f"Authorization: Bearer {server.token}"
-        etag = server.request("GET", path).headers["ETag"]
-        figures = {"nginx": [], "wavetune": [], "wavetune 304": []}
-        print(f"{len(body):,} bytes, 64 keep-alive connections, {rounds} rounds of {seconds} s, in turn, one wrk thread")
-        for _ in range(rounds):
-            for name, arguments in (("nginx", (web_url, seconds)), ("wavetune", (server.url + path, seconds, token)),
-                                    ("wavetune 304", (server.url + path, seconds, token, f"If-None-Match: {etag}"))):
-                rate, p99 = wrk(*arguments)
-                figures[name].append(rate)
-                print(f"  {name:13} {rate:10,.0f} requests/s  p99 {p99}")
-        for name, rates in figures.items():
-            print(f"{name:13} {driver.spread(rates)} requests/s")
-        ratio = statistics.median(figures["wavetune"]) / statistics.median(figures["nginx"])
-        print(f"ratio: cached GET {ratio:.2f} x nginx (medians; token checked on every request)")
-    finally:
-        for process in filter(None, (web, server.process if server else None)):
-            process.terminate()
-            process.wait(20)
-        postgres.stop()
+        sides = {}
+        for name, port, target, pids, headers in (
+                ("nginx", web_port, "/release.json", web_pids, ()),
+                ("wavetune", server.port, path, [server.process.pid], (token,))):
+            status, size, received = status_and_size(port, target, *headers)
+            assert (status, size) == (200, len(body)), (name, status, size)
+            unchanged = (*headers, f"If-None-Match: {received['ETag']}")
+            assert status_and_size(port, target, *unchanged)[:2] == (304, 0), name
+            sides[f"{name} 200"] = (f"http://127.0.0.1:{port}{target}", pids, 200, headers)
+            sides[f"{name} 304"] = (f"http://127.0.0.1:{port}{target}", pids, 304, unchanged)
+        bench.print_machine()
+        print(f"{len(body):,} bytes, 64 keep-alive connections, {rounds} rounds of {seconds} s, in turn, one wrk thread; "
+              "2 nginx workers, 2 event threads of wavetune", flush=True)
+        rates, costs = {name: [] for name in sides}, {name: [] for name in sides}
+        for i in range(rounds):
+            for name in sorted(sides, key=lambda name: (name[-3:], name), reverse=i % 2):
+                url, pids, status, headers = sides[name]
+                before = sum(map(driver.cpu_seconds, pids))
+                rate, requests, p99 = wrk(url, seconds, status, *headers)
+                rates[name].append(rate)
+                costs[name].append((sum(map(driver.cpu_seconds, pids)) - before) * 1e6 / requests)
+                print(f"  {name:13} {rate:10,.0f} requests/s  p99 {p99}", flush=True)
+        for name in sides:
+            print(f"{name:13} {driver.spread(rates[name])} requests/s; {driver.spread(costs[name], 2)} us of CPU a request")
+        for status in ("200", "304"):
+            ratio = statistics.median(rates[f"wavetune {status}"]) / statistics.median(rates[f"nginx {status}"])
+            cost = statistics.median(costs[f"wavetune {status}"]) / statistics.median(costs[f"nginx {status}"])
+            print(f"ratio: cached GET, {status}: {ratio:.2f} x nginx's requests/s (goal 1), {cost:.2f} x its CPU a request")
 
 
 main()

@@ -1,17 +1,24 @@
 #!/usr/bin/env python3
-"""Durable lease + complete cycles against a one-row SKIP LOCKED loop in pgbench, on the same PostgreSQL, in one run.
+"""Durable lease + complete cycles against a one-row SKIP LOCKED loop in pgbench: the same cluster, one run, in turn.
 
 The loop is what most queues on PostgreSQL do: one row is taken with FOR UPDATE SKIP LOCKED and committed, then marked done
-and committed. Here a cycle is POST /v1/leases and POST …/results with a measurement for every config of the lease, each
-durable before it is answered (fsync and synchronous_commit are on for both). The batch (configs of a lease) is printed: per
-cycle we compare requests with rows, per measurement we compare what is stored.
+and committed. A cycle of wavetune is POST /v1/leases and POST …/results over HTTP with JSON, both committed before they
+are answered, and it stores a measurement (three pairs of samples, two unique indexes) for every config of the lease.
+fsync and synchronous_commit are on for both. Two kinds of leases:
 
-    bench/lease_cycles.py [SECONDS [JOBS]]        default 5 s a figure, 400 jobs
+    1 config     a cycle is one row leased and one measurement stored: requests against rows, like for like
+    125 configs  what the server cuts a space of 2,000 configs into: what is stored, against rows
+
+The batch is how many requests one statement of the server served (wavetune_batched_requests_total by
+wavetune_batches_total, lease requests and results together).
+
+    bench/lease_cycles.py [ROUNDS [SECONDS]]        default 3 rounds, 4 s a figure
+
+pgbench comes with PostgreSQL (package postgresql).
 """
 
-import json
-import pathlib
 import re
+import statistics
 import subprocess
 import sys
 
@@ -23,63 +30,120 @@ with taken as (select id from queue where state = 0 order by priority desc, id l
 update queue set state = 1, attempts = attempts + 1 from taken where queue.id = taken.id returning queue.id \\gset
 update queue set state = 2 where id = :id;
 """
+LOOP_CLIENTS = (1, 4, 16, 48)
+SINGLE, CUT = 1, 125
+POINTS = ((SINGLE, 1), (SINGLE, 64), (SINGLE, 256), (SINGLE, 1000), (CUT, 1), (CUT, 16), (CUT, 64))
+RATE_MAX = {SINGLE: 12000, CUT: 1000}  # leases a second that are prepared for; too few ends the benchmark
 
 
-def pgbench(postgres, conninfo, folder, clients, seconds):
-    script = folder / "loop.sql"
-    script.write_text(LOOP)
-    postgres.sql("drop table if exists queue; create table queue (id bigint generated always as identity primary key, state int "
-                 "not null default 0, priority int not null default 0, attempts int not null default 0, payload text) "
-                 "with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.01); "
-                 "insert into queue (payload) select repeat('x', 100) from generate_series(1, 300000); "
-                 "create index on queue (priority desc, id) where state = 0; analyze queue", conninfo=conninfo)
-    parts = dict(p.split("=", 1) for p in conninfo.split())
-    out = subprocess.run([harness.postgres_bin() / "pgbench", "-n", "-M", "prepared", "-h", parts["host"], "-U", parts["user"],
-                          "-f", script, "-c", str(clients), "-j", "2", "-T", str(seconds), parts["dbname"]],
-                         capture_output=True, text=True, check=True).stdout
-    return float(re.search(r"tps = ([0-9.]+) \(without", out)[1])
+class Loop:
+    def __init__(self, bench):
+        self.bench, self.database = bench, bench.postgres.database()
+        self.script = bench.folder / "loop.sql"
+        self.script.write_text(LOOP)
+
+    def rate(self, clients, seconds):
+        """Cycles/s on a fresh table of more rows than can be taken."""
+        self.bench.postgres.sql(
+            "drop table if exists queue; create table queue (id bigint generated always as identity primary key, "
+            "state int not null default 0, priority int not null default 0, attempts int not null default 0, payload text) "
+            "with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.01); "
+            f"insert into queue (payload) select repeat('x', 100) from generate_series(1, {15000 * seconds}); "
+            "create index on queue (priority desc, id) where state = 0; analyze queue", conninfo=self.database)
+        parts = dict(part.split("=", 1) for part in self.database.split())
+        done = subprocess.run([driver.need("pgbench", "postgresql"), "-n", "-M", "prepared", "-h", parts["host"], "-U",
+                               parts["user"], "-f", self.script, "-c", str(clients), "-j", "2", "-T", str(seconds),
+                               parts["dbname"]], capture_output=True, text=True)
+        failed = re.search(r"number of failed transactions: (\d+)", done.stdout)
+        if done.returncode != 0 or (failed and failed[1] != "0"):
+            sys.exit(f"pgbench failed:\n{done.stdout}{done.stderr}")
+        return float(re.search(r"tps = ([0-9.]+) \(without", done.stdout)[1])
 
 
-def load(server, agent, connections, seconds):
-    out = subprocess.run([harness.BUILD / "bench/lease_load", "127.0.0.1", str(server.port), server.token, agent,
-                          str(connections), str(seconds)], capture_output=True, text=True)
-    assert out.returncode == 0, out.stdout + out.stderr
-    return json.loads(out.stdout)
+class Side:
+    """A server whose leases have so many configs each."""
+
+    def __init__(self, bench, configs):
+        self.bench, self.configs, self.key = bench, configs, 0
+        self.server = bench.server()
+        self.kernel = driver.register(self.server)
+        self.agents = driver.enrol(self.server, 256)
+
+    def sql(self, text):
+        return self.bench.postgres.sql(text, conninfo=self.server.database)
+
+    def prepare(self, leases):
+        """Tops the open leases up."""
+        missing = leases - int(self.sql("select count(*) from leases where state = 'open'"))
+        jobs = -(-missing * self.configs // 2000)
+        if missing > 0:
+            driver.submit(self.server, self.kernel, [{"n": self.key + i + 1} for i in range(jobs)], driver.space_of(2000))
+            self.key += jobs
+        if missing > 0 and self.configs == SINGLE:
+            self.sql("with cut as (delete from leases where state = 'open' and stage = 'screen' and epoch = 0 and "
+                     "configs <> int8multirange(int8range(lower(configs), lower(configs) + 1)) returning *) "
+                     "insert into leases (job_id, stage, round, process, configs, remaining, device_class, priority) "
+                     "select job_id, stage, round, process, one, one, device_class, priority from cut, "
+                     "lateral (select int8multirange(int8range(c, c + 1)) from "
+                     "generate_series(lower(configs), upper(configs) - 1) c) as p(one)")
+        self.sql("vacuum analyze leases")
+        self.sql("vacuum analyze measurements")
+
+    def measure(self, connections, seconds):
+        self.prepare(int(RATE_MAX[self.configs] * seconds))
+        before, cpu = driver.metrics(self.server), driver.cpu_seconds(self.server.process.pid)
+        database = self.bench.postgres_cpu_seconds()
+        figures = driver.run_load("lease_load", self.server, self.agents, connections, seconds)
+        if figures["empty"]:
+            sys.exit(f"the leases ran out: {figures}; raise RATE_MAX")
+        after = driver.metrics(self.server)
+        runs = after["wavetune_batches_total"] - before["wavetune_batches_total"]
+        figures["batch"] = (after["wavetune_batched_requests_total"] - before["wavetune_batched_requests_total"]) / runs
+        figures["server_us"] = (driver.cpu_seconds(self.server.process.pid) - cpu) * 1e6 / figures["cycles"]
+        figures["database_us"] = (self.bench.postgres_cpu_seconds() - database) * 1e6 / figures["cycles"]
+        return figures
+
+
+def median_of(figures, name):
+    return statistics.median(f[name] for f in figures)
 
 
 def main():
-    seconds = int(sys.argv[1]) if len(sys.argv) > 1 else 5
-    jobs = int(sys.argv[2]) if len(sys.argv) > 2 else 400
-    folder = driver.scratch()
-    postgres = harness.Postgres()
-    server = None
-    try:
-        base = postgres.database()
-        loops = {clients: pgbench(postgres, base, folder, clients, seconds) for clients in (1, 4, 8, 16)}
-        for clients, rate in loops.items():
-            print(f"one-row loop, {clients:2} clients     {rate:9,.0f} cycles/s")
-        server = harness.Server(postgres.database(), folder)
-        agent = driver.enrol(server)
-        best_loop = max(loops.values())
-        best = None
-        job = 0
-        for connections in (1, 16, 64, 256):
-            driver.submit(server, f"{harness.KERNELS}/noop", [f"n={n + 1}" for n in range(job, job + jobs)])
-            job += jobs
-            figures = load(server, agent, connections, seconds)
-            batch = figures["measurements"] / max(1, figures["cycles"])
-            print(f"wavetune, {connections:3} connections   {figures['cycles_per_s']:9,.0f} cycles/s  "
-                  f"{figures['measurements_per_s']:9,.0f} measurements/s  (batch {batch:.0f}; lease p50 "
-                  f"{figures['lease_p50_us']:,.0f} us, p99 {figures['lease_p99_us']:,.0f} us)")
-            if best is None or figures["measurements_per_s"] > best["measurements_per_s"]:
-                best = figures
-        print(f"ratio: measurements stored {best['measurements_per_s'] / loops[1]:.1f} x the loop at 1 client, "
-              f"{best['measurements_per_s'] / best_loop:.1f} x at its best; lease requests "
-              f"{best['cycles_per_s'] / loops[1]:.2f} x and {best['cycles_per_s'] / best_loop:.2f} x")
-    finally:
-        if server:
-            server.stop()
-        postgres.stop()
+    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 3
+    seconds = float(sys.argv[2]) if len(sys.argv) > 2 else 4
+    driver.need_build("bench/lease_load")
+    with driver.Bench() as bench:
+        bench.print_machine()
+        loop, sides = Loop(bench), {configs: Side(bench, configs) for configs in (SINGLE, CUT)}
+        loops, ours = {clients: [] for clients in LOOP_CLIENTS}, {point: [] for point in POINTS}
+        for i in range(rounds):
+            for clients in LOOP_CLIENTS:
+                loops[clients].append(loop.rate(clients, int(seconds)))
+                print(f"  round {i + 1}: loop, {clients:2} clients: {loops[clients][-1]:,.0f} cycles/s", flush=True)
+            for configs, connections in POINTS:
+                figures = sides[configs].measure(connections, seconds)
+                ours[configs, connections].append(figures)
+                print(f"  round {i + 1}: wavetune, {configs:3} configs, {connections:4} connections: "
+                      f"{figures['cycles_per_s']:,.0f} cycles/s, batch {figures['batch']:.1f}", flush=True)
+        bench.print_machine()
+        for clients, rates in loops.items():
+            print(f"loop,     1 row,       {clients:4} clients      {driver.spread(rates)} cycles/s")
+        for (configs, connections), figures in ours.items():
+            print(f"wavetune, {configs:3} config{'s' if configs > 1 else ' '}, {connections:4} connections  "
+                  f"{driver.spread([f['cycles_per_s'] for f in figures])} cycles/s, "
+                  f"{median_of(figures, 'measurements_per_s'):,.0f} measurements/s; batch {median_of(figures, 'batch'):.1f}; "
+                  f"lease p50 {median_of(figures, 'lease_p50_us') / 1e3:.1f} ms, p99 "
+                  f"{median_of(figures, 'lease_p99_us') / 1e3:.1f} ms; CPU a cycle: server "
+                  f"{median_of(figures, 'server_us'):,.0f} us, PostgreSQL {median_of(figures, 'database_us'):,.0f} us")
+        one = statistics.median(loops[1])
+        best_clients = max(loops, key=lambda clients: statistics.median(loops[clients]))
+        best = statistics.median(loops[best_clients])
+        for name, unit, configs in (("lease requests (1 config a lease)", "cycles_per_s", SINGLE),
+                                    ("measurements stored (125 configs a lease)", "measurements_per_s", CUT)):
+            point = max((p for p in POINTS if p[0] == configs), key=lambda p: median_of(ours[p], unit))
+            rate = median_of(ours[point], unit)
+            print(f"ratio: {name}, {point[1]} connections: {rate / one:.2f} x the loop at 1 client (goal 10), "
+                  f"{rate / best:.2f} x the loop at its best, {best_clients} clients (goal 4)")
 
 
 main()

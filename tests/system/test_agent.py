@@ -96,16 +96,17 @@ def test_tune_lets_no_config_win_that_died_in_one_of_the_finals(tmp_path):
 
 
 def test_tune_prints_a_table_with_the_winner(tmp_path):
-    done = tune(harness.QUICK, "n=1003", tmp_path)
+    done = tune(small_kernel(tmp_path / "kernel"), "n=1003", tmp_path)
     assert done.returncode == 0, done.stderr
     assert "winner (*)" in done.stdout and "equivalence set (=)" in done.stdout and "regret bound" in done.stdout
 
 
 def test_tune_measures_again_without_compiling_again(tmp_path):
-    assert tune(harness.QUICK, "n=1003", tmp_path).returncode == 0
+    kernel = small_kernel(tmp_path / "kernel")
+    assert tune(kernel, "n=1003", tmp_path).returncode == 0
     objects = {p: p.stat().st_mtime_ns for p in (tmp_path / "objects").iterdir()}
     assert objects
-    assert tune(harness.QUICK, "n=1003", tmp_path).returncode == 0
+    assert tune(kernel, "n=1003", tmp_path).returncode == 0
     assert objects == {p: p.stat().st_mtime_ns for p in (tmp_path / "objects").iterdir()}
 
 

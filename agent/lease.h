@@ -9,9 +9,7 @@
 
 #include "agent/compile/compile.h"
 #include "common/kernel.h"
-
-enum stage { STAGE_SCREEN, STAGE_HALVING, STAGE_FINAL };
-const char *stage_name(enum stage stage);
+#include "common/outcome.h"
 
 struct lease {
   char *id, *job; /* "" for tune */
@@ -28,14 +26,6 @@ struct lease {
   char *regime; /* "cold" or "warm" */
 };
 void lease_release(struct lease *lease);
-
-#define OUTCOMES(X) X(correct) X(compile) X(runtime) X(correctness) X(timeout) X(constraints)
-enum outcome {
-#define X(name) OUTCOME_##name,
-  OUTCOMES(X)
-#undef X
-};
-const char *outcome_name(enum outcome outcome);
 
 struct measurement {
   uint64_t config;

@@ -98,7 +98,7 @@ static enum step compile_wait(struct execution *execution, uint64_t ticket, stru
 }
 
 static enum outcome compile_outcome(const struct compile_result *result) {
-  return result->timed_out ? OUTCOME_timeout : OUTCOME_compile;
+  return result->timed_out ? OUTCOME_TIMEOUT : OUTCOME_COMPILE;
 }
 
 /* The config's compile is in its result then. */
@@ -166,17 +166,6 @@ static json_t *open_request(const struct execution *execution) {
                    execution->baseline.object);
 }
 
-static bool outcome_parse(const char *name, enum outcome *ret) {
-#define X(outcome)                                                                                                     \
-  if (string_equal(name, #outcome)) {                                                                                  \
-    *ret = OUTCOME_##outcome;                                                                                          \
-    return true;                                                                                                       \
-  }
-  OUTCOMES(X)
-#undef X
-  return false;
-}
-
 /* What `open` was answered. The baseline that worked in an earlier worker of this lease is not to blame any more. */
 static enum step open_answered(struct execution *execution, const json_t *answer) {
   if (json_is_true(json_object_get(answer, "opened"))) {
@@ -215,7 +204,7 @@ static enum step worker_open(struct execution *execution, const json_t *request)
       return STEP_STOPPED;
   }
   if (!execution->baseline_worked)
-    return end_with_baseline(execution, event == WORKER_HUNG ? OUTCOME_timeout : OUTCOME_runtime, end.detail);
+    return end_with_baseline(execution, event == WORKER_HUNG ? OUTCOME_TIMEOUT : OUTCOME_RUNTIME, end.detail);
   error_set(execution->error, "%s does not work any more, though it did at the start of the lease: a worker was %s",
             executor->device, end.detail);
   return STEP_FAILED;
@@ -277,7 +266,7 @@ static bool measurement_read(const json_t *answer, struct measurement *ret) {
   };
   if (!outcome_parse(json_string_value(json_object_get(answer, "outcome")), &measurement.outcome))
     return false;
-  if (measurement.outcome != OUTCOME_correct)
+  if (measurement.outcome != OUTCOME_CORRECT)
     measurement.n = 0;
   else if (!measurement.timer || measurement.n == 0 || measurement.n != json_array_size(baseline))
     return false;
@@ -295,9 +284,9 @@ static bool measurement_read(const json_t *answer, struct measurement *ret) {
 static enum step hand_on_answer(struct execution *execution, const struct compiling *compiling, const json_t *answer) {
   struct measurement measurement;
   if (!answer)
-    return hand_on_failure(execution, compiling, OUTCOME_runtime, "the worker gave no answer for it", 0);
+    return hand_on_failure(execution, compiling, OUTCOME_RUNTIME, "the worker gave no answer for it", 0);
   if (!measurement_read(answer, &measurement))
-    return hand_on_failure(execution, compiling, OUTCOME_runtime, "the worker's answer for it makes no sense", 0);
+    return hand_on_failure(execution, compiling, OUTCOME_RUNTIME, "the worker's answer for it makes no sense", 0);
   measurement.compile_ms = compiling->result.compile_ms;
   enum step step = hand_on(execution, &measurement);
   free(measurement.samples_us);
@@ -334,7 +323,7 @@ static enum step measure_wait(struct execution *execution, const size_t *indices
 }
 
 static enum outcome end_outcome(enum worker_event event) {
-  return event == WORKER_HUNG ? OUTCOME_timeout : OUTCOME_runtime;
+  return event == WORKER_HUNG ? OUTCOME_TIMEOUT : OUTCOME_RUNTIME;
 }
 
 /* Screen */

@@ -18,16 +18,6 @@ bool lease_terms_read(const json_t *json, struct lease_terms *ret, struct error 
   return true;
 }
 
-static bool stage_read(const char *name, enum stage *ret, struct error *error) {
-  for (enum stage stage = STAGE_SCREEN; stage <= STAGE_FINAL; stage++) {
-    if (string_equal(name, stage_name(stage))) {
-      *ret = stage;
-      return true;
-    }
-  }
-  return error_at(error, "/stage", "this agent knows no stage \"%.40s\"", name);
-}
-
 static bool kernel_read(const json_t *json, struct lease *lease, struct error *error) {
   json_t *manifest = NULL, *key = NULL, *space = NULL;
   struct digest hash;
@@ -95,7 +85,9 @@ static bool lease_fill(const json_t *json, struct lease *lease, struct error *er
     return error_at(error, "/build", "this agent cannot run builds");
   if (!string_equal(regime, "cold") && !string_equal(regime, "warm"))
     return error_at(error, "/regime", "this agent knows no regime \"%.40s\"", regime);
-  return stage_read(stage, &lease->stage, error) && kernel_read(json, lease, error) && configs_read(json, lease, error);
+  if (!stage_parse(stage, &lease->stage))
+    return error_at(error, "/stage", "this agent knows no stage \"%.40s\"", stage);
+  return kernel_read(json, lease, error) && configs_read(json, lease, error);
 }
 
 bool lease_read(const json_t *json, struct lease *ret, struct error *error) {

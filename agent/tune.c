@@ -17,12 +17,6 @@
 #define PIECE_CONFIGS 256
 #define CONFIGS_MAX 1000000u
 
-enum {
-#define X(name) +1
-  N_OUTCOMES = OUTCOMES(X)
-#undef X
-};
-
 struct tuned {
   uint64_t config;
   enum outcome outcome;
@@ -46,7 +40,7 @@ struct tuning {
   struct tuned *tuned; /* the whole space in rising order */
   size_t n_samples, samples_capacity;
   struct verdict_sample *samples;            /* of the finals; they own their arrays */
-  char *examples[N_OUTCOMES];                /* why the first config with this outcome has it */
+  char *examples[OUTCOME_COUNT];             /* why the first config with this outcome has it */
   char *baseline_failure, *finalist_failure; /* of the first that failed; NULL else */
   struct progress progress;
   uint64_t done;
@@ -62,7 +56,7 @@ static void tuning_release(struct tuning *tuning) {
   }
   free(tuning->samples);
   free(tuning->tuned);
-  for (size_t i = 0; i < N_OUTCOMES; i++)
+  for (size_t i = 0; i < OUTCOME_COUNT; i++)
     free(tuning->examples[i]);
   free(tuning->baseline_failure);
   free(tuning->finalist_failure);
@@ -186,7 +180,7 @@ static void sample_add(struct tuning *tuning, int64_t process, const struct meas
 static bool tuning_measured(void *context, const struct lease *lease, const struct measurement *measurement) {
   struct tuning *tuning = context;
   MAGIC_CHECK(tuning, TUNING_MAGIC);
-  bool is_correct = measurement->outcome == OUTCOME_correct;
+  bool is_correct = measurement->outcome == OUTCOME_CORRECT;
   if (!is_correct && measurement->config == lease->baseline && string_starts(measurement->detail, "baseline: ")) {
     tuning->baseline_failure = xstrdup(measurement->detail);
     return false;
@@ -261,7 +255,7 @@ static size_t finalists_of(const struct tuning *tuning, uint64_t *finalists, siz
   cleanup_free uint64_t *configs = xcalloc(tuning->n, sizeof *configs);
   size_t n = 0;
   for (size_t i = 0; i < tuning->n; i++) {
-    if (tuning->tuned[i].outcome == OUTCOME_correct) {
+    if (tuning->tuned[i].outcome == OUTCOME_CORRECT) {
       ratios[n] = tuning->tuned[i].ratio;
       configs[n++] = tuning->tuned[i].config;
     }
@@ -276,8 +270,8 @@ static bool finals(struct tuning *tuning, struct error *error) {
   size_t n = finalists_of(tuning, finalists, most);
   bool ok = true;
   if (n == 0)
-    return error_set(error, "no config of the space is correct%s%s", tuning->examples[OUTCOME_correctness] ? "; " : "",
-                     tuning->examples[OUTCOME_correctness] ? tuning->examples[OUTCOME_correctness] : "");
+    return error_set(error, "no config of the space is correct%s%s", tuning->examples[OUTCOME_CORRECTNESS] ? "; " : "",
+                     tuning->examples[OUTCOME_CORRECTNESS] ? tuning->examples[OUTCOME_CORRECTNESS] : "");
   tuning->done = 0;
   tuning->progress = progress_start(stderr, "final", n * (uint64_t)processes);
   for (int64_t process = 0; process < processes && ok; process++) {
@@ -291,11 +285,11 @@ static bool finals(struct tuning *tuning, struct error *error) {
 }
 
 static json_t *outcomes_to_json(const struct tuning *tuning) {
-  int64_t counts[N_OUTCOMES] = {0};
+  int64_t counts[OUTCOME_COUNT] = {0};
   json_t *outcomes = json_object();
   for (size_t i = 0; i < tuning->n; i++)
     counts[tuning->tuned[i].outcome]++;
-  for (size_t i = 0; i < N_OUTCOMES; i++) {
+  for (size_t i = 0; i < OUTCOME_COUNT; i++) {
     if (counts[i])
       json_object_set_new(outcomes, outcome_name((enum outcome)i), json_integer(counts[i]));
   }
@@ -304,7 +298,7 @@ static json_t *outcomes_to_json(const struct tuning *tuning) {
 
 static json_t *examples_to_json(const struct tuning *tuning) {
   json_t *examples = json_object();
-  for (size_t i = 0; i < N_OUTCOMES; i++) {
+  for (size_t i = 0; i < OUTCOME_COUNT; i++) {
     if (tuning->examples[i])
       json_object_set_new(examples, outcome_name((enum outcome)i), json_string(tuning->examples[i]));
   }
@@ -337,7 +331,7 @@ static void text_report(const struct tuning *tuning, const json_t *outcomes, con
       .verdict = verdict,
   };
   report_print(&report, stdout);
-  for (size_t i = 0; i < N_OUTCOMES; i++) {
+  for (size_t i = 0; i < OUTCOME_COUNT; i++) {
     if (tuning->examples[i])
       printf("%-19s e.g. %s\n", outcome_name((enum outcome)i), tuning->examples[i]);
   }
@@ -348,7 +342,7 @@ static size_t samples_sift(struct tuning *tuning) {
   size_t n = 0;
   for (size_t i = 0; i < tuning->n_samples; i++) {
     struct verdict_sample sample = tuning->samples[i];
-    if (tuned_find(tuning, sample.config)->outcome != OUTCOME_correct)
+    if (tuned_find(tuning, sample.config)->outcome != OUTCOME_CORRECT)
       continue;
     tuning->samples[i] = tuning->samples[n];
     tuning->samples[n++] = sample;

@@ -146,7 +146,7 @@ static enum outcome timed_load(struct worker *worker, uint64_t config, const cha
                                struct error *error) {
   status_set(worker, WORKER_LOADING, config);
   int64_t start = clock_monotonic_ns();
-  enum outcome outcome = OUTCOME_runtime;
+  enum outcome outcome = OUTCOME_RUNTIME;
   if (candidate_load(worker->problem, config, object, &timed->candidate, error)) {
     status_set(worker, WORKER_CHECKING, config);
     outcome = candidate_check(worker->problem, timed->candidate, error);
@@ -167,12 +167,12 @@ static bool answer_open(struct worker *worker, const json_t *request) {
     return answer_error(&error);
   }
   enum outcome outcome = timed_load(worker, (uint64_t)open.baseline, open.baseline_object, &worker->baseline, &error);
-  if (outcome == OUTCOME_correct) {
+  if (outcome == OUTCOME_CORRECT) {
     status_set(worker, WORKER_TIMING, (uint64_t)open.baseline);
     if (!timed_warm_up(worker->problem, &worker->baseline, WARM_UP_BASELINE_US, &error))
-      outcome = OUTCOME_runtime;
+      outcome = OUTCOME_RUNTIME;
   }
-  if (outcome == OUTCOME_correct)
+  if (outcome == OUTCOME_CORRECT)
     return answer(json_pack("{s:b}", "opened", 1));
   worker_close(worker);
   return answer(json_pack("{s:s, s:s}", "outcome", outcome_name(outcome), "detail", error.message));
@@ -192,10 +192,10 @@ static bool answer_failed(uint64_t config, enum outcome outcome, const char *det
 
 static bool answer_timed(struct worker *worker, const struct timed *timed) {
   if (timed->failed)
-    return answer_failed(timed->candidate->config, OUTCOME_runtime, timed->error.message, timed);
+    return answer_failed(timed->candidate->config, OUTCOME_RUNTIME, timed->error.message, timed);
   double clock_mhz = worker->device->ops->clock_mhz(worker->device);
   return answer(json_pack("{s:I, s:s, s:s, s:o, s:o, s:o, s:I}", "config", (json_int_t)timed->candidate->config,
-                          "outcome", outcome_name(OUTCOME_correct), "timer", worker->device->ops->timer, "samples_us",
+                          "outcome", outcome_name(OUTCOME_CORRECT), "timer", worker->device->ops->timer, "samples_us",
                           numbers_to_json(timed->samples_us, timed->n), "baseline_us",
                           numbers_to_json(timed->baseline_us, timed->n), "clock_mhz",
                           clock_mhz > 0 ? json_integer(llround(clock_mhz)) : json_null(), "device_us",
@@ -249,7 +249,7 @@ static bool answer_measure(struct worker *worker, const json_t *request) {
     struct timed *next = &timed[n_right];
     *next = (struct timed){0};
     enum outcome outcome = timed_load(worker, requested[i].config, requested[i].object, next, &error);
-    if (outcome == OUTCOME_correct) {
+    if (outcome == OUTCOME_CORRECT) {
       n_right++;
       continue;
     }

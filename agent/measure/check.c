@@ -157,24 +157,24 @@ static bool unwritten_confirm(const struct problem *problem, const struct unwrit
 
 enum outcome candidate_check(struct problem *problem, struct candidate *candidate, struct error *error) {
   if (!problem_reset(problem, 0, error) || !launch_and_download(problem, candidate, error))
-    return OUTCOME_runtime;
+    return OUTCOME_RUNTIME;
   if (!canaries_check(problem, error) || !inputs_check(problem, error))
-    return OUTCOME_correctness;
+    return OUTCOME_CORRECTNESS;
   if (!problem->reference)
-    return OUTCOME_correct;
+    return OUTCOME_CORRECT;
   __attribute__((cleanup(unwritten_release))) struct unwritten unwritten = {0};
   unwritten_find(problem, &unwritten);
   if (unwritten.any) {
     if (!problem_reset(problem, 1, error) || !launch_and_download(problem, candidate, error))
-      return OUTCOME_runtime;
+      return OUTCOME_RUNTIME;
     if (!canaries_check(problem, error) || !unwritten_confirm(problem, &unwritten, error))
-      return OUTCOME_correctness;
+      return OUTCOME_CORRECTNESS;
   }
   for (size_t i = 0; i < problem->kernel->n_arguments; i++) {
     const struct argument *argument = &problem->kernel->arguments[i];
     if (argument->reference_entry &&
         (!samples_check(problem, i, error) || (dtype_is_floating(argument->dtype) && !nans_check(problem, i, error))))
-      return OUTCOME_correctness;
+      return OUTCOME_CORRECTNESS;
   }
-  return OUTCOME_correct;
+  return OUTCOME_CORRECT;
 }

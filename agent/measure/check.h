@@ -12,12 +12,12 @@
 #ifndef WAVETUNE_AGENT_MEASURE_CHECK_H
 #define WAVETUNE_AGENT_MEASURE_CHECK_H
 
-#include "agent/lease.h"
 #include "agent/measure/problem.h"
+#include "common/outcome.h"
 
 #define CHECK_NANS_MAX 4096
 
-/* OUTCOME_correct, OUTCOME_correctness or OUTCOME_runtime; of the latter two the error says why. */
+/* OUTCOME_CORRECT, OUTCOME_CORRECTNESS or OUTCOME_RUNTIME; of the latter two the error says why. */
 must_check enum outcome candidate_check(struct problem *problem, struct candidate *candidate, struct error *error);
 
 #endif

@@ -1,10 +1,8 @@
-/* Names of states, stages and outcomes, and the transition table of jobs. Memory: static texts. Threads: any. */
+/* Names of states and the transition table of jobs. Memory: static texts. Threads: any. */
 #include "server/core/job_state.h"
 
 #define X(id, name) name,
 static const char *const state_names[] = {JOB_STATES(X)};
-static const char *const stage_names[] = {STAGES(X)};
-static const char *const outcome_names[] = {OUTCOMES(X)};
 #undef X
 
 /* May a job go from the row's state to the column's? */
@@ -13,40 +11,13 @@ static const bool transitions[JOB_STATE_COUNT][JOB_STATE_COUNT] = {
     [JOB_RUNNING] = {[JOB_DONE] = true, [JOB_FAILED] = true, [JOB_CANCELLED] = true},
 };
 
-static bool name_find(const char *const *names, size_t n, const char *name, size_t *ret) {
-  for (size_t i = 0; i < n; i++)
-    if (strcmp(names[i], name) == 0) {
-      *ret = i;
-      return true;
-    }
-  return false;
-}
-
 const char *job_state_name(enum job_state state) { return state_names[state]; }
-const char *stage_name(enum stage stage) { return stage_names[stage]; }
-const char *outcome_name(enum outcome outcome) { return outcome_names[outcome]; }
 
 bool job_state_parse(const char *name, enum job_state *ret) {
   size_t i;
   if (!name_find(state_names, ARRAY_LENGTH(state_names), name, &i))
     return false;
   *ret = (enum job_state)i;
-  return true;
-}
-
-bool stage_parse(const char *name, enum stage *ret) {
-  size_t i;
-  if (!name_find(stage_names, ARRAY_LENGTH(stage_names), name, &i))
-    return false;
-  *ret = (enum stage)i;
-  return true;
-}
-
-bool outcome_parse(const char *name, enum outcome *ret) {
-  size_t i;
-  if (!name_find(outcome_names, ARRAY_LENGTH(outcome_names), name, &i))
-    return false;
-  *ret = (enum outcome)i;
   return true;
 }
 

@@ -27,7 +27,7 @@ static struct checked check(const char *source, struct fixture_options options) 
   cr_assert(candidate_load(problem, 0, object, &candidate, &checked.error), "%s", checked.error.message);
   checked.outcome = candidate_check(problem, candidate, &checked.error);
   /* The check leaves nothing behind that would blame the next config. */
-  if (checked.outcome != OUTCOME_correct) {
+  if (checked.outcome != OUTCOME_CORRECT) {
     struct error error;
     for (size_t i = 0; i < fixture.kernel->n_arguments; i++)
       cr_expect(!problem->operands[i].checked ||
@@ -49,7 +49,7 @@ static struct checked check(const char *source, struct fixture_options options) 
 }
 
 static void expect_wrong(struct checked checked, const char *beginning) {
-  cr_expect_eq(checked.outcome, OUTCOME_correctness);
+  cr_expect_eq(checked.outcome, OUTCOME_CORRECTNESS);
   cr_expect(string_starts(checked.error.message, beginning), "%s", checked.error.message);
 }
 
@@ -59,13 +59,13 @@ static void expect_wrong(struct checked checked, const char *beginning) {
 
 Test(check, what_is_right_passes) {
   struct checked checked = check(FIXTURE_GOOD, (struct fixture_options){0});
-  cr_expect_eq(checked.outcome, OUTCOME_correct, "%s", checked.error.message);
+  cr_expect_eq(checked.outcome, OUTCOME_CORRECT, "%s", checked.error.message);
 }
 
 Test(check, every_extent_passes) {
   for (int64_t n = 1; n <= 4097; n = n * 4 - 1) {
     struct checked checked = check(FIXTURE_GOOD, (struct fixture_options){.n = n});
-    cr_expect_eq(checked.outcome, OUTCOME_correct, "%s", checked.error.message);
+    cr_expect_eq(checked.outcome, OUTCOME_CORRECT, "%s", checked.error.message);
     n += n == 1;
   }
 }
@@ -77,7 +77,7 @@ Test(check, a_wrong_last_value_is_found) {
 
 Test(check, a_value_within_the_tolerance_passes) {
   struct checked checked = check(LOOP "y[0] += 5e-7f;}\n", (struct fixture_options){0});
-  cr_expect_eq(checked.outcome, OUTCOME_correct, "%s", checked.error.message);
+  cr_expect_eq(checked.outcome, OUTCOME_CORRECT, "%s", checked.error.message);
 }
 
 Test(check, an_element_that_is_not_written_is_found_wherever_it_is) {
@@ -99,7 +99,7 @@ Test(check, a_nan_that_the_reference_has_too_passes) {
                                .reference = "#include <stdint.h>\ndouble f_at(int64_t i, float *y, const float *x, "
                                             "int64_t n) {\nreturn i == 54321 || i == 1 ? __builtin_nan(\"\") : "
                                             "x[i] + 1.0; }\n"});
-  cr_expect_eq(checked.outcome, OUTCOME_correct, "%s", checked.error.message);
+  cr_expect_eq(checked.outcome, OUTCOME_CORRECT, "%s", checked.error.message);
 }
 
 Test(check, an_infinity_is_not_within_any_tolerance) {
@@ -138,7 +138,7 @@ Test(check, integers_may_have_any_value) {
   struct checked checked =
       check("#include <stdint.h>\nvoid f(uint8_t *y, int64_t n) { for (int64_t i = 0; i < n; i++) y[i] = i; }\n",
             (struct fixture_options){.arguments = BYTES, .reference = BYTES_REFERENCE});
-  cr_expect_eq(checked.outcome, OUTCOME_correct, "%s", checked.error.message);
+  cr_expect_eq(checked.outcome, OUTCOME_CORRECT, "%s", checked.error.message);
 }
 
 Test(check, an_integer_that_is_not_written_is_found) {
@@ -159,7 +159,7 @@ Test(check, a_buffer_that_is_changed_is_compared_with_what_it_was_before) {
             (struct fixture_options){.arguments = CHANGED,
                                      .reference = "#include <stdint.h>\ndouble f_at(int64_t i, float *y, int64_t n) { "
                                                   "return 2.0 * y[i]; }\n"});
-  cr_expect_eq(checked.outcome, OUTCOME_correct, "%s", checked.error.message);
+  cr_expect_eq(checked.outcome, OUTCOME_CORRECT, "%s", checked.error.message);
 }
 
 #define HALVES                                                                                                         \
@@ -172,7 +172,7 @@ Test(check, a_result_rounded_to_its_dtype_is_right) {
       (struct fixture_options){.arguments = HALVES,
                                .reference = "#include <stdint.h>\ndouble f_at(int64_t i, _Float16 *y, const "
                                             "_Float16 *x, int n) { return 30000.0 * x[i]; }\n"});
-  cr_expect_eq(checked.outcome, OUTCOME_correct, "%s", checked.error.message);
+  cr_expect_eq(checked.outcome, OUTCOME_CORRECT, "%s", checked.error.message);
 }
 
 Test(check, every_kind_of_scalar_reaches_the_kernel) {
@@ -192,5 +192,5 @@ Test(check, every_kind_of_scalar_reaches_the_kernel) {
                     "#include <stdint.h>\ndouble f_at(int64_t i, double *y, _Bool a, int8_t b, uint16_t c, uint64_t d, "
                     "float e, double g) {\nreturn (double[]){1, -100, 65535, 0x1p40, 32, -7}[i]; }\n",
                 .n = 100});
-  cr_expect_eq(checked.outcome, OUTCOME_correct, "%s", checked.error.message);
+  cr_expect_eq(checked.outcome, OUTCOME_CORRECT, "%s", checked.error.message);
 }

@@ -35,7 +35,7 @@ static void check_config(struct checker *checker, struct problem *problem, uint6
   struct compile_result object = compile(checker, config, false);
   char *text = space_config_format(checker->folder->space, config);
   cr_assert(candidate_load(problem, config, object.object, &candidate, &error), "%s", error.message);
-  cr_expect_eq(candidate_check(problem, candidate, &error), OUTCOME_correct, "%s: %s", text, error.message);
+  cr_expect_eq(candidate_check(problem, candidate, &error), OUTCOME_CORRECT, "%s: %s", text, error.message);
   candidate_free(problem, candidate);
   compile_result_release(&object);
   free(text);

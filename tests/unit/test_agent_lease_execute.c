@@ -154,7 +154,7 @@ static const struct measured *measured_of(const struct trial *trial, uint64_t co
 
 static void expect_correct(const struct trial *trial, uint64_t config, size_t rounds) {
   const struct measured *measured = measured_of(trial, config);
-  cr_expect_eq(measured->outcome, OUTCOME_correct, "config %d: %s", (int)config, measured->detail);
+  cr_expect_eq(measured->outcome, OUTCOME_CORRECT, "config %d: %s", (int)config, measured->detail);
   cr_expect_eq(measured->n, rounds);
   cr_expect(measured->has_timer);
 }
@@ -190,7 +190,7 @@ Test(agent_lease_execute, goes_on_after_a_config_that_crashes_while_it_is_checke
   struct trial trial = trial_new("if (MODE == 1) kill(getpid(), SIGKILL);", 3, STAGE_SCREEN);
   trial_run(&trial);
   cr_expect_eq(trial.end, LEASE_DONE);
-  expect_outcome(&trial, 1, OUTCOME_runtime, "killed by signal 9 (Killed) while checking");
+  expect_outcome(&trial, 1, OUTCOME_RUNTIME, "killed by signal 9 (Killed) while checking");
   expect_correct(&trial, 0, SCREEN_ROUNDS);
   expect_correct(&trial, 2, SCREEN_ROUNDS);
   trial_free(&trial);
@@ -199,7 +199,7 @@ Test(agent_lease_execute, goes_on_after_a_config_that_crashes_while_it_is_checke
 Test(agent_lease_execute, names_the_exit_of_a_config_that_exits) {
   struct trial trial = trial_new("if (MODE == 1) _exit(3);", 2, STAGE_SCREEN);
   trial_run(&trial);
-  expect_outcome(&trial, 1, OUTCOME_runtime, "exited with code 3 while checking");
+  expect_outcome(&trial, 1, OUTCOME_RUNTIME, "exited with code 3 while checking");
   trial_free(&trial);
 }
 
@@ -208,7 +208,7 @@ Test(agent_lease_execute, goes_on_after_a_config_that_hangs) {
   trial.executor.limits.config_ms = 1000;
   trial_run(&trial);
   cr_expect_eq(trial.end, LEASE_DONE);
-  expect_outcome(&trial, 1, OUTCOME_timeout, "killed after 1 s of checking");
+  expect_outcome(&trial, 1, OUTCOME_TIMEOUT, "killed after 1 s of checking");
   expect_correct(&trial, 2, SCREEN_ROUNDS);
   cr_expect(trial.seen_at_work & 2, "the config at work can be named in a renewal");
   trial_free(&trial);
@@ -227,8 +227,8 @@ Test(agent_lease_execute, tells_compile_errors_and_wrong_results_apart) {
   struct trial trial =
       trial_new("\n#if MODE == 1\n#error not this one\n#endif\n if (MODE == 2) { y[0] = 5; return; }", 4, STAGE_SCREEN);
   trial_run(&trial);
-  expect_outcome(&trial, 1, OUTCOME_compile, "not this one");
-  cr_expect_eq(measured_of(&trial, 2)->outcome, OUTCOME_correctness);
+  expect_outcome(&trial, 1, OUTCOME_COMPILE, "not this one");
+  cr_expect_eq(measured_of(&trial, 2)->outcome, OUTCOME_CORRECTNESS);
   expect_correct(&trial, 3, SCREEN_ROUNDS);
   trial_free(&trial);
 }
@@ -238,7 +238,7 @@ Test(agent_lease_execute, ends_with_the_baselines_outcome_when_it_does_not_compi
   trial_run(&trial);
   cr_expect_eq(trial.end, LEASE_DONE);
   cr_expect_eq(trial.n, 1);
-  expect_outcome(&trial, 0, OUTCOME_compile, "baseline: ");
+  expect_outcome(&trial, 0, OUTCOME_COMPILE, "baseline: ");
   trial_free(&trial);
 }
 
@@ -247,7 +247,7 @@ Test(agent_lease_execute, ends_with_the_baselines_outcome_when_it_crashes) {
   trial_run(&trial);
   cr_expect_eq(trial.end, LEASE_DONE);
   cr_expect_eq(trial.n, 1);
-  expect_outcome(&trial, 0, OUTCOME_runtime, "baseline: killed by signal 9");
+  expect_outcome(&trial, 0, OUTCOME_RUNTIME, "baseline: killed by signal 9");
   trial_free(&trial);
 }
 
@@ -256,7 +256,7 @@ Test(agent_lease_execute, ends_with_the_baselines_outcome_when_it_hangs) {
   trial.executor.limits.config_ms = 300;
   trial_run(&trial);
   cr_expect_eq(trial.n, 1);
-  expect_outcome(&trial, 0, OUTCOME_timeout, "baseline: killed after 0.3 s");
+  expect_outcome(&trial, 0, OUTCOME_TIMEOUT, "baseline: killed after 0.3 s");
   trial_free(&trial);
 }
 
@@ -265,7 +265,7 @@ Test(agent_lease_execute, ends_with_the_baselines_outcome_when_it_is_wrong) {
   trial_run(&trial);
   cr_expect_eq(trial.end, LEASE_DONE);
   cr_expect_eq(trial.n, 1);
-  expect_outcome(&trial, 0, OUTCOME_correctness, "baseline: ");
+  expect_outcome(&trial, 0, OUTCOME_CORRECTNESS, "baseline: ");
   trial_free(&trial);
 }
 
@@ -285,7 +285,7 @@ Test(agent_lease_execute, measures_the_rest_of_a_final_again_without_the_one_tha
   trial_run(&trial);
   cr_expect_eq(trial.end, LEASE_DONE);
   cr_expect_eq(trial.n, 3);
-  expect_outcome(&trial, 1, OUTCOME_runtime, "killed by signal 9 (Killed) while timing");
+  expect_outcome(&trial, 1, OUTCOME_RUNTIME, "killed by signal 9 (Killed) while timing");
   expect_correct(&trial, 0, FINAL_ROUNDS);
   expect_correct(&trial, 2, FINAL_ROUNDS);
   trial_free(&trial);
@@ -296,7 +296,7 @@ Test(agent_lease_execute, measures_the_rest_of_a_final_again_without_the_one_tha
   trial.executor.limits.config_ms = 1000;
   trial_run(&trial);
   cr_expect_eq(trial.end, LEASE_DONE);
-  expect_outcome(&trial, 2, OUTCOME_timeout, "s of timing");
+  expect_outcome(&trial, 2, OUTCOME_TIMEOUT, "s of timing");
   expect_correct(&trial, 0, FINAL_ROUNDS);
   expect_correct(&trial, 1, FINAL_ROUNDS);
   trial_free(&trial);
@@ -308,8 +308,8 @@ Test(agent_lease_execute, leaves_out_of_a_final_what_does_not_compile_or_is_wron
   trial_run(&trial);
   cr_expect_eq(trial.end, LEASE_DONE);
   cr_expect_eq(trial.n, 4);
-  expect_outcome(&trial, 1, OUTCOME_compile, "not this one");
-  cr_expect_eq(measured_of(&trial, 2)->outcome, OUTCOME_correctness);
+  expect_outcome(&trial, 1, OUTCOME_COMPILE, "not this one");
+  cr_expect_eq(measured_of(&trial, 2)->outcome, OUTCOME_CORRECTNESS);
   expect_correct(&trial, 3, FINAL_ROUNDS);
   trial_free(&trial);
 }
@@ -341,7 +341,7 @@ Test(agent_lease_execute, finds_the_finalist_that_kills_the_baseline) {
   trial_run(&trial);
   cr_expect_eq(trial.end, LEASE_DONE);
   cr_expect_eq(trial.n, 2);
-  expect_outcome(&trial, 1, OUTCOME_runtime, "the baseline died beside it alone, in 2 processes: killed by signal 9");
+  expect_outcome(&trial, 1, OUTCOME_RUNTIME, "the baseline died beside it alone, in 2 processes: killed by signal 9");
   expect_correct(&trial, 2, FINAL_ROUNDS);
   trial_free(&trial);
 }
@@ -501,7 +501,7 @@ Test(agent_lease_execute, blames_the_device_when_the_baseline_stops_working) {
   cr_expect_eq(trial.end, LEASE_FAILED);
   cr_expect_not_null(strstr(trial.error.message, "does not work any more"), "%s", trial.error.message);
   cr_expect_eq(trial.n, 2);
-  expect_outcome(&trial, 1, OUTCOME_runtime, "killed by signal 9");
+  expect_outcome(&trial, 1, OUTCOME_RUNTIME, "killed by signal 9");
   trial_free(&trial);
 }
 

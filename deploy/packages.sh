@@ -2,7 +2,7 @@
 # shellcheck shell=bash
 
 PACKAGES_BUILD="build-essential cmake ninja-build pkg-config libmicrohttpd-dev libpq-dev libjansson-dev libssl-dev
-  libcurl4-openssl-dev libzstd-dev libarchive-dev libelf-dev libmsgpack-dev libseccomp-dev libcriterion-dev"
+  libcurl4-openssl-dev libzstd-dev libcriterion-dev"
 PACKAGES_RUN="postgresql ca-certificates"
 PACKAGES_TEST="python3 python3-pytest curl procps clang-format-19 clang-tidy-19"
 PACKAGES_FUZZ="clang-19 libclang-rt-19-dev"

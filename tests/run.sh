@@ -26,18 +26,24 @@ fi
 
 [ -d ../shared/data ] || echo "note: ../shared/data is absent; tests that read it are skipped and say so" >&2
 
+# Says what a step printed only when it failed.
+quietly() {
+  local log=$1
+  shift
+  "$@" >"$log" 2>&1 || { tail -100 "$log"; echo "failed: $*"; exit 1; }
+}
+
 passed=0 failed=0
 for preset in "${presets[@]}"; do
+  folder=build/$preset
+  mkdir -p "$folder"
   echo "== $preset: configure and build"
-  cmake --preset "$preset" >"build-$preset.log" 2>&1 || { cat "build-$preset.log"; exit 1; }
-  rm -f "build-$preset.log"
-  cmake --build --preset "$preset" 2>&1 | grep -vE '^\[[0-9]+/[0-9]+\] (Building|Linking|Re-checking)' || true
-  cmake --build --preset "$preset" >/dev/null
+  quietly "$folder/configure.log" cmake --preset "$preset"
+  quietly "$folder/build.log" cmake --build --preset "$preset"
   echo "== $preset: tests"
-  log="build/$preset/ctest.log"
-  ctest --test-dir "build/$preset" --output-on-failure -j2 "$@" 2>&1 | tee "$log" || true
-  p=$(grep -cE '^ *[0-9]+/[0-9]+ Test .* Passed ' "$log" || true)
-  f=$(grep -cE '^ *[0-9]+/[0-9]+ Test .*(\*\*\*|Failed|Not Run|Timeout)' "$log" || true)
+  ctest --test-dir "$folder" --output-on-failure -j2 "$@" 2>&1 | tee "$folder/ctest.log" || true
+  p=$(grep -cE '^ *[0-9]+/[0-9]+ Test .* Passed ' "$folder/ctest.log" || true)
+  f=$(grep -cE '^ *[0-9]+/[0-9]+ Test .*(\*\*\*|Not Run)' "$folder/ctest.log" || true)
   passed=$((passed + p)) failed=$((failed + f))
 done
 echo "$passed passed, $failed failed"

@@ -7,6 +7,11 @@
 
 /* How long a worker without work sleeps while requests are parked: the grain of polls and deadlines. */
 #define TICK_MS 20
+#define TOKENS_BATCH 64
+
+/* A batched route runs on so many workers at a time; more only when a whole batch waits. Otherwise the workers would share
+ * what comes among them in batches of a few, and each of those costs a statement and a commit. */
+#define BATCH_RUNS_MAX 2
 
 struct queue {
   pthread_mutex_t lock;
@@ -15,9 +20,12 @@ struct queue {
   uint64_t jitter; /* state of a small generator */
   bool is_stopping;
   size_t length;
+  uint64_t n_appended;
   struct request_private *first, *last;
   struct {
     struct request_private *first, *last;
+    size_t length;
+    int n_runs; /* workers that have taken of it and are not done */
   } kinds[QUEUE_KINDS];
   struct park *park;
 };
@@ -61,7 +69,9 @@ static void append(struct queue *queue, struct request_private *request) {
   struct request_private **kind_last = &queue->kinds[request->kind].last;
   *(*kind_last ? &(*kind_last)->kind_next : &queue->kinds[request->kind].first) = request;
   *kind_last = request;
+  queue->kinds[request->kind].length++;
   queue->length++;
+  request->number = ++queue->n_appended;
 }
 
 static struct request_private *pop(struct queue *queue, int kind) {
@@ -71,6 +81,7 @@ static struct request_private *pop(struct queue *queue, int kind) {
   queue->kinds[kind].first = request->kind_next;
   if (!request->kind_next)
     queue->kinds[kind].last = NULL;
+  queue->kinds[kind].length--;
   *(request->previous ? &request->previous->next : &queue->first) = request->next;
   *(request->next ? &request->next->previous : &queue->last) = request->previous;
   queue->length--;
@@ -123,22 +134,41 @@ static void wait_for_work(struct queue *queue) {
   pthread_cond_timedwait(&queue->work, &queue->lock, &until);
 }
 
+static size_t kind_batch(int kind) {
+  return kind == QUEUE_KIND_TOKEN ? TOKENS_BATCH : route_of((enum route_id)kind)->batch;
+}
+
+static bool kind_may_run(const struct queue *queue, int kind) {
+  size_t batch = kind_batch(kind);
+  return batch == 1 || queue->kinds[kind].n_runs < BATCH_RUNS_MAX || queue->kinds[kind].length >= batch;
+}
+
+/* The kind of the request that waits for longest among those that may run; -1: none. */
+static int kind_choose(const struct queue *queue) {
+  int chosen = -1;
+  for (int kind = 0; queue->first && kind < QUEUE_KINDS; kind++) {
+    const struct request_private *request = queue->kinds[kind].first;
+    if (request && (chosen < 0 || request->number < queue->kinds[chosen].first->number) && kind_may_run(queue, kind))
+      chosen = kind;
+  }
+  return chosen;
+}
+
 size_t queue_take(struct queue *queue, struct request_private *requests[], int *ret_kind, uint64_t *ret_generation) {
   size_t n = 0;
+  int kind = -1;
   pthread_mutex_lock(&queue->lock);
-  for (;;) {
-    if (queue->is_stopping)
-      break;
+  while (!queue->is_stopping) {
     advance(queue);
-    if (queue->first)
+    if ((kind = kind_choose(queue)) >= 0)
       break;
     wait_for_work(queue);
   }
   if (!queue->is_stopping) {
-    int kind = queue->first->kind;
-    size_t most = kind == QUEUE_KIND_TOKEN ? 64 : route_of((enum route_id)kind)->batch;
+    size_t most = kind_batch(kind);
     while (n < most && (requests[n] = pop(queue, kind)))
       requests[n++]->state = REQUEST_RUNNING;
+    queue->kinds[kind].n_runs++;
     *ret_kind = kind;
     *ret_generation = queue->park->generation;
     /* What a poll moved here together may be several batches. */
@@ -147,6 +177,12 @@ size_t queue_take(struct queue *queue, struct request_private *requests[], int *
   }
   pthread_mutex_unlock(&queue->lock);
   return n;
+}
+
+void queue_done(struct queue *queue, int kind) {
+  pthread_mutex_lock(&queue->lock);
+  queue->kinds[kind].n_runs--;
+  pthread_mutex_unlock(&queue->lock);
 }
 
 /* Polls are spread over [poll - 1/8, poll + 1/8], so that requests parked together do not stay together. */

@@ -1,7 +1,8 @@
 /* Where requests wait for a database worker, and where they wait for something to happen (the park).
  *
  * One FIFO over all routes; a worker takes the first request and with it all that wait for the same route, up to the
- * route's batch. Woken and polled requests come back to the end of it.
+ * route's batch. A batched route that another worker runs is passed over until that is done or a whole batch waits: what
+ * comes in the meantime is served together. Woken and polled requests come back to the end of the FIFO.
  * Memory: links are in the requests; the queue owns none. Threads: any; one lock, held for constant time, under which
  * neither libmicrohttpd nor libpq is called. */
 #ifndef WAVETUNE_SERVER_HTTP_QUEUE_H
@@ -24,6 +25,8 @@ enum queue_answer queue_add(struct queue *queue, int kind, struct request_privat
 /* Waits for work. Fills `requests` with up to ROUTE_BATCH_MAX of one kind and returns how many; 0: the queue stops.
  * *ret_generation is for queue_park. */
 size_t queue_take(struct queue *queue, struct request_private *requests[], int *ret_kind, uint64_t *ret_generation);
+/* What queue_take gave is answered or parked; by the worker that took it, before it takes again. */
+void queue_done(struct queue *queue, int kind);
 
 /* False: the queue stops, answer the request. */
 must_check bool queue_park(struct queue *queue, struct request_private *request, const char *key, int64_t deadline_ms,

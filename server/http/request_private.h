@@ -81,6 +81,7 @@ struct request_private {
   uint64_t memory_generation; /* of the channels when this run began */
   /* Links of the queue and the park. */
   int kind;
+  uint64_t number;                         /* of its place in the FIFO */
   struct request_private *next, *previous; /* of the FIFO */
   struct request_private *kind_next;
   struct park_item park;

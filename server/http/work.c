@@ -78,6 +78,7 @@ void *work_main(void *context) {
       tokens_look_up(worker, taken, n);
     else
       run(worker, (enum route_id)kind, taken, n);
+    queue_done(worker->server->queue, kind);
   }
   return NULL;
 }

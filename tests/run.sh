@@ -24,8 +24,6 @@ if [[ " ${presets[*]} " == *" tsan "* ]]; then
   packages_install $PACKAGES_FUZZ
 fi
 
-[ -d ../shared/data ] || echo "note: ../shared/data is absent; tests that read it are skipped and say so" >&2
-
 # Says what a step printed only when it failed.
 quietly() {
   local log=$1

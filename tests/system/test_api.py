@@ -199,7 +199,7 @@ def test_a_strange_head_does_not_end_the_server(shared, what):
             connection.sendall(STRANGE_HEADS[what])
             connection.shutdown(socket.SHUT_WR)
             answer = connection.recv(65536)
-        except (ConnectionResetError, BrokenPipeError):
+        except OSError:  # reset, or closed before we were done sending
             answer = b""
     assert answer == b"" or answer.split(b" ")[1][:1] == b"4", answer[:200]
     assert alive(shared)

@@ -266,16 +266,3 @@ void kernel_folder_free(struct kernel_folder *folder) {
   free(folder->files);
   free(folder);
 }
-
-bool kernel_folder_versions(const char *directory, json_t **ret_versions, struct error *error) {
-  cleanup_json json_t *document = NULL;
-  if (!read_document(directory, &document, error))
-    return false;
-  json_t *names = json_array(), *version;
-  const char *name;
-  json_object_foreach (json_object_get(document, "versions"), name, version) {
-    ALWAYS(json_array_append_new(names, json_string(name)) == 0);
-  }
-  *ret_versions = names;
-  return true;
-}

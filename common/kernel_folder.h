@@ -36,7 +36,4 @@ void kernel_folder_free(struct kernel_folder *folder);
 DEFINE_CLEANUP(struct kernel_folder *, cleanup_kernel_folder_free, kernel_folder_free)
 #define cleanup_kernel_folder __attribute__((cleanup(cleanup_kernel_folder_free)))
 
-/* The version names of a folder in their order, a JSON array of strings (new reference). */
-must_check bool kernel_folder_versions(const char *directory, json_t **ret_versions, struct error *error);
-
 #endif

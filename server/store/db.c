@@ -346,8 +346,6 @@ void db_integer(struct db_parameters *parameters, int64_t integer) {
   parameters->formats[i] = 0;
 }
 
-void db_bool(struct db_parameters *parameters, bool boolean) { db_text(parameters, boolean ? "t" : "f"); }
-
 void db_bytes(struct db_parameters *parameters, const void *bytes, size_t size) {
   int i = parameter_add(parameters);
   ALWAYS(size <= INT32_MAX);

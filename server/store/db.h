@@ -32,7 +32,6 @@ struct db_parameters {
 };
 void db_text(struct db_parameters *parameters, const char *text); /* borrowed until the run; NULL: null */
 void db_integer(struct db_parameters *parameters, int64_t integer);
-void db_bool(struct db_parameters *parameters, bool boolean);
 void db_bytes(struct db_parameters *parameters, const void *bytes, size_t size); /* bytea, borrowed */
 
 /* A text array literal being built for unnest: {"a","b",NULL}. */

@@ -133,16 +133,6 @@ Test(kernel_folder, a_missing_version_is_answered_with_those_there_are) {
   assert_refused_at(":narrow", "has no version \"narrow\"; it has plain, wide");
 }
 
-Test(kernel_folder, versions_are_listed_in_their_order) {
-  put("kernel.json", SHARED ", \"versions\": {" WIDE ", " PLAIN "}}");
-  cleanup_json json_t *versions = NULL;
-  struct error error;
-  cr_assert(kernel_folder_versions(folder, &versions, &error), "%s", error.message);
-  cleanup_free char *text = json_canonical(versions);
-  cr_assert_str_eq(text, "[\"wide\",\"plain\"]");
-  cr_assert_not(kernel_folder_versions("/nonexistent", &versions, &error));
-}
-
 Test(kernel_folder, wrong_documents_are_refused_with_file_and_place) {
   assert_refused("{", "/kernel.json: not a JSON document");
   assert_refused("[]", "/kernel.json: must be an object");

@@ -37,6 +37,10 @@ struct measurement {
   int64_t compile_ms;
   int64_t device_us; /* time the device was occupied for it */
   double clock_mhz;  /* 0: not known */
+  struct code_resources resources;
+  int64_t occupancy;        /* workgroups of it that a compute unit holds; CODE_UNKNOWN */
+  const json_t *conditions; /* what the device and the machine were like (device.h); NULL: not known */
+  struct digest *object;    /* of the compiled object, where it was stored on the server; NULL */
 };
 
 struct lease_hooks {

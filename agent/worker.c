@@ -79,11 +79,11 @@ static void worker_close(struct worker *worker) {
 static bool answer_probe(struct worker *worker, const json_t *request) {
   static const char *const members[] = {"do", NULL};
   struct error error;
-  json_t *devices = NULL;
+  json_t *devices = NULL, *absent = NULL;
   (void)worker;
-  if (!json_only_members(request, "", members, &error) || !devices_probe(&devices, &error))
+  if (!json_only_members(request, "", members, &error) || !devices_probe(&devices, &absent, &error))
     return answer_error(&error);
-  return answer(json_pack("{s:o}", "devices", devices));
+  return answer(json_pack("{s:o, s:o}", "devices", devices, "absent", absent));
 }
 
 struct open_request {

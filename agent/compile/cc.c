@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-#include "agent/compile/command.h"
+#include "common/command.h"
 #include "common/file.h"
 
 #define SCANNED_SOURCE_MAX ((size_t)4 << 20)
@@ -46,7 +46,16 @@ static bool identity_ask(const char *path, char **ret_identity, struct error *er
                              (char[]){"/dev/null"},
                              NULL};
   char *const environment[] = {(char[]){"PATH=/usr/local/bin:/usr/bin:/bin"}, (char[]){"LC_ALL=C"}, NULL};
-  struct command command = {arguments, environment, NULL, 10000, 10, MEMORY_MAX, OBJECT_MAX, OUTPUT_MAX, -1};
+  struct command command = {
+      .arguments = arguments,
+      .environment = environment,
+      .timeout_ms = 10000,
+      .cpu_seconds_max = 10,
+      .memory_bytes_max = MEMORY_MAX,
+      .file_bytes_max = OBJECT_MAX,
+      .output_max = OUTPUT_MAX,
+      .stop_fd = -1,
+  };
   struct command_result result;
   if (!command_run(&command, &result, error))
     return false;

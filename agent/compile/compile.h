@@ -1,13 +1,18 @@
 /* The compile pool: turns (kernel, key, config) into objects on disk, ahead of the measurement, in bounded processes.
  *
+ * Which compiler: a kernel in c, and every reference, by the system's; a kernel in hip by its arch: gfx… with hiprtc of
+ * ROCm 6 or later where that is installed, else clang 19 or later; sm_… with NVRTC. The runtime compilers are libraries
+ * that one process a compile loads (`wavetune-agent rtc`), so that they are confined and killed like any other.
  * An object is cached under its content: digest of sources, defines, flags, compiler and its version. Compilers run as
- * child processes with limits on time, memory and output, in a scratch folder of their own. A compile that fails is an
+ * child processes with limits on time, memory and output, in a scratch folder of their own, in a sandbox in which they
+ * see the kernel's sources and the toolchain, no network and nothing else of the machine. A compile that fails is an
  * outcome, not an error: its log's first lines say why.
  *
  * Memory: the pool copies what it needs of a request; results are the caller's. Threads: submit and wait from any. */
 #ifndef WAVETUNE_AGENT_COMPILE_H
 #define WAVETUNE_AGENT_COMPILE_H
 
+#include "common/code_object.h"
 #include "common/kernel.h"
 
 struct compile_pool;
@@ -38,6 +43,7 @@ struct compile_result {
   char *object;       /* path of the object, ok only */
   char *detail;       /* why not: the compiler's first lines, !ok only */
   int64_t compile_ms; /* 0 when it was cached */
+  struct code_resources resources; /* of the kernel's entry, GPU objects only; unknown else */
 };
 
 /* Whether a ticket's compile has ended; waits at most timeout_ms for it. */

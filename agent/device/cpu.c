@@ -61,6 +61,8 @@ static bool cpu_open(const char *name, struct device **ret_device, struct error 
   device->base.ops = &cpu_ops;
   device->base.gpu_name = TAKE(facts.model);
   device->base.arch = TAKE(facts.machine);
+  device->base.compute_units = facts.cpus;
+  device->base.warp_size = 1;
   device->base.cache_bytes = facts.llc_bytes;
   device->base.memory_bytes = cpu_memory_free();
   device->page = (size_t)sysconf(_SC_PAGESIZE);
@@ -179,6 +181,12 @@ static bool cpu_synchronize(struct device *device, struct error *error) {
   return true;
 }
 
+/* The processor that this runs on has passed it by running this. */
+static bool cpu_sentinel(struct device *device, struct error *error) {
+  (void)device, (void)error;
+  return true;
+}
+
 static bool cpu_displace(struct device *base, struct error *error) {
   struct cpu_device *device = (struct cpu_device *)base;
   size_t size = base->cache_bytes < DISPLACE_BYTES_MAX / 2 ? 2 * base->cache_bytes : DISPLACE_BYTES_MAX;
@@ -246,6 +254,13 @@ static double cpu_device_clock_mhz(struct device *device) {
   return cpu_clock_mhz();
 }
 
+static json_t *cpu_conditions(struct device *device) {
+  double mhz = cpu_device_clock_mhz(device);
+  json_t *conditions = mhz > 0 ? json_pack("{s:f}", "clock_mhz", mhz) : json_object();
+  ALWAYS(conditions != NULL);
+  return conditions;
+}
+
 const struct device_ops cpu_ops = {
     .backend = "cpu",
     .timer = "clock_monotonic_raw",
@@ -262,7 +277,9 @@ const struct device_ops cpu_ops = {
     .module_unload = cpu_module_unload,
     .launch = cpu_launch,
     .synchronize = cpu_synchronize,
+    .sentinel = cpu_sentinel,
     .time = cpu_time,
     .displace = cpu_displace,
     .clock_mhz = cpu_device_clock_mhz,
+    .conditions = cpu_conditions,
 };

@@ -5,15 +5,23 @@
 
 static const struct device_ops *const back_ends[] = {&cpu_ops};
 
-bool devices_probe(json_t **ret_devices, struct error *error) {
-  cleanup_json json_t *all = json_array();
+bool devices_probe(json_t **ret_devices, json_t **ret_absent, struct error *error) {
+  cleanup_json json_t *all = json_array(), *absent = json_array();
   for (size_t i = 0; i < ARRAY_LENGTH(back_ends); i++) {
     cleanup_json json_t *devices = NULL;
-    if (!back_ends[i]->probe(&devices, error))
-      return error_prefix(error, "%s: ", back_ends[i]->backend);
-    ALWAYS(json_array_extend(all, devices) == 0);
+    struct error reason;
+    if (back_ends[i]->probe(&devices, &reason))
+      ALWAYS(json_array_extend(all, devices) == 0);
+    else
+      ALWAYS(json_array_append_new(
+                 absent, json_pack("{s:s, s:s}", "backend", back_ends[i]->backend, "reason", reason.message)) == 0);
+  }
+  if (!json_array_size(all)) {
+    const json_t *last = json_array_get(absent, json_array_size(absent) - 1);
+    return error_set(error, "%s", json_string_value(json_object_get(last, "reason")));
   }
   *ret_devices = TAKE(all);
+  *ret_absent = TAKE(absent);
   return true;
 }
 

@@ -20,6 +20,8 @@ struct device_ops;
 struct device {
   const struct device_ops *ops;
   char *gpu_name, *arch; /* as the environment states them */
+  int64_t compute_units; /* as the environment states them */
+  int64_t warp_size;     /* lanes of a wavefront; 1 on a CPU */
   size_t cache_bytes;    /* last-level data cache that one launch can use: what a cold regime has to displace */
   size_t memory_bytes;   /* free for buffers when it was opened; 0: not known */
 };
@@ -33,9 +35,13 @@ struct device_buffer {
 
 struct device_module; /* a loaded object with one entry point */
 
-/* A launch's grid and block in threads and blocks; all zero where a launch is one call (language c). */
+/* A launch's grid in workgroups and block in threads; all zero where a launch is one call (language c). A grid with a
+ * zero extent is not launched at all. */
 struct device_geometry {
-  uint32_t grid[3], block[3], shared_bytes;
+  uint32_t grid[3], block[3];
+  uint32_t shared_bytes; /* dynamic LDS or shared memory; the back end opts in where a runtime demands it */
+  uint32_t cluster;      /* workgroups of a cluster along x; 0 and 1: none */
+  bool cooperative;      /* all workgroups at once, so that they may wait for one another */
 };
 
 /* One call: arguments[i] points to the storage of argument i (of a buffer: a variable with its address; of a scalar:
@@ -76,7 +82,8 @@ struct device_ops {
   const char *backend; /* "cpu" */
   const char *timer;   /* what time() reads: stored with every sample */
 
-  /* The devices there are: an array of {"backend", "device", "name", "environment", "facts"} (a new reference). */
+  /* The devices there are: an array of {"backend", "device", "name", "environment", "facts"} (a new reference). False:
+   * there are none, and the error is the sentence that says why. */
   must_check bool (*probe)(json_t **ret_devices, struct error *error);
   must_check bool (*open)(const char *name, struct device **ret_device, struct error *error);
   void (*close)(struct device *device);
@@ -90,6 +97,10 @@ struct device_ops {
   must_check bool (*upload)(struct device *device, void *to, const void *bytes, size_t size, struct error *error);
   must_check bool (*download)(struct device *device, void *bytes, const void *from, size_t size, struct error *error);
   must_check bool (*copy)(struct device *device, void *to, const void *from, size_t size, struct error *error);
+
+  /* Runs work whose result is known and looks at it: what a device has to pass before it is trusted, and trusted again
+   * after a fault. */
+  must_check bool (*sentinel)(struct device *device, struct error *error);
 
   /* Loads a compiled object and finds `entry` in it. */
   must_check bool (*module_load)(struct device *device, const char *object, const char *entry,
@@ -106,10 +117,14 @@ struct device_ops {
   must_check bool (*displace)(struct device *device, struct error *error);
   /* The core clock now, in MHz; 0 when it is not known. */
   double (*clock_mhz)(struct device *device);
+  /* The state in which it measures, as provenance: {"clock_mhz", "memory_clock_mhz", "power_w", "temperature_c",
+   * "processes": others that use it}, known members only (a new reference). */
+  must_check json_t *(*conditions)(struct device *device);
 };
 
-/* Every device of every back end of this machine. */
-must_check bool devices_probe(json_t **ret_devices, struct error *error);
+/* Every device of every back end of this machine, GPUs first. A back end without runtime or GPU has none, which is no
+ * error; *ret_absent (a new reference) is an array of {"backend", "reason"} that says why. */
+must_check bool devices_probe(json_t **ret_devices, json_t **ret_absent, struct error *error);
 
 /* Opens a device by the name that probe gave it ("cpu0"). */
 must_check bool device_open(const char *name, struct device **ret_device, struct error *error);

@@ -7,7 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "agent/compile/command.h"
+#include "common/command.h"
 #include "agent/compile/launch_source.h"
 
 /* 2^32 tokens keep the compiler busy for minutes. */
@@ -122,7 +122,14 @@ Test(compile, what_a_compiler_started_dies_with_a_killed_agent) {
     cleanup_free char *script = xasprintf("sleep 1000 & echo $! >%s; wait", path);
     char *const arguments[] = {(char[]){"/bin/sh"}, (char[]){"-c"}, script, NULL};
     char *const environment[] = {(char[]){"PATH=/usr/bin:/bin"}, NULL};
-    struct command command = {arguments, environment, NULL, 60000, 60, 1u << 30, 1u << 20, 100, -1};
+    struct command command = {.arguments = arguments,
+                              .environment = environment,
+                              .timeout_ms = 60000,
+                              .cpu_seconds_max = 60,
+                              .memory_bytes_max = 1u << 30,
+                              .file_bytes_max = 1u << 20,
+                              .output_max = 100,
+                              .stop_fd = -1};
     struct command_result result;
     struct error error;
     _exit(command_run(&command, &result, &error));

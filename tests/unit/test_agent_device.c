@@ -16,8 +16,8 @@ static struct device *open_cpu(void) {
 
 Test(device, probe_reports_a_full_environment) {
   struct error error = {0};
-  json_t *devices = NULL;
-  cr_assert(devices_probe(&devices, &error), "%s", error.message);
+  json_t *devices = NULL, *absent = NULL;
+  cr_assert(devices_probe(&devices, &absent, &error), "%s", error.message);
   cr_assert_eq(json_array_size(devices), 1);
   json_t *cpu = json_array_get(devices, 0);
   cr_expect_str_eq(json_string_value(json_object_get(cpu, "device")), "cpu0");
@@ -28,6 +28,7 @@ Test(device, probe_reports_a_full_environment) {
   cr_expect_str_eq(environment.partition, "");
   cr_expect_eq(environment.compute_units, sysconf(_SC_NPROCESSORS_ONLN));
   environment_release(&environment);
+  json_decref(absent);
   json_decref(devices);
 }
 

@@ -2,10 +2,10 @@
  * it does not end, and when this process dies, however it dies.
  *
  * Memory: the result's output is the caller's. Threads: any; the child is killed when the calling thread ends. */
-#ifndef WAVETUNE_AGENT_COMPILE_COMMAND_H
-#define WAVETUNE_AGENT_COMPILE_COMMAND_H
+#ifndef WAVETUNE_COMMON_COMMAND_H
+#define WAVETUNE_COMMON_COMMAND_H
 
-#include "common/error.h"
+#include "common/sandbox.h"
 
 struct command {
   char *const *arguments;   /* arguments[0] is the program's path; NULL-terminated */
@@ -13,8 +13,9 @@ struct command {
   const char *folder;       /* where it runs; NULL: here */
   int64_t timeout_ms;
   uint64_t cpu_seconds_max, memory_bytes_max, file_bytes_max;
-  size_t output_max; /* what it writes beyond this is read and dropped */
-  int stop_fd;       /* the command is killed when this becomes readable; -1: none */
+  size_t output_max;             /* what it writes beyond this is read and dropped */
+  const struct sandbox *sandbox; /* entered before the program starts; NULL: none */
+  int stop_fd;                   /* the command is killed when this becomes readable; -1: none */
 };
 
 struct command_result {

@@ -2,7 +2,7 @@
  *
  * Memory: see command.h. Threads: any. Between fork and exec only async-signal-safe functions are called, because other
  * threads may hold any lock. */
-#include "agent/compile/command.h"
+#include "common/command.h"
 
 #include <errno.h>
 #include <fcntl.h>

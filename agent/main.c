@@ -7,7 +7,8 @@ int main(int argc, char **argv) {
   if (argc == 2 && string_equal(argv[1], "worker"))
     return worker_main();
   json_object_seed(0); /* before there are threads */
-  const struct command_spec commands[] = {run_command, tune_command, probe_command, env_command};
+  const struct command_spec commands[] = {run_command,       tune_command,    probe_command,    env_command,
+                                          env_check_command, env_set_command, env_reset_command};
   return commands_run("wavetune-agent", "Measures kernels on this machine's devices, for a server or alone.", commands,
                       ARRAY_LENGTH(commands), argc, argv);
 }

@@ -1,0 +1,184 @@
+/* `env`: the environment of a device; `env check|set|reset`: the settings of the machine that it measures in. */
+#include "agent/commands.h"
+#include "agent/devices.h"
+#include "agent/machine_settings.h"
+#include "agent/measure_options.h"
+#include "agent/supervise.h"
+#include "common/file.h"
+#include "common/http_client.h"
+#include "common/table.h"
+
+static void query_print(const json_t *environment) {
+  void *at;
+  const char *name, *separator = "";
+  json_t *value;
+  json_t *members = (json_t *)environment;
+  json_object_foreach_safe(members, at, name, value) {
+    cleanup_free char *number = json_is_integer(value) ? xasprintf("%lld", (long long)json_integer_value(value)) : NULL;
+    cleanup_free char *escaped = http_escape(number ? number : json_string_value(value));
+    printf("%s%s=%s", separator, name, escaped);
+    separator = "&";
+  }
+  putchar('\n');
+}
+
+static int env_work(struct supervisor *supervisor, void *context) {
+  const struct options *options = context;
+  struct error error;
+  cleanup_devices struct devices devices = {0};
+  const struct device_seen *device;
+  if (!devices_ask(supervisor->spawner, &devices, &error))
+    return command_failed("env", EXIT_FAILED, &error);
+  if (!devices_find(&devices, option_text(options, "device"), &device, &error))
+    return command_failed("env", EXIT_USAGE, &error);
+  cleanup_json json_t *environment = environment_to_json(&device->environment);
+  if (option_flag(options, "query")) {
+    query_print(environment);
+  } else {
+    cleanup_free char *text = json_canonical(environment);
+    puts(text);
+  }
+  return EXIT_OK;
+}
+
+static int env_run(struct options *options) {
+  struct supervisor supervisor = {.work = env_work, .context = options};
+  return supervise(&supervisor);
+}
+
+static const char *const state_names[] = {
+    [SETTING_GOOD] = "good", [SETTING_DIFFERS] = "differs", [SETTING_ABSENT] = "absent"};
+
+static void findings_print_json(const struct settings_findings *findings) {
+  cleanup_json json_t *array = json_array();
+  for (size_t i = 0; i < findings->n; i++) {
+    const struct setting_finding *finding = &findings->all[i];
+    ALWAYS(json_array_append_new(array, json_pack("{s:s, s:s, s:s, s:s, s:s}", "setting", finding->name, "state",
+                                                  state_names[finding->state], "is", finding->is, "should",
+                                                  finding->should, "why", finding->why)) == 0);
+  }
+  cleanup_json json_t *answer = json_pack("{s:O}", "settings", array);
+  cleanup_free char *text = json_canonical(answer);
+  puts(text);
+}
+
+static void findings_print(const struct settings_findings *findings) {
+  static const struct table_column columns[] = {
+      {"SETTING", false}, {"STATE", false}, {"IS", false}, {"SHOULD BE", false}, {"WHY", false}};
+  cleanup_table struct table *table = table_new(columns, ARRAY_LENGTH(columns));
+  for (size_t i = 0; i < findings->n; i++) {
+    const struct setting_finding *finding = &findings->all[i];
+    table_cell(table, "%s", finding->name);
+    table_cell(table, "%s", state_names[finding->state]);
+    table_cell(table, "%s", finding->is);
+    table_cell(table, "%s", finding->should);
+    table_cell(table, "%s", finding->why);
+  }
+  table_print(table, stdout);
+}
+
+static const char *root_of(const struct options *options) {
+  const char *root = option_text(options, "root");
+  return root ? root : "";
+}
+
+static int check_run(struct options *options) {
+  cleanup_settings_findings struct settings_findings findings = {0};
+  bool differs = false;
+  machine_settings_check(root_of(options), &findings);
+  if (option_flag(options, "json"))
+    findings_print_json(&findings);
+  else
+    findings_print(&findings);
+  for (size_t i = 0; i < findings.n; i++)
+    differs = differs || findings.all[i].state == SETTING_DIFFERS;
+  return differs ? EXIT_FAILED : EXIT_OK;
+}
+
+/* The file that keeps what was there; its folder is made. */
+static bool saved_path(const struct options *options, char **ret_path, struct error *error) {
+  const char *given = option_text(options, "state");
+  cleanup_free char *state = given ? xstrdup(given) : state_folder_default();
+  if (!folder_make(state, 0700, error))
+    return false;
+  *ret_path = xasprintf("%s/machine-settings.json", state);
+  return true;
+}
+
+static int set_run(struct options *options) {
+  struct error error;
+  cleanup_free char *saved = NULL;
+  if (!saved_path(options, &saved, &error) || !machine_settings_set(root_of(options), saved, &error))
+    return command_failed("env set", EXIT_FAILED, &error);
+  fprintf(stderr, "what was there is kept in %s; `wavetune-agent env reset` puts it back\n", saved);
+  puts("export HIP_FORCE_DEV_KERNARG=1");
+  return EXIT_OK;
+}
+
+static int reset_run(struct options *options) {
+  struct error error;
+  cleanup_free char *saved = NULL;
+  bool was_set;
+  if (!saved_path(options, &saved, &error) || !machine_settings_reset(root_of(options), saved, &was_set, &error))
+    return command_failed("env reset", EXIT_FAILED, &error);
+  if (!was_set)
+    fprintf(stderr, "nothing was set: there is no %s\n", saved);
+  puts("unset HIP_FORCE_DEV_KERNARG");
+  return EXIT_OK;
+}
+
+static const struct option_spec env_options[] = {
+    {"device", OPTION_TEXT, "NAME", NULL, 0, 0, "the device, as probe names it; default: the first", false},
+    {"query", OPTION_FLAG, NULL, NULL, 0, 0, "print it as a URL query: rocm=…&gpu=…, what GET /v1/cache takes", true},
+};
+
+const struct command_spec env_command = {
+    .name = "env",
+    .arguments = "",
+    .summary = "print the environment of a device as the JSON that jobs take",
+    .options = env_options,
+    .n_options = ARRAY_LENGTH(env_options),
+    .run = env_run,
+};
+
+#define OPTION_ROOT                                                                                                    \
+  {"root", OPTION_TEXT, "FOLDER", NULL, 0, 0, "look for /proc and /sys below this folder instead", true}
+#define OPTION_STATE                                                                                                   \
+  {"state", OPTION_TEXT, "FOLDER", NULL, 0, 0, "where what was there is kept; default: the agent's state", false}
+
+static const struct option_spec check_options[] = {
+    {"json", OPTION_FLAG, NULL, NULL, 0, 0, "print one JSON object instead of a table", false},
+    OPTION_ROOT,
+};
+static const struct option_spec change_options[] = {OPTION_STATE, OPTION_ROOT};
+
+const struct command_spec env_check_command = {
+    .name = "env check",
+    .arguments = "",
+    .summary = "say which settings of this machine disturb measurements, and why; changes nothing",
+    .description = "Exit code 0: none differs; 1: some do. What a machine does not have counts as neither.",
+    .options = check_options,
+    .n_options = ARRAY_LENGTH(check_options),
+    .run = check_run,
+};
+
+const struct command_spec env_set_command = {
+    .name = "env set",
+    .arguments = "",
+    .summary = "set them for measuring, keeping what was there (root)",
+    .description =
+        "Prints what the shell has to export: eval \"$(wavetune-agent env set)\". Setting twice keeps what was "
+        "there before the first time.",
+    .options = change_options,
+    .n_options = ARRAY_LENGTH(change_options),
+    .run = set_run,
+};
+
+const struct command_spec env_reset_command = {
+    .name = "env reset",
+    .arguments = "",
+    .summary = "put back what `env set` found (root)",
+    .options = change_options,
+    .n_options = ARRAY_LENGTH(change_options),
+    .run = reset_run,
+};

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/close_range.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/pidfd.h>
@@ -30,16 +31,27 @@ bool program_find(const char *program, char **ret_path, struct error *error) {
 
 static void limit_set(int resource, uint64_t value) { setrlimit(resource, &(struct rlimit){value, value}); }
 
-no_return static void program_exec(const struct command *command) {
+/* Why the program did not start, written to the parent through a pipe that a successful exec closes. */
+struct start_failure {
+  enum { STEP_SANDBOX, STEP_FOLDER, STEP_EXEC } step;
+  int reason;
+};
+
+no_return static void program_exec(const struct command *command, int failure_fd) {
+  struct start_failure failure = {STEP_SANDBOX, 0};
   limit_set(RLIMIT_CPU, command->cpu_seconds_max);
   limit_set(RLIMIT_AS, command->memory_bytes_max);
   limit_set(RLIMIT_FSIZE, command->file_bytes_max);
   limit_set(RLIMIT_CORE, 0);
   signal(SIGTERM, SIG_DFL);
-  if (!command->folder || chdir(command->folder) == 0)
+  close_range(3, ~0u, CLOSE_RANGE_CLOEXEC);
+  if (command->folder && chdir(command->folder) < 0) {
+    failure = (struct start_failure){STEP_FOLDER, errno};
+  } else if (!command->sandbox || (failure.reason = sandbox_enter(command->sandbox)) == 0) {
     execve(command->arguments[0], command->arguments, command->environment);
-  static const char message[] = "cannot run the compiler\n";
-  ssize_t written = write(2, message, sizeof message - 1);
+    failure = (struct start_failure){STEP_EXEC, errno};
+  }
+  ssize_t written = write(failure_fd, &failure, sizeof failure);
   (void)written;
   _exit(127);
 }
@@ -52,7 +64,7 @@ static void group_kill(int number) {
 /* The child: leads the group that the program and all that it starts belong to, and ends as the program does. A signal
  * at our death would reach the program alone, and a compiler's own children would go on: this one hears it and takes
  * the group along. */
-no_return static void guard_run(const struct command *command, int output_fd, pid_t parent) {
+no_return static void guard_run(const struct command *command, int output_fd, int failure_fd, pid_t parent) {
   sigset_t none;
   int status = 0;
   setpgid(0, 0);
@@ -63,10 +75,10 @@ no_return static void guard_run(const struct command *command, int output_fd, pi
   int null_fd = open("/dev/null", O_RDONLY);
   if (getppid() != parent || null_fd < 0 || dup2(null_fd, 0) < 0 || dup2(output_fd, 1) < 0 || dup2(output_fd, 2) < 0)
     _exit(127);
-  close_range(3, ~0u, 0);
   pid_t program = _Fork();
   if (program == 0)
-    program_exec(command);
+    program_exec(command, failure_fd);
+  close_range(3, ~0u, 0);
   while (program > 0 && waitpid(program, &status, 0) < 0 && errno == EINTR)
     continue;
   if (program < 0 || !WIFSIGNALED(status))
@@ -89,18 +101,26 @@ static bool output_read(int fd, char *output, size_t *length, size_t output_max)
   return n > 0;
 }
 
+static bool start_failed(const struct command *command, const struct start_failure *failure, struct error *error) {
+  static const char *const steps[] = {
+      [STEP_SANDBOX] = "cannot confine", [STEP_FOLDER] = "cannot enter the folder of", [STEP_EXEC] = "cannot run"};
+  return error_set(error, "%s %s: %s", steps[failure->step], command->arguments[0], strerror(failure->reason));
+}
+
 bool command_run(const struct command *command, struct command_result *ret_result, struct error *error) {
-  int pipes[2];
-  if (pipe2(pipes, O_CLOEXEC) < 0)
-    return error_set(error, "cannot make a pipe for %s: %s", command->arguments[0], strerror(errno));
-  cleanup_fd int read_end = pipes[0];
-  cleanup_fd int write_end = pipes[1];
+  int outputs[2] = {-1, -1}, failures[2] = {-1, -1};
+  bool has_pipes = pipe2(outputs, O_CLOEXEC) == 0 && pipe2(failures, O_CLOEXEC) == 0;
+  int pipe_reason = errno;
+  cleanup_fd int read_end = outputs[0], write_end = outputs[1], failure_end = failures[0], failure_fd = failures[1];
+  if (!has_pipes)
+    return error_set(error, "cannot make a pipe for %s: %s", command->arguments[0], strerror(pipe_reason));
   fcntl(read_end, F_SETFL, O_NONBLOCK);
+  fcntl(failure_end, F_SETFL, O_NONBLOCK);
   pid_t parent = getpid(), child = fork();
   if (child < 0)
     return error_set(error, "cannot start %s: %s", command->arguments[0], strerror(errno));
   if (child == 0)
-    guard_run(command, write_end, parent);
+    guard_run(command, write_end, failure_fd, parent);
   setpgid(child, child);
   close(write_end);
   write_end = -1;
@@ -134,6 +154,11 @@ bool command_run(const struct command *command, struct command_result *ret_resul
   kill(-child, SIGKILL);
   while (waitpid(child, &result.status, 0) < 0 && errno == EINTR)
     continue;
+  struct start_failure failure;
+  if (read(failure_end, &failure, sizeof failure) == sizeof failure) {
+    free(result.output);
+    return start_failed(command, &failure, error);
+  }
   result.output[length] = '\0';
   result.succeeded =
       !result.timed_out && !result.stopped && WIFEXITED(result.status) && WEXITSTATUS(result.status) == 0;

@@ -1,0 +1,72 @@
+/* The table of GPU targets. Static; any thread.
+ *
+ * AMD. All three targets: 4 SIMDs of 512 VGPRs a lane (architectural and accumulation VGPRs in one file), 8 waves a SIMD,
+ * 1,024 threads a workgroup, 64 lanes a wave: LLVM's AMDGPUBaseInfo.cpp (getTotalNumVGPRs 512 and getVGPRAllocGranule 8
+ * with FeatureGFX90AInsts, getMaxWavesPerEU 8 on gfx90a and later gfx9, getEUsPerCU 4, getMaxFlatWorkGroupSize 1024), and
+ * AMD's instruction set guides of CDNA 2, 3 and 4 ("Register file", "Local data share"). 32 workgroups a compute unit are
+ * its wave slots: workgroups of one wave need no barrier, those of two or more are at most 16, as many as LLVM's
+ * getMaxWorkGroupsPerCU allows.
+ *
+ * The VGPR granule of 8 is what a compute unit's allocator has ("granulated_workitem_vgpr_count: max(0, ceil(vgprs_used /
+ * 8) - 1)" in LLVM's AMDGPU guide, for gfx90a and gfx942). AMD's guide "Optimizing Triton kernels" says 16. Where the two
+ * differ, for 168 VGPRs, clang 19 says 3 waves for both gfx90a and gfx942: 8 it is. tests/unit/test_occupancy.c holds
+ * occupancy_of against clang's remark around each boundary. gfx950 is unknown to LLVM 19.
+ *
+ * LDS is handed out in blocks (LDS_SIZE of COMPUTE_PGM_RSRC2, LLVM's AMDGPU guide): of 128 dwords on gfx90a and gfx942, of
+ * 320 on gfx950. gfx950 has 160 KiB: AMD's CDNA 4 guide, "FeatureAddressableLocalMemorySize163840" in LLVM's AMDGPU.td.
+ *
+ * NVIDIA. The CUDA C++ Programming Guide, table "Technical Specifications per Compute Capability" (columns 8.0 and 9.0),
+ * and the tuning guides of Ampere and Hopper ("Occupancy": 64 warps, 64 K registers, 32 blocks, 164 KiB and 228 KiB of
+ * shared memory of which a block may take 163 KiB and 227 KiB, with 1 KiB of each block reserved). Registers are
+ * allocated by warp in units of 256 and shared memory in units of 128 bytes: CUDA's cuda_occupancy.h. */
+#include "common/gpu_target.h"
+
+#define CDNA(name, lds_bytes, lds_granule)                                                                             \
+  {.arch = (name),                                                                                                     \
+   .is_amd = true,                                                                                                     \
+   .warp_size = 64,                                                                                                    \
+   .eus_per_cu = 4,                                                                                                    \
+   .registers_per_eu = 512,                                                                                            \
+   .register_granule = 8,                                                                                              \
+   .registers_max = 512,                                                                                               \
+   .waves_per_eu_max = 8,                                                                                              \
+   .workgroups_per_cu_max = 32,                                                                                        \
+   .lds_bytes_per_cu = (lds_bytes),                                                                                    \
+   .lds_bytes_per_workgroup_max = (lds_bytes),                                                                         \
+   .lds_bytes_reserved = 0,                                                                                            \
+   .lds_granule_bytes = (lds_granule),                                                                                 \
+   .threads_per_workgroup_max = 1024}
+#define CUDA(name, shared_bytes)                                                                                       \
+  {.arch = (name),                                                                                                     \
+   .is_amd = false,                                                                                                    \
+   .warp_size = 32,                                                                                                    \
+   .eus_per_cu = 4,                                                                                                    \
+   .registers_per_eu = 16384,                                                                                          \
+   .register_granule = 256,                                                                                            \
+   .registers_max = 255,                                                                                               \
+   .waves_per_eu_max = 16,                                                                                             \
+   .workgroups_per_cu_max = 32,                                                                                        \
+   .lds_bytes_per_cu = (shared_bytes),                                                                                 \
+   .lds_bytes_per_workgroup_max = (shared_bytes) - 1024,                                                               \
+   .lds_bytes_reserved = 1024,                                                                                         \
+   .lds_granule_bytes = 128,                                                                                           \
+   .threads_per_workgroup_max = 1024}
+
+static const struct gpu_target targets[] = {
+    CDNA("gfx90a", 65536, 512), CDNA("gfx942", 65536, 512), CDNA("gfx950", 163840, 1280),
+    CUDA("sm_80", 164 * 1024),  CUDA("sm_90", 228 * 1024),
+};
+
+const struct gpu_target *gpu_target_find(const char *arch) {
+  size_t length = strcspn(arch, ":");
+  for (size_t i = 0; i < ARRAY_LENGTH(targets); i++) {
+    if (strlen(targets[i].arch) == length && strncmp(targets[i].arch, arch, length) == 0)
+      return &targets[i];
+  }
+  return NULL;
+}
+
+const struct gpu_target *gpu_targets(size_t *ret_n) {
+  *ret_n = ARRAY_LENGTH(targets);
+  return targets;
+}

@@ -3,7 +3,7 @@
  * Loads of WIDTH floats (VECTOR, or 1 where rows would not be aligned). STATISTICS in two passes (the mean, then the
  * squares of what is left) or in one (sums and squares of the distance to the row's first element). KEEP: rows of
  * COLUMNS stay in registers between the passes, if they fit into 32 a thread, or are read again. WAVES_PER_EU (AMD)
- * tells the compiler how many wavefronts to leave registers for. */
+ * tells the compiler for how many wavefronts to leave registers. */
 #define two_pass 1
 #define one_pass 2
 #define EPSILON 1e-5f

@@ -3,20 +3,14 @@
  * A workgroup of BLOCK threads adds tiles of BLOCK * VECTOR * UNROLL floats: UNROLL loads of VECTOR floats (4 make the
  * widest load there is, 16 bytes) are given before the first is waited for. With PROGRAMS, that many workgroups for
  * each compute unit walk over the array; without, each has one tile. NONTEMPORAL (AMD) goes past the caches.
- * WAVES_PER_EU (AMD) tells the compiler how many wavefronts to leave registers for. */
+ * WAVES_PER_EU (AMD) tells the compiler for how many wavefronts to leave registers. */
 #ifdef __AMDGCN__
 template <int N> using floats = float __attribute__((ext_vector_type(N)));
-#if WAVES_PER_EU
-#define OCCUPANCY __attribute__((amdgpu_waves_per_eu(WAVES_PER_EU)))
-#endif
 #else
 template <int N> struct alignas(4 * N) floats {
   float at[N];
   __device__ float &operator[](int i) { return at[i]; }
 };
-#endif
-#ifndef OCCUPANCY
-#define OCCUPANCY
 #endif
 
 #define TILE (BLOCK * VECTOR * UNROLL)
@@ -66,9 +60,9 @@ static __device__ inline void tile_add(float *__restrict__ sum, const float *__r
   }
 }
 
-extern "C" __global__ __launch_bounds__(BLOCK) OCCUPANCY void vector_add(float *__restrict__ sum,
-                                                                         const float *__restrict__ a,
-                                                                         const float *__restrict__ b, int64_t n) {
+extern "C" __global__ __launch_bounds__(BLOCK, WAVES_PER_EU) void vector_add(float *__restrict__ sum,
+                                                                             const float *__restrict__ a,
+                                                                             const float *__restrict__ b, int64_t n) {
 #if PROGRAMS
   for (int64_t first = (int64_t)blockIdx.x * TILE; first < n; first += (int64_t)gridDim.x * TILE)
     tile_add(sum, a, b, first, n);

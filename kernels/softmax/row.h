@@ -2,31 +2,26 @@
  *
  * A workgroup holds ROWS such groups, one a row of it: thread (x, y) is number x of group y. A group's wavefronts are
  * reduced by shuffles and, where there are several, by way of LDS: two slots of it, used in turns, so that one barrier a
- * reduction is enough. All threads of a workgroup call a reduction together, also those whose group has no row. */
+ * reduction is enough. All threads of a workgroup call a reduction together, also those whose group has no row.
+ *
+ * FAST_EXP: exponentials as the hardware has them, without care for the last bits. WAVES_PER_EU (AMD) tells the compiler
+ * for how many wavefronts to leave registers. */
 #ifdef __AMDGCN__
 template <int N> using floats = float __attribute__((ext_vector_type(N)));
-#if WAVES_PER_EU
-#define OCCUPANCY __attribute__((amdgpu_waves_per_eu(WAVES_PER_EU)))
-#endif
 #else
 template <int N> struct alignas(4 * N) floats {
   float at[N];
   __device__ float &operator[](int i) { return at[i]; }
 };
 #endif
-#ifndef OCCUPANCY
-#define OCCUPANCY
-#endif
-#define KERNEL extern "C" __global__ __launch_bounds__(THREADS *ROWS) OCCUPANCY void
+#define KERNEL extern "C" __global__ __launch_bounds__(THREADS *ROWS, WAVES_PER_EU) void
 
 #define WAVES (THREADS / WAVETUNE_WARP_SIZE)
 #define LOWEST (-3.402823466e38f)
-#define LOG2_E 1.44269504f
 
-/* exp(x): within a unit or two in the last place, or by way of 2^x as the hardware has it. */
 static __device__ inline float exponential(float x) {
 #if FAST_EXP
-  return exp2f(x * LOG2_E);
+  return __expf(x);
 #else
   return expf(x);
 #endif

@@ -2,8 +2,9 @@
  *
  * AMDGPU: the NT_AMDGPU_METADATA note (msgpack, code object v3 and later; LLVM's AMDGPU user guide), read with libelf and
  * msgpack-c. `vgprs` is .vgpr_count, which on gfx90a and later already holds the AGPRs (one unified file).
- * CUDA: the registers of a function are the top byte of its .text section's sh_info; its static shared memory is the
- * size of .nv.shared.NAME, its stack frame EIATTR_FRAME_SIZE, its parameters EIATTR_KPARAM_INFO of .nv.info.NAME.
+ * CUDA: the registers and the stack frame of a kernel are EIATTR_REGCOUNT and EIATTR_FRAME_SIZE of .nv.info (the registers
+ * until CUDA 12 also the top byte of its .text section's sh_info), its parameters EIATTR_KPARAM_INFO of .nv.info.NAME, its
+ * static shared memory the size of .nv.shared.NAME, less the 1,024 bytes of the system that it begins with from sm_90 on.
  * Fields that a format does not have are CODE_UNKNOWN.
  *
  * The bytes may come from a stranger: every offset is checked, and what is claimed twice or cut off is an error.

@@ -2,8 +2,10 @@
 #include "agent/device/device.h"
 
 #include "agent/device/cpu.h"
+#include "agent/device/gpu.h"
 
-static const struct device_ops *const back_ends[] = {&cpu_ops};
+/* GPUs first: the first device is what a command takes when none is named. */
+static const struct device_ops *const back_ends[] = {&hip_ops, &cuda_ops, &cpu_ops};
 
 bool devices_probe(json_t **ret_devices, json_t **ret_absent, struct error *error) {
   cleanup_json json_t *all = json_array(), *absent = json_array();

@@ -1,0 +1,518 @@
+/* The device_ops of GPUs, over the calls of a runtime: memory between canaries, modules, launches, events.
+ *
+ * Memory: see device.h. Threads: one thread to a device. */
+#include "agent/device/gpu.h"
+
+#include "common/file.h"
+
+#define CANARY 0xC5
+#define CANARY_BYTES ((size_t)64 << 10) /* before and after a buffer: a few rows of a matrix */
+#define ALIGNMENT ((size_t)4096)
+#define OBJECT_BYTES_MAX ((size_t)256 << 20)
+#define EVENT_PAIRS 256                          /* in flight at most: then the device is waited for */
+#define DISPLACE_BYTES_GUESS ((size_t)512 << 20) /* where the caches are not known: enough for the largest known */
+#define SENTINEL_BYTES ((size_t)4 << 20)
+
+struct gpu_device {
+  struct device base;
+  const struct gpu_api *api;
+  int ordinal;
+  struct gpu_facts facts;
+  void *stream;
+  void *events[EVENT_PAIRS][2]; /* made when time() first needs them */
+  size_t n_event_pairs;
+  void *displacement; /* made when it is first needed */
+  size_t displacement_bytes;
+  uint32_t displacement_value;
+};
+
+struct gpu_buffer {
+  struct device_buffer base;
+  char *memory; /* what the runtime gave: padding and canaries, the buffer, canaries */
+};
+
+struct device_module {
+  void *module, *function;
+  char *image; /* HIP keeps referring to what it loaded from */
+  char *entry;
+  uint32_t shared_allowed; /* dynamic, by this much already */
+};
+
+void gpu_facts_release(struct gpu_facts *facts) {
+  environment_release(&facts->environment);
+  free(facts->pci);
+  json_decref(facts->facts);
+  *facts = (struct gpu_facts){0};
+}
+
+/* Whether a call succeeded; else the error says which and why, in the runtime's words. */
+static bool check(const struct gpu_api *api, int code, struct error *error, const char *what) {
+  const char *name, *words;
+  if (code == 0)
+    return true;
+  api->error_words(code, &name, &words);
+  return error_set(error, "%s failed: %s (%s, %d)", what, words, name, code);
+}
+
+bool gpu_probe(const struct gpu_api *api, json_t **ret_devices, struct error *error) {
+  int n = 0;
+  if (!api->load(error) || !check(api, api->device_count(&n), error, "counting the GPUs"))
+    return false;
+  if (n < 1)
+    return error_set(error, "the %s sees no GPU", api->library);
+  cleanup_json json_t *devices = json_array();
+  for (int i = 0; i < n; i++) {
+    cleanup_gpu_facts struct gpu_facts facts = {0};
+    if (!api->facts_read(i, &facts, error))
+      return false;
+    cleanup_free char *name = xasprintf("%s%d", api->ops->backend, i);
+    json_t *device =
+        json_pack("{s:s, s:s, s:s, s:o, s:O}", "backend", api->ops->backend, "device", name, "name",
+                  facts.environment.gpu, "environment", environment_to_json(&facts.environment), "facts", facts.facts);
+    if (!device)
+      return error_set(error, "the name of GPU %d is not UTF-8", i);
+    ALWAYS(json_array_append_new(devices, device) == 0);
+  }
+  *ret_devices = TAKE(devices);
+  return true;
+}
+
+/* The number in "hip3". */
+static bool ordinal_read(const struct gpu_api *api, const char *name, int *ret_ordinal, struct error *error) {
+  const char *digits = name + strlen(api->ops->backend);
+  int n = 0;
+  if (!check(api, api->device_count(&n), error, "counting the GPUs"))
+    return false;
+  if (!*digits || strspn(digits, "0123456789") != strlen(digits) || strlen(digits) > 4 || atoi(digits) >= n)
+    return error_set(error, "no device %s: the %s sees %d GPU%s, counted from 0", name, api->library, n,
+                     n == 1 ? "" : "s");
+  *ret_ordinal = atoi(digits);
+  return true;
+}
+
+bool gpu_open(const struct gpu_api *api, const char *name, struct device **ret_device, struct error *error) {
+  cleanup_gpu_facts struct gpu_facts facts = {0};
+  size_t free_bytes, total_bytes;
+  int ordinal;
+  void *stream;
+  if (!api->load(error) || !ordinal_read(api, name, &ordinal, error) || !api->facts_read(ordinal, &facts, error) ||
+      !check(api, api->device_enter(ordinal), error, "opening the GPU"))
+    return false;
+  if (!check(api, api->memory_info(&free_bytes, &total_bytes), error, "asking the GPU for its free memory") ||
+      !check(api, api->stream_new(&stream), error, "making a stream on the GPU")) {
+    api->device_leave(ordinal);
+    return false;
+  }
+  struct gpu_device *device = xcalloc(1, sizeof *device);
+  device->base = (struct device){
+      .ops = api->ops,
+      .gpu_name = xstrdup(facts.environment.gpu),
+      .arch = xstrdup(facts.environment.arch),
+      .compute_units = facts.environment.compute_units,
+      .warp_size = facts.warp_size,
+      .cache_bytes = facts.cache_bytes,
+      .memory_bytes = free_bytes,
+  };
+  device->api = api;
+  device->ordinal = ordinal;
+  device->facts = facts;
+  facts = (struct gpu_facts){0};
+  device->stream = stream;
+  *ret_device = &device->base;
+  return true;
+}
+
+/* After a fault every call of these fails; then the process ends and the driver takes all back. */
+void gpu_close(struct device *base) {
+  struct gpu_device *device = (struct gpu_device *)base;
+  const struct gpu_api *api = device->api;
+  for (size_t i = 0; i < device->n_event_pairs; i++) {
+    api->event_free(device->events[i][0]);
+    api->event_free(device->events[i][1]);
+  }
+  if (device->displacement)
+    api->memory_free(device->displacement);
+  api->stream_free(device->stream);
+  api->device_leave(device->ordinal);
+  gpu_facts_release(&device->facts);
+  free(base->gpu_name);
+  free(base->arch);
+  free(device);
+}
+
+bool gpu_synchronize(struct device *base, struct error *error) {
+  struct gpu_device *device = (struct gpu_device *)base;
+  return check(device->api, device->api->stream_wait(device->stream), error, "waiting for the GPU");
+}
+
+/* Host memory is the caller's again when these return. */
+bool gpu_upload(struct device *base, void *to, const void *bytes, size_t size, struct error *error) {
+  struct gpu_device *device = (struct gpu_device *)base;
+  return size == 0 ||
+         (check(device->api, device->api->upload(to, bytes, size, device->stream), error, "copying to the GPU") &&
+          gpu_synchronize(base, error));
+}
+
+bool gpu_download(struct device *base, void *bytes, const void *from, size_t size, struct error *error) {
+  struct gpu_device *device = (struct gpu_device *)base;
+  return size == 0 ||
+         (check(device->api, device->api->download(bytes, from, size, device->stream), error, "copying from the GPU") &&
+          gpu_synchronize(base, error));
+}
+
+bool gpu_copy(struct device *base, void *to, const void *from, size_t size, struct error *error) {
+  struct gpu_device *device = (struct gpu_device *)base;
+  return size == 0 ||
+         check(device->api, device->api->copy(to, from, size, device->stream), error, "copying on the GPU");
+}
+
+static bool fill_bytes(struct gpu_device *device, void *to, uint8_t value, size_t size, struct error *error) {
+  return check(device->api, device->api->fill_bytes(to, value, size, device->stream), error, "filling GPU memory");
+}
+
+static bool fill_words(struct gpu_device *device, void *to, uint32_t value, size_t count, struct error *error) {
+  return check(device->api, device->api->fill_words(to, value, count, device->stream), error, "filling GPU memory");
+}
+
+static bool memory_new(struct gpu_device *device, size_t size, void **ret_memory, struct error *error) {
+  return check(device->api, device->api->memory_new(ret_memory, size), error, "allocating GPU memory") ||
+         error_prefix(error, "of %zu bytes: ", size);
+}
+
+static char *canaries_after(const struct gpu_buffer *buffer) {
+  return (char *)buffer->base.address + buffer->base.size;
+}
+
+static char *canaries_before(const struct gpu_buffer *buffer) { return (char *)buffer->base.address - CANARY_BYTES; }
+
+bool gpu_buffer_new(struct device *base, size_t size, struct device_buffer **ret_buffer, struct error *error) {
+  struct gpu_device *device = (struct gpu_device *)base;
+  size_t total;
+  void *memory;
+  if (__builtin_add_overflow(size, ALIGNMENT + 2 * CANARY_BYTES, &total))
+    return error_set(error, "a buffer of %zu bytes is too large", size);
+  if (!memory_new(device, total, &memory, error))
+    return false;
+  struct gpu_buffer *buffer = xmalloc(sizeof *buffer);
+  uintptr_t start = ((uintptr_t)memory + CANARY_BYTES + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+  *buffer = (struct gpu_buffer){{(void *)start, size}, memory};
+  if (!fill_bytes(device, canaries_before(buffer), CANARY, CANARY_BYTES, error) ||
+      !fill_bytes(device, canaries_after(buffer), CANARY, CANARY_BYTES, error)) {
+    gpu_buffer_free(base, &buffer->base);
+    return false;
+  }
+  *ret_buffer = &buffer->base;
+  return true;
+}
+
+void gpu_buffer_free(struct device *base, struct device_buffer *base_buffer) {
+  struct gpu_buffer *buffer = (struct gpu_buffer *)base_buffer;
+  ((struct gpu_device *)base)->api->memory_free(buffer->memory);
+  free(buffer);
+}
+
+bool gpu_buffer_intact(struct device *base, struct device_buffer *base_buffer, struct error *error) {
+  struct gpu_device *device = (struct gpu_device *)base;
+  struct gpu_buffer *buffer = (struct gpu_buffer *)base_buffer;
+  char *starts[2] = {canaries_before(buffer), canaries_after(buffer)};
+  cleanup_free unsigned char *found = xmalloc(CANARY_BYTES);
+  bool intact = true;
+  for (int i = 0; i < 2; i++) {
+    size_t k = 0;
+    struct error failure;
+    if (!gpu_download(base, found, starts[i], CANARY_BYTES, &failure)) {
+      *error = failure;
+      return false;
+    }
+    while (k < CANARY_BYTES && found[k] == CANARY)
+      k++;
+    if (k == CANARY_BYTES)
+      continue;
+    if (intact)
+      intact = error_set(error, "a byte outside of the buffer was written, at offset %td of %zu",
+                         starts[i] + k - (char *)base_buffer->address, base_buffer->size);
+    if (!fill_bytes(device, starts[i], CANARY, CANARY_BYTES, &failure)) {
+      *error = failure;
+      return false;
+    }
+  }
+  return intact;
+}
+
+static bool module_find(struct gpu_device *device, struct device_module *module, struct error *error) {
+  const struct gpu_api *api = device->api;
+  if (!check(api, api->module_new(&module->module, module->image), error, "loading the object"))
+    return error_prefix(error, "cannot load %s: ", module->entry);
+  if (!check(api, api->function_find(&module->function, module->module, module->entry), error,
+             "finding the entry point in the object"))
+    return error_prefix(error, "cannot load %s: ", module->entry);
+  return true;
+}
+
+/* Takes the image over. */
+static bool module_load(struct gpu_device *device, char *image, const char *entry, struct device_module **ret_module,
+                        struct error *error) {
+  struct device_module *module = xcalloc(1, sizeof *module);
+  module->image = image;
+  module->entry = xstrdup(entry);
+  if (!module_find(device, module, error)) {
+    gpu_module_unload(&device->base, module);
+    return false;
+  }
+  *ret_module = module;
+  return true;
+}
+
+bool gpu_module_load(struct device *base, const char *object, const char *entry, struct device_module **ret_module,
+                     struct error *error) {
+  cleanup_free char *image = NULL;
+  size_t size;
+  if (!file_read(object, OBJECT_BYTES_MAX, &image, &size, error))
+    return false;
+  if (size == 0)
+    return error_set(error, "cannot load %s: its object is empty; compile it again", entry);
+  return module_load((struct gpu_device *)base, TAKE(image), entry, ret_module, error);
+}
+
+void gpu_module_unload(struct device *base, struct device_module *module) {
+  if (module->module)
+    ((struct gpu_device *)base)->api->module_free(module->module);
+  free(module->image);
+  free(module->entry);
+  free(module);
+}
+
+static bool geometry_accept(const struct gpu_device *device, struct device_module *module,
+                            const struct device_geometry *geometry, struct error *error) {
+  const struct gpu_api *api = device->api;
+  if (geometry->cluster > 1 && api->no_clusters)
+    return error_set(error, "%s cannot be launched in clusters of %u: %s", module->entry, geometry->cluster,
+                     api->no_clusters);
+  if (geometry->shared_bytes <= api->shared_free_bytes || geometry->shared_bytes <= module->shared_allowed ||
+      !api->shared_allow)
+    return true;
+  if (device->facts.shared_bytes && geometry->shared_bytes > device->facts.shared_bytes)
+    return error_set(error, "%s wants %u bytes of shared memory, a workgroup on this GPU has %u at most", module->entry,
+                     geometry->shared_bytes, device->facts.shared_bytes);
+  if (!check(api, api->shared_allow(module->function, geometry->shared_bytes), error, "asking for shared memory"))
+    return error_prefix(error, "%s wants %u bytes: ", module->entry, geometry->shared_bytes);
+  module->shared_allowed = geometry->shared_bytes;
+  return true;
+}
+
+static bool geometry_is_empty(const struct device_geometry *geometry) {
+  return geometry->grid[0] == 0 || geometry->grid[1] == 0 || geometry->grid[2] == 0;
+}
+
+bool gpu_launch(struct device *base, const struct device_launch *launch, struct error *error) {
+  struct gpu_device *device = (struct gpu_device *)base;
+  const struct device_geometry *geometry = &launch->geometry;
+  struct device_module *module = launch->module;
+  if (geometry_is_empty(geometry))
+    return true;
+  if (!geometry_accept(device, module, geometry, error))
+    return false;
+  int code = device->api->launch(module->function, geometry, device->stream, launch->arguments);
+  return check(device->api, code, error, "the launch") ||
+         error_prefix(error, "%s with grid %u,%u,%u, block %u,%u,%u and %u bytes: ", module->entry, geometry->grid[0],
+                      geometry->grid[1], geometry->grid[2], geometry->block[0], geometry->block[1], geometry->block[2],
+                      geometry->shared_bytes);
+}
+
+bool gpu_displace(struct device *base, struct error *error) {
+  struct gpu_device *device = (struct gpu_device *)base;
+  if (!device->displacement) {
+    size_t size = base->cache_bytes ? 2 * base->cache_bytes : DISPLACE_BYTES_GUESS;
+    if (!memory_new(device, size, &device->displacement, error))
+      return false;
+    device->displacement_bytes = size;
+  }
+  return fill_words(device, device->displacement, ++device->displacement_value,
+                    device->displacement_bytes / sizeof(uint32_t), error);
+}
+
+/* Intervals between pairs of events, added up in the timings that they belong to. */
+struct intervals {
+  struct gpu_device *device;
+  size_t n;
+  struct device_timing *owners[EVENT_PAIRS];
+};
+
+static bool intervals_collect(struct intervals *intervals, struct error *error) {
+  struct gpu_device *device = intervals->device;
+  const struct gpu_api *api = device->api;
+  if (!gpu_synchronize(&device->base, error))
+    return false;
+  for (size_t i = 0; i < intervals->n; i++) {
+    float ms = 0;
+    int code = api->event_elapsed(&ms, device->events[i][0], device->events[i][1]);
+    if (!check(api, code, error, "reading the time between two events"))
+      return false;
+    intervals->owners[i]->us += (double)ms * 1000;
+  }
+  intervals->n = 0;
+  return true;
+}
+
+/* The next pair of events; waits for the device when all are in use. */
+static bool interval_begin(struct intervals *intervals, struct device_timing *owner, struct error *error) {
+  struct gpu_device *device = intervals->device;
+  const struct gpu_api *api = device->api;
+  if (intervals->n == EVENT_PAIRS && !intervals_collect(intervals, error))
+    return false;
+  intervals->owners[intervals->n] = owner;
+  return check(api, api->event_record(device->events[intervals->n][0], device->stream), error, "recording an event");
+}
+
+static bool interval_end(struct intervals *intervals, struct error *error) {
+  struct gpu_device *device = intervals->device;
+  const struct gpu_api *api = device->api;
+  int code = api->event_record(device->events[intervals->n++][1], device->stream);
+  return check(api, code, error, "recording an event");
+}
+
+static void rotation_step(struct device_rotation *rotation) {
+  size_t copy = rotation->next;
+  for (size_t i = 0; i < rotation->n_operands; i++)
+    *rotation->operands[i].pointer = rotation->operands[i].base + copy * rotation->operands[i].stride;
+  rotation->next = copy + 1 < rotation->n_copies ? copy + 1 : 0;
+}
+
+/* Restores what the call changed, after the call: by the copy's next turn it has left the caches. */
+static bool rotation_restore(struct device *device, const struct device_rotation *rotation, struct error *error) {
+  for (size_t i = 0; i < rotation->n_operands; i++) {
+    const struct device_operand *operand = &rotation->operands[i];
+    if (operand->pristine && !gpu_copy(device, *operand->pointer, operand->pristine, operand->size, error))
+      return false;
+  }
+  return true;
+}
+
+static bool rotation_restores(const struct device_rotation *rotation) {
+  for (size_t i = 0; i < rotation->n_operands; i++)
+    if (rotation->operands[i].pristine)
+      return true;
+  return false;
+}
+
+/* Gives all work of one sample to the stream. */
+static bool timing_enqueue(struct intervals *intervals, struct device_timing *timing, struct error *error) {
+  struct device *device = &intervals->device->base;
+  bool restores = rotation_restores(timing->rotation);
+  if (timing->rotation->displace && !gpu_displace(device, error))
+    return false;
+  if (!restores && !interval_begin(intervals, timing, error))
+    return false;
+  for (unsigned k = 0; k < timing->calls; k++) {
+    rotation_step(timing->rotation);
+    if ((restores && !interval_begin(intervals, timing, error)) || !gpu_launch(device, &timing->launch, error))
+      return false;
+    if (restores && (!interval_end(intervals, error) || !rotation_restore(device, timing->rotation, error)))
+      return false;
+  }
+  return restores || interval_end(intervals, error);
+}
+
+static bool events_prepare(struct gpu_device *device, struct error *error) {
+  while (device->n_event_pairs < EVENT_PAIRS) {
+    void **pair = device->events[device->n_event_pairs];
+    if (!check(device->api, device->api->event_new(&pair[0]), error, "making an event"))
+      return false;
+    if (!check(device->api, device->api->event_new(&pair[1]), error, "making an event")) {
+      device->api->event_free(pair[0]);
+      return false;
+    }
+    device->n_event_pairs++;
+  }
+  return true;
+}
+
+bool gpu_time(struct device *base, struct device_timing *timings, size_t n, struct error *error) {
+  struct intervals intervals = {.device = (struct gpu_device *)base};
+  if (!events_prepare(intervals.device, error))
+    return false;
+  for (size_t t = 0; t < n; t++) {
+    timings[t].us = 0;
+    if (!timing_enqueue(&intervals, &timings[t], error))
+      return false;
+  }
+  if (!intervals_collect(&intervals, error))
+    return false;
+  /* Events that lie closer together than they can tell still are a duration above zero. */
+  for (size_t t = 0; t < n; t++)
+    timings[t].us = (timings[t].us > 0 ? timings[t].us : 0.001) / timings[t].calls;
+  return true;
+}
+
+uint32_t sentinel_value(uint32_t i) {
+  for (int step = 0; step < SENTINEL_STEPS; step++)
+    i = i * 1664525u + 1013904223u;
+  return i;
+}
+
+/* Fills one half, copies it to the other and reads that. Runtimes do both with kernels of their own. */
+static bool sentinel_fill(struct gpu_device *device, char *memory, uint32_t value, uint32_t *found,
+                          struct error *error) {
+  size_t half = SENTINEL_BYTES / 2, count = half / sizeof(uint32_t);
+  if (!fill_words(device, memory, value, count, error) ||
+      !gpu_copy(&device->base, memory + half, memory, half, error) ||
+      !gpu_download(&device->base, found, memory + half, half, error))
+    return false;
+  for (size_t i = 0; i < count; i++)
+    if (found[i] != value)
+      return error_set(error, "word %zu that was filled with %08x and copied holds %08x", i, value, found[i]);
+  return true;
+}
+
+static bool sentinel_launch(struct gpu_device *device, struct device_module *module, char *memory, uint32_t *found,
+                            struct error *error) {
+  void *address = memory;
+  void *arguments[] = {&address};
+  struct device_launch launch = {
+      module, {.grid = {SENTINEL_VALUES / SENTINEL_BLOCK, 1, 1}, .block = {SENTINEL_BLOCK, 1, 1}}, arguments};
+  if (!fill_words(device, memory, 0, SENTINEL_VALUES, error) || !gpu_launch(&device->base, &launch, error) ||
+      !gpu_download(&device->base, found, memory, SENTINEL_VALUES * sizeof(uint32_t), error))
+    return false;
+  for (uint32_t i = 0; i < SENTINEL_VALUES; i++)
+    if (found[i] != sentinel_value(i))
+      return error_set(error, "thread %u computed %08x instead of %08x", i, found[i], sentinel_value(i));
+  return true;
+}
+
+static bool sentinel_run(struct gpu_device *device, char *memory, struct error *error) {
+  cleanup_free uint32_t *found = xmalloc(SENTINEL_BYTES);
+  struct device_module *module;
+  if (!sentinel_fill(device, memory, 0x5A5AA5A5, found, error) ||
+      !sentinel_fill(device, memory, 0xA5A55A5A, found, error))
+    return false;
+  if (!device->api->sentinel_image)
+    return true;
+  if (!module_load(device, xstrdup(device->api->sentinel_image), SENTINEL_ENTRY, &module, error))
+    return false;
+  bool passed =
+      sentinel_launch(device, module, memory, found, error) && sentinel_launch(device, module, memory, found, error);
+  gpu_module_unload(&device->base, module);
+  return passed;
+}
+
+bool gpu_sentinel(struct device *base, struct error *error) {
+  struct gpu_device *device = (struct gpu_device *)base;
+  void *memory;
+  if (!memory_new(device, SENTINEL_BYTES, &memory, error))
+    return error_prefix(error, "the GPU did not pass the sentinel: ");
+  bool passed = sentinel_run(device, memory, error);
+  device->api->memory_free(memory);
+  return passed || error_prefix(error, "the GPU did not pass the sentinel: ");
+}
+
+size_t gpu_processes_others(size_t n, size_t n_own) { return n == 0 ? 0 : n_own ? n - n_own : n - 1; }
+
+double gpu_clock_mhz(struct device *base) {
+  struct gpu_device *device = (struct gpu_device *)base;
+  return device->api->clock_mhz(&device->facts);
+}
+
+json_t *gpu_conditions(struct device *base) {
+  struct gpu_device *device = (struct gpu_device *)base;
+  return device->api->conditions(&device->facts);
+}

@@ -31,14 +31,13 @@ static bool take_text(const json_t *object, const char *pointer, const char *nam
   return true;
 }
 
-static bool parse_toolchain(struct build *build, const json_t *json, const struct kernel *kernel, struct error *error) {
+static bool parse_toolchain(struct build *build, const json_t *json, struct error *error) {
   static const char *const members[] = {"triton", "torch", "rocm", NULL};
   json_t *toolchain = NULL;
-  enum json_presence triton = kernel->language == LANGUAGE_TRITON ? JSON_REQUIRED : JSON_OPTIONAL;
   int64_t warp_size;
   return json_get_object(json, "", "toolchain", JSON_REQUIRED, &toolchain, error) &&
          json_only_members(toolchain, "/toolchain", members, error) &&
-         take_text(toolchain, "/toolchain", "triton", triton, &build->triton, error) &&
+         take_text(toolchain, "/toolchain", "triton", JSON_REQUIRED, &build->triton, error) &&
          take_text(toolchain, "/toolchain", "torch", JSON_OPTIONAL, &build->torch, error) &&
          take_text(toolchain, "/toolchain", "rocm", JSON_OPTIONAL, &build->rocm, error) &&
          take_text(json, "", "arch", JSON_REQUIRED, &build->arch, error) &&
@@ -60,16 +59,25 @@ static bool parse_when(struct build *build, const json_t *variant, const char *p
   return true;
 }
 
-static bool parse_object(struct build *build, const json_t *object, const char *pointer, json_t *seen,
-                         struct error *error) {
-  static const char *const members[] = {"config", "digest", "metadata", NULL};
-  json_t *config = NULL, *metadata = NULL, *value;
+/* What a parsed variant adds to: the objects of the build, and its own configs. */
+struct reading {
+  struct build *build;
+  size_t capacity;
+  json_t *seen; /* canonical texts of the variant's configs */
+};
+
+static void object_add(struct reading *reading, const struct digest *digest) {
+  struct build *build = reading->build;
+  GROW(build->objects, build->n_objects, reading->capacity);
+  build->objects[build->n_objects++] = *digest;
+}
+
+/* The "config" of an object or of a failure, which no other of the variant has. */
+static bool parse_config(struct reading *reading, const json_t *object, const char *pointer, struct error *error) {
+  json_t *config = NULL, *value;
   const char *name;
   char config_at[JSON_POINTER_SIZE], at[JSON_POINTER_SIZE];
-  if (!json_only_members(object, pointer, members, error) ||
-      !json_get_object(object, pointer, "config", JSON_REQUIRED, &config, error) ||
-      !json_get_object(object, pointer, "metadata", JSON_OPTIONAL, &metadata, error) ||
-      !json_get_digest(object, pointer, "digest", JSON_REQUIRED, &build->objects[build->n_objects], error))
+  if (!json_get_object(object, pointer, "config", JSON_REQUIRED, &config, error))
     return false;
   json_pointer_member(config_at, sizeof config_at, pointer, "config");
   json_object_foreach (config, name, value) {
@@ -78,43 +86,96 @@ static bool parse_object(struct build *build, const json_t *object, const char *
                       "a value of a config must be a number, a string, true, false or null");
   }
   cleanup_free char *text = json_canonical(config);
-  if (json_object_get(seen, text))
-    return error_at(error, config_at, "the variant has two objects for this config");
-  ALWAYS(json_object_set_new(seen, text, json_true()) == 0);
-  build->n_objects++;
+  if (json_object_get(reading->seen, text))
+    return error_at(error, config_at, "the variant lists this config twice");
+  ALWAYS(json_object_set_new(reading->seen, text, json_true()) == 0);
   return true;
 }
 
-/* `objects` has room: the number over all variants was checked before. */
-static bool parse_variant(struct build *build, const json_t *variant, const char *pointer, const struct kernel *kernel,
-                          size_t index, struct error *error) {
-  static const char *const members[] = {"when", "signature", "constexprs", "objects", NULL};
-  json_t *signature = NULL, *constexprs = NULL, *objects = NULL, *object;
-  char objects_at[JSON_POINTER_SIZE], at[JSON_POINTER_SIZE];
-  if (!json_only_members(variant, pointer, members, error) ||
-      !json_get_object(variant, pointer, "signature", JSON_OPTIONAL, &signature, error) ||
+/* The texts that are kept beside an object. */
+static bool parse_files(struct reading *reading, const json_t *metadata, const char *pointer, struct error *error) {
+  json_t *files = NULL, *value;
+  const char *name;
+  char at[JSON_POINTER_SIZE];
+  if (!json_get_object(metadata, pointer, "files", JSON_OPTIONAL, &files, error))
+    return false;
+  json_pointer_member(at, sizeof at, pointer, "files");
+  json_object_foreach (files, name, value) {
+    struct digest digest;
+    if (!json_get_digest(files, at, name, JSON_REQUIRED, &digest, error))
+      return false;
+    object_add(reading, &digest);
+  }
+  return true;
+}
+
+static bool parse_object(struct reading *reading, const json_t *object, const char *pointer, struct error *error) {
+  static const char *const members[] = {"config", "digest", "metadata", NULL};
+  json_t *metadata = NULL;
+  struct digest digest;
+  char at[JSON_POINTER_SIZE];
+  if (!json_only_members(object, pointer, members, error) || !parse_config(reading, object, pointer, error) ||
+      !json_get_object(object, pointer, "metadata", JSON_OPTIONAL, &metadata, error) ||
+      !json_get_digest(object, pointer, "digest", JSON_REQUIRED, &digest, error))
+    return false;
+  object_add(reading, &digest);
+  return !metadata || parse_files(reading, metadata, json_pointer_member(at, sizeof at, pointer, "metadata"), error);
+}
+
+static bool parse_failure(struct reading *reading, const json_t *failure, const char *pointer, struct error *error) {
+  static const char *const members[] = {"config", "error", NULL};
+  const char *why = NULL;
+  char at[JSON_POINTER_SIZE];
+  if (!json_only_members(failure, pointer, members, error) || !parse_config(reading, failure, pointer, error) ||
+      !json_get_string(failure, pointer, "error", JSON_REQUIRED, &why, error))
+    return false;
+  size_t length = strlen(why);
+  if (length < 1 || length > BUILD_ERROR_MAX || why[strcspn(why, "\r\n")])
+    return error_at(error, json_pointer_member(at, sizeof at, pointer, "error"),
+                    "\"error\" must be one line of 1 to %d bytes", BUILD_ERROR_MAX);
+  return true;
+}
+
+static bool parse_each(struct reading *reading, const json_t *array, const char *pointer,
+                       bool (*parse)(struct reading *reading, const json_t *element, const char *pointer,
+                                     struct error *error),
+                       struct error *error) {
+  char at[JSON_POINTER_SIZE];
+  size_t i;
+  const json_t *element;
+  json_array_foreach (array, i, element) {
+    if (!parse(reading, element, json_pointer_index(at, sizeof at, pointer, i), error))
+      return false;
+  }
+  return true;
+}
+
+/* The number of objects over all variants was checked before. */
+static bool parse_code(struct reading *reading, const json_t *variant, const char *pointer, struct error *error) {
+  json_t *signature = NULL, *constexprs = NULL, *objects = NULL, *failed = NULL;
+  char objects_at[JSON_POINTER_SIZE], failed_at[JSON_POINTER_SIZE];
+  if (!json_get_object(variant, pointer, "signature", JSON_OPTIONAL, &signature, error) ||
       !json_get_object(variant, pointer, "constexprs", JSON_OPTIONAL, &constexprs, error) ||
       !json_get_array(variant, pointer, "objects", JSON_REQUIRED, &objects, error) ||
-      !parse_when(build, variant, pointer, kernel, index, error))
+      !json_get_array(variant, pointer, "failed", JSON_OPTIONAL, &failed, error))
     return false;
   json_pointer_member(objects_at, sizeof objects_at, pointer, "objects");
+  json_pointer_member(failed_at, sizeof failed_at, pointer, "failed");
   if (!json_array_size(objects))
     return error_at(error, objects_at, "a variant must have at least one object");
   cleanup_json json_t *seen = json_object();
   ALWAYS(seen != NULL);
-  size_t i;
-  json_array_foreach (objects, i, object) {
-    if (!parse_object(build, object, json_pointer_index(at, sizeof at, objects_at, i), seen, error))
-      return false;
-  }
-  return true;
+  reading->seen = seen;
+  return parse_each(reading, objects, objects_at, parse_object, error) &&
+         parse_each(reading, failed, failed_at, parse_failure, error);
 }
 
 static int compare_digests(const void *a, const void *b) { return memcmp(a, b, sizeof(struct digest)); }
 
 /* Sorts the digests and leaves each once. */
 static void objects_make_distinct(struct build *build) {
-  qsort(build->objects, build->n_objects, sizeof *build->objects, compare_digests);
+  if (build->n_objects)
+    qsort(build->objects, build->n_objects, sizeof *build->objects, compare_digests);
   size_t n = 0;
   for (size_t i = 0; i < build->n_objects; i++) {
     if (!n || compare_digests(&build->objects[n - 1], &build->objects[i]) != 0)
@@ -123,32 +184,43 @@ static void objects_make_distinct(struct build *build) {
   build->n_objects = n;
 }
 
-static bool parse_variants(struct build *build, const json_t *json, const struct kernel *kernel, struct error *error) {
-  json_t *variants = NULL, *variant;
-  size_t i, n_objects = 0;
-  if (!json_get_array(json, "", "variants", JSON_REQUIRED, &variants, error))
-    return false;
+static bool check_counts(const json_t *variants, struct error *error) {
+  const json_t *variant;
+  size_t i, n = 0;
   if (json_array_size(variants) < 1 || json_array_size(variants) > BUILD_VARIANTS_MAX)
     return error_at(error, "/variants", "a build has 1 to %d variants", BUILD_VARIANTS_MAX);
   json_array_foreach (variants, i, variant) {
-    n_objects += json_array_size(json_object_get(variant, "objects"));
+    n += json_array_size(json_object_get(variant, "objects")) + json_array_size(json_object_get(variant, "failed"));
   }
-  if (n_objects > BUILD_OBJECTS_MAX)
-    return error_at(error, "/variants", "a build has at most %d objects; split it by arch or by configs",
+  if (n > BUILD_OBJECTS_MAX)
+    return error_at(error, "/variants", "a build has at most %d objects and failures; split it by arch or by configs",
                     BUILD_OBJECTS_MAX);
+  return true;
+}
+
+static bool parse_variants(struct build *build, const json_t *json, const struct kernel *kernel, bool is_head,
+                           struct error *error) {
+  static const char *const members[] = {"when", "signature", "constexprs", "objects", "failed", NULL};
+  json_t *variants = NULL, *variant;
+  struct reading reading = {.build = build};
+  size_t i;
+  if (!json_get_array(json, "", "variants", JSON_REQUIRED, &variants, error) || !check_counts(variants, error))
+    return false;
   build->n_variants = json_array_size(variants);
   build->whens = xcalloc(build->n_variants, sizeof *build->whens);
-  build->objects = xcalloc(n_objects, sizeof *build->objects);
   json_array_foreach (variants, i, variant) {
     char at[JSON_POINTER_SIZE];
-    if (!parse_variant(build, variant, json_pointer_index(at, sizeof at, "/variants", i), kernel, i, error))
+    json_pointer_index(at, sizeof at, "/variants", i);
+    if (!json_only_members(variant, at, members, error) || !parse_when(build, variant, at, kernel, i, error) ||
+        (!is_head && !parse_code(&reading, variant, at, error)))
       return false;
   }
   objects_make_distinct(build);
   return true;
 }
 
-bool build_parse(const json_t *json, const struct kernel *kernel, struct build **ret_build, struct error *error) {
+static bool parse(const json_t *json, const struct kernel *kernel, bool is_head, struct build **ret_build,
+                  struct error *error) {
   static const char *const members[] = {"kernel", "toolchain", "arch", "warp_size", "variants", NULL};
   cleanup_build struct build *build = xcalloc(1, sizeof *build);
   if (!json_only_members(json, "", members, error) ||
@@ -159,15 +231,41 @@ bool build_parse(const json_t *json, const struct kernel *kernel, struct build *
     return error_at(error, "/kernel", "the build is for another kernel than \"%s\", %s", kernel->name,
                     digest_format(&kernel->hash, text));
   }
-  if (kernel->language == LANGUAGE_C)
-    return error_at(error, "/kernel", "kernel \"%s\" is in c, which agents compile themselves: it takes no builds",
-                    kernel->name);
-  if (!parse_toolchain(build, json, kernel, error) || !parse_variants(build, json, kernel, error))
+  if (kernel->language != LANGUAGE_TRITON)
+    return error_at(error, "/kernel", "kernel \"%s\" is in %s, which agents compile themselves: it takes no builds",
+                    kernel->name, language_name(kernel->language));
+  if (!parse_toolchain(build, json, error) || !parse_variants(build, json, kernel, is_head, error))
     return false;
   build->json = json_deep_copy(json);
   ALWAYS(build->json != NULL);
-  build->digest = json_digest(json);
   *ret_build = TAKE(build);
+  return true;
+}
+
+bool build_parse(const json_t *json, const struct kernel *kernel, struct build **ret_build, struct error *error) {
+  if (!parse(json, kernel, false, ret_build, error))
+    return false;
+  (*ret_build)->digest = json_digest(json);
+  return true;
+}
+
+json_t *build_head(const struct build *build) {
+  json_t *head = json_copy(build->json), *variants = json_array(), *variant;
+  size_t i;
+  json_array_foreach (json_object_get(build->json, "variants"), i, variant) {
+    json_t *when = json_object_get(variant, "when"), *kept = json_object();
+    ALWAYS(!when || json_object_set(kept, "when", when) == 0);
+    ALWAYS(json_array_append_new(variants, kept) == 0);
+  }
+  ALWAYS(head && json_object_set_new(head, "variants", variants) == 0);
+  return head;
+}
+
+bool build_parse_head(const json_t *head, const struct digest *digest, const struct kernel *kernel,
+                      struct build **ret_build, struct error *error) {
+  if (!parse(head, kernel, true, ret_build, error))
+    return false;
+  (*ret_build)->digest = *digest;
   return true;
 }
 
@@ -200,7 +298,7 @@ bool build_variant(const struct build *build, const struct key *key, size_t *ret
   }
   cleanup_free char *key_text = key_format(key);
   return error_at(error, "/key",
-                  "no variant of the build for %s holds for the key %s; pack the kernel for this key and push the "
-                  "build again",
-                  build->arch, key_text);
+                  "no variant of the build for %s holds for the key %s; pack one for it with `python3 -m wavetune "
+                  "pack … --key \"%s\"` and push it with `wavetune kernel push DIR --build FOLDER`",
+                  build->arch, key_text, key_text);
 }

@@ -59,16 +59,26 @@ static void candidate_add(struct fitting *fitting, const struct environment *par
     environment_release(&candidate);
 }
 
+/* What a build makes of some hardware. */
+static void fitting_collect_builds(const struct environment *partial, const struct environment *hardware,
+                                   const struct match_builds *builds, struct fitting *fitting) {
+  for (size_t b = 0; b < builds->n; b++)
+    if (string_equal(builds->builds[b]->arch, hardware->arch))
+      candidate_add(fitting, partial, hardware_with_build(hardware, builds->builds[b]));
+}
+
 static void fitting_collect(const struct environment *partial, const struct known_environments *known,
                             const struct match_builds *builds, struct fitting *fitting) {
+  struct error incomplete;
   for (size_t i = 0; i < known->n; i++) {
     const struct environment *device = &known->all[i].environment;
     if (!builds->required)
       candidate_add(fitting, partial, environment_copy(device));
-    for (size_t b = 0; b < builds->n; b++)
-      if (string_equal(builds->builds[b]->arch, device->arch))
-        candidate_add(fitting, partial, hardware_with_build(device, builds->builds[b]));
+    fitting_collect_builds(partial, device, builds, fitting);
   }
+  /* Hardware that no node has yet may be stated in full; the toolchain comes from a build all the same. */
+  if (fitting->n == 0 && environment_is_full(partial, &incomplete))
+    fitting_collect_builds(partial, partial, builds, fitting);
 }
 
 static bool refuse_unknown(const struct environment *partial, const struct known_environments *known,
@@ -124,35 +134,57 @@ bool match_environment(const struct environment *partial, const struct known_env
                    fitting.n);
 }
 
+#define PACK_COMMANDS                                                                                                  \
+  "pack one with `python3 -m wavetune pack … --key \"%s\"` and push it with `wavetune kernel push DIR --build FOLDER`"
+
+bool match_has_build(const struct key *key, const struct match_builds *builds, struct error *error) {
+  if (!builds->required || builds->n > 0)
+    return true;
+  cleanup_free char *key_text = key_format(key);
+  return error_at(error, "/kernel", "this kernel has no build; " PACK_COMMANDS, key_text);
+}
+
+static const char *stated(const char *text) { return text ? text : "not stated"; }
+
+/* There is one at least. */
+static bool refuse_toolchain(const struct environment *environment, const struct key *key,
+                             const struct match_builds *builds, struct error *error) {
+  const struct build *newest = builds->builds[0];
+  cleanup_free char *key_text = key_format(key);
+  return error_at(
+      error, "/environment",
+      "no build of this kernel is for arch %.40s with triton %.40s and torch %.40s (the newest is for %.40s "
+      "with triton %.40s and torch %.40s); " PACK_COMMANDS,
+      environment->arch, stated(environment->triton), stated(environment->torch), newest->arch, newest->triton,
+      stated(newest->torch), key_text);
+}
+
 bool match_build(const struct environment *environment, const struct key *key, const struct match_builds *builds,
                  const struct build **ret_build, struct error *error) {
-  struct error no_variant = {0};
+  struct error newest_says, says;
   bool has_toolchain = false;
+  if (!builds->required) {
+    *ret_build = NULL;
+    return true;
+  }
   for (size_t i = 0; i < builds->n; i++) {
     const struct build *build = builds->builds[i];
     size_t variant;
     if (!string_equal(build->arch, environment->arch) || !string_equal(build->triton, environment->triton) ||
         !string_equal(build->torch, environment->torch))
       continue;
-    has_toolchain = true;
-    if (build_variant(build, key, &variant, &no_variant)) {
+    if (build_variant(build, key, &variant, &says)) {
       *ret_build = build;
       return true;
     }
+    if (!has_toolchain)
+      newest_says = says;
+    has_toolchain = true;
   }
-  if (!builds->required) {
-    *ret_build = NULL;
-    return true;
-  }
-  if (has_toolchain) {
-    *error = no_variant;
-    return false;
-  }
-  return error_set(error,
-                   "no build of this kernel is for arch \"%.40s\" with triton \"%.40s\" and torch \"%.40s\"; pack one "
-                   "for it and upload it with `wavetune kernel`",
-                   environment->arch ? environment->arch : "", environment->triton ? environment->triton : "none",
-                   environment->torch ? environment->torch : "none");
+  if (!has_toolchain)
+    return refuse_toolchain(environment, key, builds, error);
+  *error = newest_says;
+  return false;
 }
 
 struct digest match_device_class(const struct environment *environment, enum runner runner) {

@@ -27,19 +27,24 @@ void known_environments_release(struct known_environments *known);
 /* What a job of this kernel needs of a build. */
 struct match_builds {
   size_t n;
-  struct build **builds; /* newest first; none: agents compile from source or, for python, themselves */
-  bool required;         /* a triton kernel with runner "build" runs nothing else */
+  struct build **builds; /* newest first, perhaps heads (build_head) */
+  bool required;         /* a triton kernel with runner "build" runs nothing else; otherwise there are none */
 };
 
 /* Finds the one environment that `partial` means: an environment that equals it, else the only known one that it fits
- * (devices' own, or with builds a device's hardware with a build's toolchain), else itself when it is full. Otherwise
- * refuses; *ret_fitting is then an array of those that fit, the caller's. */
+ * (devices' own, or where a build is required a device's hardware with a build's toolchain), else itself when it is full,
+ * with the toolchain of the builds where that is one. Otherwise refuses; *ret_fitting is then an array of those that
+ * fit, the caller's. */
 must_check bool match_environment(const struct environment *partial, const struct known_environments *known,
                                   const struct match_builds *builds, struct environment *ret_environment,
                                   json_t **ret_fitting, struct error *error);
 
-/* The newest build for the environment's arch and toolchain with a variant for the key. *ret_build is NULL when the
- * agents compile from source. Refuses a job that needs one where there is none. */
+/* Refuses a job that needs a build of a kernel that has none at all, with the commands that make one. */
+must_check bool match_has_build(const struct key *key, const struct match_builds *builds, struct error *error);
+
+/* The newest build for the environment's arch and toolchain with a variant for the key. *ret_build is NULL when the job
+ * needs none. Refuses a job that needs one where there is none, with the commands that make one. `environment` is
+ * full, and there is a build where one is required. */
 must_check bool match_build(const struct environment *environment, const struct key *key,
                             const struct match_builds *builds, const struct build **ret_build, struct error *error);
 

@@ -7,6 +7,8 @@
 #define NAME_MAX_BYTES 64
 
 void results_release(struct results *results) {
+  for (size_t i = 0; i < results->n; i++)
+    free(results->measurements[i].conditions);
   free(results->measurements);
   *results = (struct results){0};
 }
@@ -73,6 +75,35 @@ static bool clock_get(const json_t *json, const char *pointer, double *ret, stru
   return true;
 }
 
+/* The code that was timed: what was not correct has none to show. */
+static bool object_get(const json_t *json, const char *pointer, struct measurement *measurement, struct error *error) {
+  char at[JSON_POINTER_SIZE];
+  const json_t *object = json_object_get(json, "object");
+  measurement->has_object = object && !json_is_null(object);
+  if (!json_get_digest(json, pointer, "object", JSON_OPTIONAL, &measurement->object, error))
+    return false;
+  if (measurement->has_object && measurement->outcome != OUTCOME_CORRECT)
+    return error_at(error, json_pointer_member(at, sizeof at, pointer, "object"),
+                    "a measurement with the outcome %s has no object; only correct ones have",
+                    outcome_name(measurement->outcome));
+  return true;
+}
+
+static bool conditions_get(const json_t *json, const char *pointer, char **ret_text, struct error *error) {
+  char at[JSON_POINTER_SIZE];
+  json_t *conditions = NULL;
+  if (!json_get_object(json, pointer, "conditions", JSON_OPTIONAL, &conditions, error))
+    return false;
+  if (!conditions)
+    return true;
+  cleanup_free char *text = json_canonical(conditions);
+  if (strlen(text) > RESULTS_CONDITIONS_MAX)
+    return error_at(error, json_pointer_member(at, sizeof at, pointer, "conditions"),
+                    "\"conditions\" has %zu bytes; at most %d are kept", strlen(text), RESULTS_CONDITIONS_MAX);
+  *ret_text = TAKE(text);
+  return true;
+}
+
 /* Equal bodies have equal digests. The samples go in as they lie in memory: writing them as text would cost more than all
  * the rest of a post. */
 static struct digest body_digest(const json_t *json, const struct measurement *measurement, const double *samples,
@@ -102,6 +133,8 @@ static bool measurement_parse(const json_t *json, const char *pointer, double *s
                                         "samples_us",
                                         "baseline_us",
                                         "clock_mhz",
+                                        "object",
+                                        "conditions",
 #define X(member, least, most) #member,
                                         MEASUREMENT_INTEGERS(X)
 #undef X
@@ -132,7 +165,8 @@ static bool measurement_parse(const json_t *json, const char *pointer, double *s
     return error_at(error, json_pointer_member(at, sizeof at, pointer, "outcome"),
                     "\"%.40s\" is no outcome; they are correct, compile, runtime, correctness, timeout and constraints",
                     outcome);
-  if (!samples_get(json, pointer, &measurement, samples, baselines, error))
+  if (!samples_get(json, pointer, &measurement, samples, baselines, error) ||
+      !object_get(json, pointer, &measurement, error) || !conditions_get(json, pointer, &measurement.conditions, error))
     return false;
   measurement.baseline_failed =
       measurement.outcome != OUTCOME_CORRECT && measurement.detail && string_starts(measurement.detail, "baseline");
@@ -160,7 +194,7 @@ static bool seqs_are_distinct(const struct results *results, struct error *error
 
 bool results_parse(const json_t *json, struct results *ret, struct error *error) {
   static const char *const members[] = {"epoch", "measurements", "done", NULL};
-  struct results results = {0};
+  __attribute__((cleanup(results_release))) struct results results = {0};
   json_t *array;
   if (!json_only_members(json, "", members, error) ||
       !json_get_integer(json, "", "epoch", JSON_REQUIRED, 1, INT64_MAX, &results.epoch, error) ||
@@ -172,18 +206,17 @@ bool results_parse(const json_t *json, struct results *ret, struct error *error)
     return error_at(error, "/measurements", "%zu measurements; post 1 to %d, or none with \"done\"", n,
                     RESULTS_MEASUREMENTS_MAX);
   cleanup_free double *times = xcalloc(2 * RESULTS_SAMPLES_MAX, sizeof *times);
-  cleanup_free struct measurement *measurements = xcalloc(n + 1, sizeof *measurements);
-  results.measurements = measurements;
+  results.measurements = xcalloc(n + 1, sizeof *results.measurements);
   for (; results.n < n; results.n++) {
     char at[JSON_POINTER_SIZE];
     json_pointer_index(at, sizeof at, "/measurements", results.n);
     if (!measurement_parse(json_array_get(array, results.n), at, times, times + RESULTS_SAMPLES_MAX,
-                           &measurements[results.n], error))
+                           &results.measurements[results.n], error))
       return false;
   }
   if (!seqs_are_distinct(&results, error))
     return false;
-  TAKE(measurements);
   *ret = results;
+  results = (struct results){0};
   return true;
 }

@@ -1,6 +1,6 @@
 /* What an agent posts of a lease: the body of POST /v1/leases/{id}/results, read and checked.
  *
- * Memory: results own their array; texts are borrowed from the body. Threads: any. */
+ * Memory: results own their array and its conditions; other texts are borrowed from the body. Threads: any. */
 #ifndef WAVETUNE_SERVER_CORE_RESULTS_H
 #define WAVETUNE_SERVER_CORE_RESULTS_H
 
@@ -9,6 +9,7 @@
 
 #define RESULTS_MEASUREMENTS_MAX 1000
 #define RESULTS_SAMPLES_MAX 10000
+#define RESULTS_CONDITIONS_MAX 4096 /* bytes of the text */
 
 /* How many of these a measurement may state; X(member, least, most): integers that may be null. */
 #define MEASUREMENT_INTEGERS(X)                                                                                        \
@@ -33,6 +34,9 @@ struct measurement {
 #define X(member, least, most) int64_t member;
   MEASUREMENT_INTEGERS(X)
 #undef X
+  struct digest object; /* of the code that was timed, a blob; where has_object */
+  bool has_object;
+  char *conditions;     /* text of a JSON object; NULL where not stated */
   bool baseline_failed; /* the baseline cannot be measured, and so nothing can; `detail` says why */
   struct digest body;   /* of the measurement as posted: tells a repetition from a contradiction */
 };

@@ -66,28 +66,27 @@ bool catalog_load(struct worker *worker, const struct digest *kernels, size_t n,
   return true;
 }
 
-/* Only when a job runs compiled code: builds are large. */
+/* Only when a job runs compiled code. */
 static bool catalog_load_builds(struct worker *worker, struct catalog_kernel *entry, struct error *error) {
-  char **texts;
+  struct job_build *stored;
   size_t n;
   if (entry->has_builds)
     return true;
-  if (!job_builds_load(worker->db, &entry->hash, &texts, &n, error))
+  if (!job_builds_load(worker->db, &entry->hash, &stored, &n, error))
     return false;
   entry->has_builds = true;
-  entry->builds.builds = xcalloc(n + 1, sizeof(struct build *));
-  entry->builds.required = entry->kernel->language == LANGUAGE_TRITON;
+  entry->builds = (struct match_builds){.builds = xcalloc(n + 1, sizeof(struct build *)), .required = true};
   for (size_t i = 0; i < n; i++) {
     cleanup_json json_t *json = NULL;
     struct error bad;
-    if (json_parse(texts[i], strlen(texts[i]), &json, &bad) &&
-        build_parse(json, entry->kernel, &entry->builds.builds[entry->builds.n], &bad))
+    if (json_parse(stored[i].head, strlen(stored[i].head), &json, &bad) &&
+        build_parse_head(json, &stored[i].digest, entry->kernel, &entry->builds.builds[entry->builds.n], &bad))
       entry->builds.n++;
     else
       log_error("kernel: a stored build is not valid any more: %s", bad.message);
-    free(texts[i]);
+    free(stored[i].head);
   }
-  free(texts);
+  free(stored);
   return true;
 }
 
@@ -181,7 +180,7 @@ enum submit_answer submission_check(struct worker *worker, struct catalog *catal
              digest_format(&request->kernel, text));
     return SUBMIT_REFUSED;
   }
-  bool runs_builds = request->runner == RUNNER_BUILD && kernel->language != LANGUAGE_C;
+  bool runs_builds = request->runner == RUNNER_BUILD && kernel->language == LANGUAGE_TRITON;
   if (runs_builds && !catalog_load_builds(worker, entry, error))
     return SUBMIT_FAILED;
   const struct match_builds *builds = runs_builds ? &entry->builds : &no_builds;
@@ -190,6 +189,8 @@ enum submit_answer submission_check(struct worker *worker, struct catalog *catal
   if (!space_parse(request->space, &submission->space, error))
     return refuse(error, "/space");
   if (!kernel_accepts(kernel, &submission->key, submission->space, error))
+    return SUBMIT_REFUSED;
+  if (!match_has_build(&submission->key, builds, error))
     return SUBMIT_REFUSED;
   if (!match_environment(&request->environment, &catalog->environments, builds, &submission->environment, &fitting,
                          error)) {

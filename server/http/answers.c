@@ -4,7 +4,7 @@
 #include <errno.h>
 
 #include "common/log.h"
-#include "server/store/db.h"
+#include "server/store/blobs.h"
 
 void answer_failure(struct worker *worker, struct request *request, const struct error *error) {
   enum db_failure failure = db_failure(worker->db);
@@ -30,5 +30,25 @@ bool answer_id(struct request *request, const char *what, int64_t *ret_id) {
   if (decimal_parse(request->segments[0], ret_id))
     return true;
   request_problem(request, 404, "", "there is no %s \"%.40s\"; ids are decimal numbers", what, request->segments[0]);
+  return false;
+}
+
+bool answer_missing_files(struct worker *worker, struct request *request, const struct digest *digests, size_t n) {
+  cleanup_free bool *missing = xcalloc(n, sizeof *missing);
+  size_t n_missing = 0;
+  struct error error;
+  if (!blobs_missing(worker->db, digests, n, missing, &n_missing, &error)) {
+    answer_failure(worker, request, &error);
+    return false;
+  }
+  if (!n_missing)
+    return true;
+  json_t *list = json_array();
+  for (size_t i = 0; i < n; i++)
+    if (missing[i])
+      json_array_append_new(list, json_digest_text(&digests[i]));
+  error_set(&error, "%zu of the files that this refers to %s not stored: PUT them to /v1/blobs/{digest} and try again",
+            n_missing, n_missing == 1 ? "is" : "are");
+  request_problem_extra(request, 409, &error, json_pack("{s:o}", "missing", list));
   return false;
 }

@@ -13,4 +13,8 @@ void answer_failure(struct worker *worker, struct request *request, const struct
 /* A decimal id from the path; otherwise answers 404 and returns false. `what`: "job". */
 must_check bool answer_id(struct request *request, const char *what, int64_t *ret_id);
 
+/* True when all of these files are stored. Otherwise answers 409 with `missing`, those that are not. */
+must_check bool answer_missing_files(struct worker *worker, struct request *request, const struct digest *digests,
+                                     size_t n);
+
 #endif

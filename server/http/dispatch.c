@@ -216,8 +216,7 @@ static enum MHD_Result begin_body(struct request_private *request) {
   if (!role_may(request->request.role, route->role)) {
     request_problem(&request->request, MHD_HTTP_FORBIDDEN, "",
                     "%s %s needs the role %s; the token \"%s\" has the role %s", route->method, route->path,
-                    route->role == TOKEN_ANY ? "of any token" : role_name(route->role), request->request.token_name,
-                    role_name(request->request.role));
+                    role_name(route->role), request->request.token_name, role_name(request->request.role));
     return refuse(request, true);
   }
   if (route->body_max == 0 && (request->body_declared || request->is_chunked)) {

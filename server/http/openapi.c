@@ -74,7 +74,7 @@ static json_t *operation_make(const struct route *route, const json_t *queries) 
   if (route->role == TOKEN_ANYONE)
     json_object_set_new(made, "security", json_array());
   else
-    json_object_set_new(made, "x-role", json_string(route->role == TOKEN_ANY ? "any" : role_name(route->role)));
+    json_object_set_new(made, "x-role", json_string(role_name(route->role)));
   return made;
 }
 

@@ -12,6 +12,7 @@ const struct openapi_operation openapi_operations[ROUTE_COUNT] = {
   [ROUTE_kernel_list] = {"limit after name", NULL, NULL, "200", "KernelList", JSON_TYPE},
   [ROUTE_kernel_get] = {"", NULL, NULL, "200", "Kernel", JSON_TYPE},
   [ROUTE_build_put] = {"", "Build", JSON_TYPE, "200 201", "BuildAnswer", JSON_TYPE},
+  [ROUTE_build_get] = {"", NULL, NULL, "200 304", "Build", JSON_TYPE},
   [ROUTE_build_list] = {"limit after", NULL, NULL, "200", "BuildList", JSON_TYPE},
   [ROUTE_job_post] = {"", "JobRequests", JSON_TYPE, "200 201", "JobAnswers", JSON_TYPE},
   [ROUTE_job_list] = {"limit after state tag kernel", NULL, NULL, "200", "JobList", JSON_TYPE},
@@ -115,7 +116,14 @@ const char openapi_schemas[] = JSON({
     "next": {"$ref": "#/components/schemas/Next"}}},
   "Build": {"type": "object", "required": ["kernel", "toolchain", "arch", "variants"], "properties": {
     "kernel": {"$ref": "#/components/schemas/Digest"}, "toolchain": {"type": "object"}, "arch": {"type": "string"},
-    "warp_size": {"type": "integer"}, "variants": {"type": "array", "items": {"type": "object"}}}},
+    "warp_size": {"type": "integer"}, "variants": {"type": "array", "items": {"type": "object", "required": ["objects"], "properties": {
+      "when": {"type": "string"}, "signature": {"type": "object"}, "constexprs": {"type": "object"},
+      "objects": {"type": "array", "minItems": 1, "items": {"type": "object", "required": ["config", "digest"], "properties": {
+        "config": {"$ref": "#/components/schemas/Config"}, "digest": {"$ref": "#/components/schemas/Digest"},
+        "metadata": {"type": "object", "properties": {"files": {"type": "object",
+          "additionalProperties": {"$ref": "#/components/schemas/Digest"}}}}}}},
+      "failed": {"type": "array", "items": {"type": "object", "required": ["config", "error"], "properties": {
+        "config": {"$ref": "#/components/schemas/Config"}, "error": {"type": "string"}}}}}}}}},
   "BuildAnswer": {"type": "object", "required": ["build"], "properties": {"build": {"$ref": "#/components/schemas/Digest"}}},
   "BuildList": {"type": "object", "required": ["items", "next"], "properties": {
     "items": {"type": "array", "items": {"type": "object", "required": ["build", "toolchain", "arch", "variants", "created_at"], "properties": {
@@ -148,9 +156,14 @@ const char openapi_schemas[] = JSON({
     "seed": {"type": "integer"}, "configs": {"type": "integer"}, "measured": {"type": "integer"},
     "outcomes": {"type": "object", "additionalProperties": {"type": "integer"}}, "spent_device_seconds": {"type": "number"},
     "reason": {"type": ["string", "null"]}, "created_at": {"$ref": "#/components/schemas/Time"},
-    "finished_at": {"type": ["string", "null"]},
+    "finished_at": {"type": ["string", "null"]}, "build": {"type": ["string", "null"]},
     "winner": {"type": ["object", "null"], "properties": {"config": {"type": "integer"},
-      "config_values": {"$ref": "#/components/schemas/Config"}, "verdict": {"type": "object"}}}}},
+      "config_values": {"$ref": "#/components/schemas/Config"}, "verdict": {"type": "object"},
+      "resources": {"type": "array", "items": {"type": "object", "required": ["config"], "properties": {
+        "config": {"type": "integer"}, "vgprs": {"type": ["integer", "null"]}, "agprs": {"type": ["integer", "null"]},
+        "spills": {"type": ["integer", "null"]}, "lds_bytes": {"type": ["integer", "null"]},
+        "occupancy": {"type": ["integer", "null"]}, "object": {"type": ["string", "null"]},
+        "conditions": {"type": ["object", "null"]}}}}}}}},
   "JobList": {"type": "object", "required": ["items", "next"], "properties": {
     "items": {"type": "array", "items": {"$ref": "#/components/schemas/Job"}}, "next": {"$ref": "#/components/schemas/Next"}}},
   "MeasurementRequest": {"type": "object", "required": ["seq", "config", "outcome"], "properties": {
@@ -160,7 +173,8 @@ const char openapi_schemas[] = JSON({
     "baseline_us": {"type": "array", "items": {"type": "number"}}, "clock_mhz": {"type": ["number", "null"]},
     "compile_ms": {"type": ["number", "null"]}, "device_us": {"type": ["number", "null"]}, "vgprs": {"type": ["integer", "null"]},
     "agprs": {"type": ["integer", "null"]}, "spills": {"type": ["integer", "null"]}, "lds_bytes": {"type": ["integer", "null"]},
-    "occupancy": {"type": ["number", "null"]}}},
+    "occupancy": {"type": ["integer", "null"]}, "object": {"type": ["string", "null"], "pattern": "^sha256:[0-9a-f]{64}$"},
+    "conditions": {"type": ["object", "null"]}}},
   "Measurement": {"allOf": [{"$ref": "#/components/schemas/MeasurementRequest"}, {"type": "object", "properties": {
     "id": {"$ref": "#/components/schemas/Id"}, "lease": {"$ref": "#/components/schemas/Id"}, "epoch": {"type": "integer"},
     "agent": {"type": "string"}, "device": {"type": "string"}, "stage": {"$ref": "#/components/schemas/Stage"},

@@ -10,9 +10,10 @@
 
 #include "common/base.h"
 
-enum token_role { TOKEN_ANYONE, TOKEN_READER, TOKEN_SUBMITTER, TOKEN_AGENT, TOKEN_ADMIN, TOKEN_ANY };
+enum token_role { TOKEN_ANYONE, TOKEN_READER, TOKEN_SUBMITTER, TOKEN_AGENT, TOKEN_ADMIN, TOKEN_WRITER, TOKEN_ANY };
 /* What a token of `role` may call: ANYONE: no token needed. ANY: every role. READER: reader, submitter, admin (an
- * agent too where the table says ANY). SUBMITTER: submitter, admin. AGENT: agent, admin. ADMIN: admin. */
+ * agent too where the table says ANY). SUBMITTER: submitter, admin. AGENT: agent, admin. ADMIN: admin. WRITER: submitter,
+ * agent, admin. No token has the role ANYONE, WRITER or ANY. */
 
 enum route_place { ROUTE_MEMORY, ROUTE_DATABASE };
 
@@ -21,12 +22,13 @@ enum route_place { ROUTE_MEMORY, ROUTE_DATABASE };
 
 /* clang-format off */
 #define ROUTES(ROUTE) \
-  ROUTE(blob_put, "PUT", "/v1/blobs/{digest}", TOKEN_SUBMITTER, ROUTE_DATABASE, 64 * MIB, 1, "Store a content-addressed file") \
+  ROUTE(blob_put, "PUT", "/v1/blobs/{digest}", TOKEN_WRITER, ROUTE_DATABASE, 64 * MIB, 1, "Store a content-addressed file") \
   ROUTE(blob_get, "GET", "/v1/blobs/{digest}", TOKEN_ANY, ROUTE_DATABASE, 0, 1, "Read a file; HEAD, Range, ETag") \
   ROUTE(kernel_post, "POST", "/v1/kernels", TOKEN_SUBMITTER, ROUTE_DATABASE, 4 * MIB, 1, "Register a kernel manifest") \
   ROUTE(kernel_list, "GET", "/v1/kernels", TOKEN_ANY, ROUTE_DATABASE, 0, 1, "List kernels") \
   ROUTE(kernel_get, "GET", "/v1/kernels/{hash}", TOKEN_ANY, ROUTE_DATABASE, 0, 1, "Read a manifest") \
-  ROUTE(build_put, "PUT", "/v1/kernels/{hash}/builds/{digest}", TOKEN_SUBMITTER, ROUTE_DATABASE, 4 * MIB, 1, "Register compiled code") \
+  ROUTE(build_put, "PUT", "/v1/kernels/{hash}/builds/{digest}", TOKEN_SUBMITTER, ROUTE_DATABASE, 16 * MIB, 1, "Register compiled code") \
+  ROUTE(build_get, "GET", "/v1/kernels/{hash}/builds/{digest}", TOKEN_ANY, ROUTE_DATABASE, 0, 1, "Read a build's canonical bytes") \
   ROUTE(build_list, "GET", "/v1/kernels/{hash}/builds", TOKEN_ANY, ROUTE_DATABASE, 0, 1, "List a kernel's builds") \
   ROUTE(job_post, "POST", "/v1/jobs", TOKEN_SUBMITTER, ROUTE_DATABASE, 4 * MIB, 64, "Submit a job or a batch of jobs") \
   ROUTE(job_list, "GET", "/v1/jobs", TOKEN_READER, ROUTE_DATABASE, 0, 1, "List jobs") \

@@ -17,27 +17,6 @@ static void answer_list(struct request *request, json_t *items, json_t *next) {
   request_answer_json(request, MHD_HTTP_OK, json_pack("{s:o, s:o}", "items", items, "next", next));
 }
 
-/* Answers 409 with the digests that are not stored, and returns false. */
-static bool files_are_stored(struct worker *worker, struct request *request, const struct digest *digests, size_t n) {
-  cleanup_free bool *missing = xcalloc(n, sizeof *missing);
-  size_t n_missing = 0;
-  struct error error;
-  if (!blobs_missing(worker->db, digests, n, missing, &n_missing, &error)) {
-    answer_failure(worker, request, &error);
-    return false;
-  }
-  if (!n_missing)
-    return true;
-  json_t *list = json_array();
-  for (size_t i = 0; i < n; i++)
-    if (missing[i])
-      json_array_append_new(list, json_digest_text(&digests[i]));
-  error_set(&error, "%zu of the files that this refers to %s not stored: PUT them to /v1/blobs/{digest} and try again",
-            n_missing, n_missing == 1 ? "is" : "are");
-  request_problem_extra(request, MHD_HTTP_CONFLICT, &error, json_pack("{s:o}", "missing", list));
-  return false;
-}
-
 void route_kernel_post(struct worker *worker, struct request **requests, size_t n) {
   struct request *request = requests[0];
   cleanup_kernel struct kernel *kernel = NULL;
@@ -50,7 +29,7 @@ void route_kernel_post(struct worker *worker, struct request **requests, size_t 
     return;
   }
   cleanup_free struct digest *files = kernel_files(kernel, &n_files);
-  if (!files_are_stored(worker, request, files, n_files))
+  if (!answer_missing_files(worker, request, files, n_files))
     return;
   if (!kernel_store(worker->db, kernel, &is_new, &error)) {
     answer_failure(worker, request, &error);
@@ -132,7 +111,7 @@ void route_build_put(struct worker *worker, struct request **requests, size_t n)
     return;
   cleanup_json json_t *manifest = manifest_load(worker, request, &hash, NULL);
   if (!manifest || !build_read(request, manifest, &digest, &build) ||
-      !files_are_stored(worker, request, build->objects, build->n_objects))
+      !answer_missing_files(worker, request, build->objects, build->n_objects))
     return;
   if (!build_store(worker->db, build, &is_new, &error)) {
     answer_failure(worker, request, &error);
@@ -140,6 +119,26 @@ void route_build_put(struct worker *worker, struct request **requests, size_t n)
   }
   request_answer_json(request, is_new ? MHD_HTTP_CREATED : MHD_HTTP_OK,
                       json_pack("{s:o}", "build", json_digest_text(&digest)));
+}
+
+void route_build_get(struct worker *worker, struct request **requests, size_t n) {
+  static const char *const known[] = {NULL};
+  struct request *request = requests[0];
+  struct digest hash, digest;
+  struct error error;
+  char *text;
+  ALWAYS(n == 1);
+  if (!request_query_only(request, known) || !digest_of_path(request, 0, "kernel", &hash) ||
+      !digest_of_path(request, 1, "build", &digest))
+    return;
+  if (!build_load(worker->db, &hash, &digest, &text, &error))
+    answer_failure(worker, request, &error);
+  else if (!text)
+    request_problem(request, MHD_HTTP_NOT_FOUND, "", "kernel %s has no build %s", request->segments[0],
+                    request->segments[1]);
+  else
+    request_answer_remembered(request, MEMORY_IMMUTABLE, "application/json", text, strlen(text), request->segments[1],
+                              NULL);
 }
 
 void route_build_list(struct worker *worker, struct request **requests, size_t n) {

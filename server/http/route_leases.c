@@ -314,6 +314,22 @@ static bool posting_parse(struct request *request, struct posting *posting) {
   return false;
 }
 
+/* Only finals name objects, so most often nothing is asked. False: the request is answered. */
+static bool objects_are_stored(struct worker *worker, const struct posting *posting) {
+  const struct results *results = &posting->results;
+  cleanup_free struct digest *objects = xcalloc(results->n + 1, sizeof *objects);
+  size_t n = 0;
+  for (size_t i = 0; i < results->n; i++) {
+    const struct measurement *measurement = &results->measurements[i];
+    bool is_listed = !measurement->has_object;
+    for (size_t k = 0; !is_listed && k < n; k++)
+      is_listed = digest_equal(&objects[k], &measurement->object);
+    if (!is_listed)
+      objects[n++] = measurement->object;
+  }
+  return n == 0 || answer_missing_files(worker, posting->request, objects, n);
+}
+
 /* What one statement takes of the posts that are left: one of a lease, and no more measurements than it is good for. */
 static size_t postings_choose(struct posting *postings, size_t n, struct posting **ret_chosen,
                               struct lease_post **ret_posts) {
@@ -448,9 +464,15 @@ void route_lease_results(struct worker *worker, struct request **requests, size_
   cleanup_free struct posting *postings = xcalloc(n, sizeof *postings);
   struct error error;
   size_t n_postings = 0;
-  for (size_t i = 0; i < n; i++)
-    if (posting_parse(requests[i], &postings[n_postings]))
+  for (size_t i = 0; i < n; i++) {
+    struct posting *posting = &postings[n_postings];
+    if (!posting_parse(requests[i], posting))
+      continue;
+    if (objects_are_stored(worker, posting))
       n_postings++;
+    else
+      results_release(&posting->results);
+  }
   if (n_postings && !postings_store(worker, postings, n_postings, &error))
     for (size_t i = 0; i < n_postings; i++) {
       if (!postings[i].is_stored && postings[i].post.verdict == POST_AGAIN)

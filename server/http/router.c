@@ -75,6 +75,8 @@ bool role_may(enum token_role role, enum token_role needed) {
     return true;
   if (needed == TOKEN_READER)
     return role == TOKEN_READER || role == TOKEN_SUBMITTER;
+  if (needed == TOKEN_WRITER)
+    return role == TOKEN_SUBMITTER || role == TOKEN_AGENT;
   return role == needed;
 }
 
@@ -88,7 +90,7 @@ const char *role_name(enum token_role role) {
   for (size_t i = 0; i < ARRAY_LENGTH(role_names); i++)
     if (role_names[i].role == role)
       return role_names[i].name;
-  return "anyone";
+  return role == TOKEN_ANY ? "any" : role == TOKEN_WRITER ? "submitter or agent" : "anyone";
 }
 
 bool role_parse(const char *name, enum token_role *ret_role) {

@@ -30,7 +30,8 @@ enum route_match route_find(const char *method, const struct uri *uri, const str
 
 /* Whether a token of `role` may call a route that asks for `needed` (see enum token_role). */
 bool role_may(enum token_role role, enum token_role needed);
-const char *role_name(enum token_role role); /* "reader" … */
+/* "reader" …; of what a route asks for also "any" and "submitter or agent". */
+const char *role_name(enum token_role role);
 must_check bool role_parse(const char *name, enum token_role *ret_role);
 
 #endif

@@ -26,9 +26,9 @@ bool job_kernels_load(struct db *db, const struct digest *hashes, size_t n, char
 }
 
 static const struct statement builds_load_statement = {
-    "job_builds_load", "SELECT build FROM builds WHERE kernel = $1 ORDER BY id DESC LIMIT 256"};
+    "job_builds_load", "SELECT digest, head FROM builds WHERE kernel = $1 ORDER BY id DESC LIMIT 256"};
 
-bool job_builds_load(struct db *db, const struct digest *kernel, char ***ret_builds, size_t *ret_n,
+bool job_builds_load(struct db *db, const struct digest *kernel, struct job_build **ret_builds, size_t *ret_n,
                      struct error *error) {
   struct db_parameters parameters = {0};
   db_digest(&parameters, kernel);
@@ -38,7 +38,7 @@ bool job_builds_load(struct db *db, const struct digest *kernel, char ***ret_bui
   *ret_n = (size_t)db_count(rows);
   *ret_builds = xcalloc(*ret_n + 1, sizeof **ret_builds);
   for (size_t i = 0; i < *ret_n; i++)
-    (*ret_builds)[i] = xstrdup(db_get(rows, (int)i, "build"));
+    (*ret_builds)[i] = (struct job_build){db_get_digest(rows, (int)i, "digest"), xstrdup(db_get(rows, (int)i, "head"))};
   return true;
 }
 

@@ -9,11 +9,16 @@
 #include "server/core/match.h"
 #include "server/store/db.h"
 
-/* The texts of what jobs are submitted for: manifests by hash, and each kernel's builds, newest first. NULL: unknown. */
+/* What jobs are submitted for: the texts of manifests by hash (NULL: unknown), and of each kernel's builds, newest first,
+ * what choosing one needs. */
 must_check bool job_kernels_load(struct db *db, const struct digest *hashes, size_t n, char **ret_manifests,
                                  struct error *error);
-must_check bool job_builds_load(struct db *db, const struct digest *kernel, char ***ret_builds, size_t *ret_n,
-                                struct error *error);
+struct job_build {
+  struct digest digest;
+  char *head; /* the text of build_head's JSON; owned */
+};
+must_check bool job_builds_load(struct db *db, const struct digest *kernel, struct job_build **ret_builds,
+                                size_t *ret_n, struct error *error);
 
 /* A job to store, and what it is stored as. */
 struct job_row {

@@ -6,28 +6,30 @@
 #define SQL_DIGEST(column) "'sha256:' || encode(" column ", 'hex')"
 
 /* A job's summary; what only a single job shows is added by the caller. */
+/* clang-format off */
 #define SQL_SUMMARY(more)                                                                                              \
   "json_build_object('job', j.id::text, 'state', j.state, 'stage', j.stage, 'round', j.round,"                         \
-  " 'kernel', " SQL_DIGEST(                                                                                            \
-      "j.kernel") ", 'name', k.name, 'key', j.key,"                                                                    \
-                  " 'space_digest', " SQL_DIGEST(                                                                      \
-                      "j.space_digest") ", 'environment', e.identity, 'tag', j.tag, 'run', j.run,"                     \
-                                        " 'priority', j.priority, 'budget', CASE WHEN j.budget_device_ms IS NOT NULL " \
-                                        "THEN"                                                                         \
-                                        "  json_build_object('device_seconds', j.budget_device_ms / 1000.0::float8) "  \
-                                        "END,"                                                                         \
-                                        " 'runner', j.runner, 'baseline', j.baseline, 'seed', j.seed, 'configs', "     \
-                                        "j.configs,"                                                                   \
-                                        " 'measured', t.correct + t.compile + t.runtime + t.correctness + t.timeout "  \
-                                        "+ t.constraints,"                                                             \
-                                        " 'outcomes', json_strip_nulls(json_build_object('correct', "                  \
-                                        "nullif(t.correct, 0), 'compile', nullif(t.compile, 0),"                       \
-                                        "  'runtime', nullif(t.runtime, 0), 'correctness', nullif(t.correctness, 0), " \
-                                        "'timeout', nullif(t.timeout, 0),"                                             \
-                                        "  'constraints', nullif(t.constraints, 0))),"                                 \
-                                        " 'spent_device_seconds', t.device_us / 1e6::float8, 'reason', j.reason,"      \
-                                        " 'created_at', " SQL_TIME("j.created_at") ", 'finished_at', " SQL_TIME(       \
-                                            "j.finished_at") more ")"
+  " 'kernel', " SQL_DIGEST("j.kernel") ", 'name', k.name, 'key', j.key,"                                               \
+  " 'space_digest', " SQL_DIGEST("j.space_digest") ", 'environment', e.identity, 'tag', j.tag, 'run', j.run,"          \
+  " 'priority', j.priority, 'budget', CASE WHEN j.budget_device_ms IS NOT NULL THEN"                                   \
+  "  json_build_object('device_seconds', j.budget_device_ms / 1000.0::float8) END,"                                    \
+  " 'runner', j.runner, 'build', " SQL_DIGEST("j.build") ", 'baseline', j.baseline, 'seed', j.seed,"                   \
+  " 'configs', j.configs,"                                                                                             \
+  " 'measured', t.correct + t.compile + t.runtime + t.correctness + t.timeout + t.constraints,"                        \
+  " 'outcomes', json_strip_nulls(json_build_object('correct', nullif(t.correct, 0), 'compile', nullif(t.compile, 0),"  \
+  "  'runtime', nullif(t.runtime, 0), 'correctness', nullif(t.correctness, 0), 'timeout', nullif(t.timeout, 0),"       \
+  "  'constraints', nullif(t.constraints, 0))),"                                                                       \
+  " 'spent_device_seconds', t.device_us / 1e6::float8, 'reason', j.reason,"                                            \
+  " 'created_at', " SQL_TIME("j.created_at") ", 'finished_at', " SQL_TIME("j.finished_at") more ")"
+
+/* What the finalists took, each from the last process that it was measured in. */
+#define SQL_RESOURCES                                                                                                  \
+  "(SELECT COALESCE(json_agg(json_build_object('config', config, 'vgprs', vgprs, 'agprs', agprs, 'spills', spills,"    \
+  "  'lds_bytes', lds_bytes, 'occupancy', occupancy, 'object', " SQL_DIGEST("object") ", 'conditions', conditions)"    \
+  "  ORDER BY config), '[]') FROM (SELECT DISTINCT ON (config) config, vgprs, agprs, spills, lds_bytes, occupancy,"    \
+  "   object, conditions FROM measurements WHERE job_id = j.id AND stage = 'final' AND NOT late"                       \
+  "   AND outcome = 'correct' ORDER BY config, process DESC) last)"
+/* clang-format on */
 
 #define SQL_JOBS                                                                                                       \
   " FROM jobs j JOIN kernels k ON k.hash = j.kernel JOIN environments e ON e.id = j.environment_id"                    \
@@ -71,14 +73,14 @@ bool jobs_list(struct db *db, const struct job_filter *filter, json_t **ret_item
   return true;
 }
 
+/* clang-format off */
 static const struct statement job_get_statement = {
     "job_get",
-    "SELECT " SQL_SUMMARY(
-        ", 'space', s.space::json, 'winner', CASE WHEN w.job_id IS NOT NULL THEN json_build_object("
-        "'config', w.config, 'config_values', w.config_values, 'verdict', w.verdict) END") " AS item" SQL_JOBS
-                                                                                           " JOIN spaces s ON s.digest "
-                                                                                           "= j.space_digest WHERE "
-                                                                                           "j.id = $1"};
+    "SELECT " SQL_SUMMARY(", 'space', s.space::json, 'winner', CASE WHEN w.job_id IS NOT NULL THEN json_build_object("
+                          " 'config', w.config, 'config_values', w.config_values, 'verdict', w.verdict,"
+                          " 'resources', " SQL_RESOURCES ") END") " AS item"
+    SQL_JOBS " JOIN spaces s ON s.digest = j.space_digest WHERE j.id = $1"};
+/* clang-format on */
 
 bool job_get(struct db *db, int64_t job, json_t **ret_summary, struct error *error) {
   struct db_parameters parameters = {0};
@@ -107,6 +109,7 @@ bool job_space(struct db *db, int64_t job, char **ret_space, struct error *error
 /* A page ends early when its samples are many, so that its size in memory is bounded; it has a measurement in any case. */
 #define PAGE_TIMES_MAX "100000"
 
+/* clang-format off */
 static const struct statement measurements_list_statement = {
     "job_measurements_list",
     "SELECT j.id AS job, m.id, m.n, json_build_object('id', m.id::text, 'lease', m.lease_id::text, 'epoch', m.epoch,"
@@ -114,12 +117,13 @@ static const struct statement measurements_list_statement = {
     " 'process', m.process, 'outcome', m.outcome, 'detail', m.detail, 'timer', m.timer, 'regime', m.regime,"
     " 'samples_us', m.samples_us, 'baseline_us', m.baseline_us, 'clock_mhz', m.clock_mhz,"
     " 'compile_ms', m.compile_ms, 'device_us', m.device_us, 'vgprs', m.vgprs, 'agprs', m.agprs, 'spills', m.spills,"
-    " 'lds_bytes', m.lds_bytes, 'occupancy', m.occupancy, 'late', m.late, 'at', " SQL_TIME(
-        "m.at") ") AS item"
-                " FROM jobs j LEFT JOIN LATERAL (SELECT *, count(*) OVER () AS n,"
-                "  sum(2 * cardinality(samples_us)) OVER (ORDER BY id) - 2 * cardinality(samples_us) AS times_before"
-                "  FROM (SELECT * FROM measurements WHERE job_id = j.id AND id > $2 ORDER BY id LIMIT $3) page) m"
-                " ON m.times_before < " PAGE_TIMES_MAX " WHERE j.id = $1 ORDER BY m.id"};
+    " 'lds_bytes', m.lds_bytes, 'occupancy', m.occupancy, 'object', " SQL_DIGEST("m.object") ","
+    " 'conditions', m.conditions, 'late', m.late, 'at', " SQL_TIME("m.at") ") AS item"
+    " FROM jobs j LEFT JOIN LATERAL (SELECT *, count(*) OVER () AS n,"
+    "  sum(2 * cardinality(samples_us)) OVER (ORDER BY id) - 2 * cardinality(samples_us) AS times_before"
+    "  FROM (SELECT * FROM measurements WHERE job_id = j.id AND id > $2 ORDER BY id LIMIT $3) page) m"
+    " ON m.times_before < " PAGE_TIMES_MAX " WHERE j.id = $1 ORDER BY m.id"};
+/* clang-format on */
 
 bool job_measurements_list(struct db *db, int64_t job, int64_t after, int64_t limit, json_t **ret_items,
                            int64_t *ret_next, bool *ret_known, struct error *error) {

@@ -70,14 +70,14 @@ bool kernel_store(struct db *db, const struct kernel *kernel, bool *ret_is_new, 
 bool build_store(struct db *db, const struct build *build, bool *ret_is_new, struct error *error) {
   static const struct statement insert = {"build_insert",
                                           "INSERT INTO builds (digest, kernel, arch, triton, torch, rocm, variants, "
-                                          "build) VALUES ($1::bytea, $2::bytea, $3, "
-                                          "$4, $5, $6, $7::integer, $8::json) ON CONFLICT (digest) DO NOTHING"};
+                                          "build, head) VALUES ($1::bytea, $2::bytea, $3, $4, $5, $6, $7::integer, "
+                                          "$8::json, $9::json) ON CONFLICT (digest) DO NOTHING"};
   static const struct statement files = {
       "build_files_insert", "INSERT INTO build_files (build, digest) SELECT $1::bytea, unnest($2::bytea[])"};
   struct db_array array;
   struct db_parameters values = {0}, file_values = {0};
-  cleanup_free char *text = json_dumps(build->json, JSON_COMPACT | JSON_ENSURE_ASCII);
-  ALWAYS(text != NULL);
+  cleanup_json json_t *head = build_head(build);
+  cleanup_free char *text = json_canonical(build->json), *head_text = json_canonical(head);
   db_digest(&values, &build->digest);
   db_digest(&values, &build->kernel);
   db_text(&values, build->arch);
@@ -86,6 +86,7 @@ bool build_store(struct db *db, const struct build *build, bool *ret_is_new, str
   db_text(&values, build->rocm);
   db_integer(&values, (int64_t)build->n_variants);
   db_text(&values, text);
+  db_text(&values, head_text);
   db_digest(&file_values, &build->digest);
   digests_parameter(&file_values, &array, build->objects, build->n_objects);
   bool is_good = insert_with_files(db, &insert, &values, &files, &file_values, ret_is_new, error);
@@ -105,6 +106,30 @@ bool kernel_load(struct db *db, const struct digest *hash, json_t **ret_manifest
   *ret_manifest = db_count(rows) ? db_get_json(rows, 0, "manifest") : NULL;
   if (ret_created_at)
     *ret_created_at = db_count(rows) ? xstrdup(db_get(rows, 0, "created_at")) : NULL;
+  return true;
+}
+
+/* Before migration 0005 the text was not the canonical one that the digest covers. */
+static char *build_text(const struct db_rows *rows, const struct digest *digest) {
+  const char *text = db_get(rows, 0, "build");
+  struct digest actual = digest_of(text, strlen(text));
+  if (digest_equal(&actual, digest))
+    return xstrdup(text);
+  cleanup_json json_t *build = db_get_json(rows, 0, "build");
+  return json_canonical(build);
+}
+
+bool build_load(struct db *db, const struct digest *kernel, const struct digest *digest, char **ret_text,
+                struct error *error) {
+  static const struct statement select = {"build_select",
+                                          "SELECT build FROM builds WHERE kernel = $1::bytea AND digest = $2::bytea"};
+  cleanup_rows struct db_rows *rows = NULL;
+  struct db_parameters parameters = {0};
+  db_digest(&parameters, kernel);
+  db_digest(&parameters, digest);
+  if (!db_run(db, &select, &parameters, &rows, error))
+    return false;
+  *ret_text = db_count(rows) ? build_text(rows, digest) : NULL;
   return true;
 }
 
@@ -156,7 +181,7 @@ static json_t *build_item(const struct db_rows *rows, int row) {
 bool builds_list(struct db *db, const struct digest *kernel, int64_t after, int64_t limit, json_t **ret_items,
                  json_t **ret_next, struct error *error) {
   static const struct statement list = {
-      "builds_list", "SELECT id, digest, build -> 'toolchain' AS toolchain, arch, variants, " SQL_TIME(
+      "builds_list", "SELECT id, digest, head -> 'toolchain' AS toolchain, arch, variants, " SQL_TIME(
                          "created_at") " AS created_at FROM builds WHERE kernel = $1::bytea AND id > $2::bigint "
                                        "ORDER BY id LIMIT $3::bigint + 1"};
   cleanup_rows struct db_rows *rows = NULL;

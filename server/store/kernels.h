@@ -15,6 +15,10 @@ must_check bool build_store(struct db *db, const struct build *build, bool *ret_
 must_check bool kernel_load(struct db *db, const struct digest *hash, json_t **ret_manifest, char **ret_created_at,
                             struct error *error);
 
+/* The canonical text of a kernel's build, the caller's; NULL when the kernel has no such build. */
+must_check bool build_load(struct db *db, const struct digest *kernel, const struct digest *digest, char **ret_text,
+                           struct error *error);
+
 /* Items of the lists, oldest first, after `after` (an id in decimal, or NULL); *ret_next is a string or null. `name` may
  * be NULL: all. */
 must_check bool kernels_list(struct db *db, const char *name, int64_t after, int64_t limit, json_t **ret_items,

@@ -14,9 +14,9 @@ static const struct statement post_statement = {
     " posted AS MATERIALIZED (SELECT * FROM unnest($4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::int[],"
     "  $9::int[], $10::text[], $11::text[], $12::text[], $13::text[], $14::text[], $15::text[], $16::float8[],"
     "  $17::float8[], $18::bool[], $19::bytea[], $20::bigint[], $21::bigint[], $22::int[], $23::int[], $24::int[],"
-    "  $25::int[], $26::int[]) AS p(n, k, seq, config, process, round, outcome, detail, timer, regime, samples_us,"
-    "  baseline_us, ratio, clock_mhz, exempt, body, compile_ms, device_us, vgprs, agprs, spills, lds_bytes, "
-    "occupancy)),"
+    "  $25::int[], $26::int[], $27::bytea[], $28::text[]) AS p(n, k, seq, config, process, round, outcome, detail,"
+    "  timer, regime, samples_us, baseline_us, ratio, clock_mhz, exempt, body, compile_ms, device_us, vgprs, agprs,"
+    "  spills, lds_bytes, occupancy, object, conditions)),"
     " locked AS MATERIALIZED (SELECT * FROM leases WHERE id = ANY ($1::bigint[]) ORDER BY id FOR UPDATE),"
     " seen AS MATERIALIZED (SELECT id, posts FROM leases WHERE id = ANY ($1::bigint[])),"
     " known AS MATERIALIZED (SELECT p.n, p.k, COALESCE(m.body_digest = p.body, false) AS same FROM posted p"
@@ -45,10 +45,11 @@ static const struct statement post_statement = {
     " inserted AS (INSERT INTO measurements (job_id, lease_id, epoch, seq, body_digest, config, stage, round, process,"
     "   agent, device, outcome, detail, timer, regime, samples_us, baseline_us, ratio, clock_mhz, compile_ms, "
     "device_us,"
-    "   vgprs, agprs, spills, lds_bytes, occupancy, late)"
+    "   vgprs, agprs, spills, lds_bytes, occupancy, object, conditions, late)"
     "  SELECT job_id, lease, epoch, seq, body, config, stage, lease_round, lease_process, agent, device,"
     "   outcome::outcome, detail, timer, COALESCE(regime, 'cold'), samples_us::real[], baseline_us::real[], ratio,"
-    "   clock_mhz, compile_ms, device_us, vgprs, agprs, spills, lds_bytes, occupancy, late FROM fresh ORDER BY n, k"
+    "   clock_mhz, compile_ms, device_us, vgprs, agprs, spills, lds_bytes, occupancy, object, conditions::json, late"
+    "   FROM fresh ORDER BY n, k"
     "  RETURNING lease_id, config, outcome, late, device_us),"
     " tally AS MATERIALIZED (SELECT lease_id, count(*) AS n, count(*) FILTER (WHERE late) AS late,"
     "   range_agg(int8range(config, config + 1)) FILTER (WHERE NOT late) AS covered,"
@@ -110,7 +111,9 @@ enum column {
 #define X(member, least, most) INTEGER_##member,
   MEASUREMENT_INTEGERS(X)
 #undef X
-      COLUMNS
+      OBJECT,
+  CONDITIONS,
+  COLUMNS
 };
 
 static void array_add(struct db_array *array, int64_t integer) {
@@ -160,6 +163,11 @@ static void measurement_add(struct db_array *columns, size_t n, size_t k, const 
 #define X(member, least, most) array_add(&columns[INTEGER_##member], measurement->member);
   MEASUREMENT_INTEGERS(X)
 #undef X
+  if (measurement->has_object)
+    db_array_digest(&columns[OBJECT], &measurement->object);
+  else
+    db_array_text(&columns[OBJECT], NULL);
+  db_array_text(&columns[CONDITIONS], measurement->conditions);
 }
 
 static void post_read(const struct db_rows *rows, int row, struct lease_post *post) {

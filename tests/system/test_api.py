@@ -10,6 +10,7 @@ from harness import make_token
 
 ROUTE_H = (harness.SOURCE / "server/http/route.h").read_text()
 ROUTES = re.findall(r'ROUTE\((\w+), "(\w+)", "([^"]+)", TOKEN_(\w+), ROUTE_(\w+), ([^,]+), (\d+), "([^"]+)"\)', ROUTE_H)
+BYTES = {"0": 1, "KIB": 1024, "MIB": 1024 * 1024}
 ROLES = ("reader", "submitter", "agent", "admin")
 ALLOWED = {
     "ANYONE": {*ROLES, None},
@@ -17,11 +18,13 @@ ALLOWED = {
     "READER": {"reader", "submitter", "admin"},
     "SUBMITTER": {"submitter", "admin"},
     "AGENT": {"agent", "admin"},
+    "WRITER": {"submitter", "agent", "admin"},
     "ADMIN": {"admin"},
 }
 DIGEST = "sha256:" + "0" * 64
 JSON_ROUTES = [(name, method, path) for name, method, path, _, _, limit, _, _ in ROUTES
                if limit.strip() != "0" and name != "blob_put"]
+LIMITS = {name: int(limit.split(" * ")[0]) * BYTES[limit.split(" * ")[-1]] for name, _, _, _, _, limit, _, _ in ROUTES}
 
 
 def concrete(path):
@@ -119,7 +122,7 @@ def test_a_wrong_body_is_a_problem_with_a_pointer_and_the_server_lives(shared, n
 
 @pytest.mark.parametrize("name,method,path", JSON_ROUTES)
 def test_an_oversized_body_is_413_and_the_server_lives(shared, name, method, path):
-    for length in (4 * 1024 * 1024 + 1, 1 << 40):
+    for length in (max(LIMITS[name], 4 * BYTES["MIB"]) + 1, 1 << 40):  # too many to be read and thrown away
         with socket.create_connection(("127.0.0.1", shared.port), timeout=20) as connection:
             connection.sendall(f"{method} {concrete(path)} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {shared.token}\r\n"
                                f"Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n".encode())

@@ -6,6 +6,8 @@
 #define DIGEST_A "sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
 #define DIGEST_B "sha256:bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
 
+#define DIGEST_C "sha256:cccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccc"
+
 static const char manifest_format[] =
     "{\"name\": \"add\", \"language\": \"%s\", \"entry\": \"add\","
     " \"sources\": [{\"path\": \"add.src\", \"digest\": \"" DIGEST_A "\"}], \"key\": [\"n\", \"dtype\"],"
@@ -13,8 +15,10 @@ static const char manifest_format[] =
 
 static const char variants[] =
     "[{\"when\": \"n % 16 == 0\", \"signature\": {\"y\": \"*fp32\"}, \"constexprs\": {\"EVEN\": true},"
-    "  \"objects\": [{\"config\": {\"BLOCK\": 64}, \"digest\": \"" DIGEST_B "\", \"metadata\": {\"shared\": 0}},"
-    "                {\"config\": {\"BLOCK\": 128}, \"digest\": \"" DIGEST_A "\"}]},"
+    "  \"objects\": [{\"config\": {\"BLOCK\": 64}, \"digest\": \"" DIGEST_B "\","
+    "                 \"metadata\": {\"shared\": 0, \"files\": {\"ttgir\": \"" DIGEST_C "\"}}},"
+    "                {\"config\": {\"BLOCK\": 128}, \"digest\": \"" DIGEST_A "\"}],"
+    "  \"failed\": [{\"config\": {\"BLOCK\": 256}, \"error\": \"out of LDS\"}]},"
     " {\"when\": \"dtype == 'fp16'\", \"objects\": [{\"config\": {\"BLOCK\": 64}, \"digest\": \"" DIGEST_A "\"}]}]";
 
 static json_t *json_of(const char *text) {
@@ -71,14 +75,15 @@ Test(build, is_read_whole) {
   cr_assert_eq(build->n_variants, 2u);
 }
 
-Test(build, names_every_object_once) {
+Test(build, names_every_object_and_file_once) {
   cleanup_kernel struct kernel *kernel = triton_kernel();
   cleanup_json json_t *json = build_json(kernel);
   cleanup_build struct build *build = build_of(json, kernel);
   char text[DIGEST_TEXT_SIZE];
-  cr_assert_eq(build->n_objects, 2u);
+  cr_assert_eq(build->n_objects, 3u);
   cr_assert_str_eq(digest_format(&build->objects[0], text), DIGEST_A);
   cr_assert_str_eq(digest_format(&build->objects[1], text), DIGEST_B);
+  cr_assert_str_eq(digest_format(&build->objects[2], text), DIGEST_C);
 }
 
 Test(build, digest_depends_on_content_and_not_on_order_of_members) {
@@ -133,8 +138,9 @@ Test(build, a_key_that_no_variant_holds_for_is_refused_with_what_to_pack) {
   cr_assert_not(variant_of(build, "{\"n\": 33, \"dtype\": \"fp32\"}", &index, &error));
   cr_assert_eq(index, 9u);
   cr_assert_str_eq(error.pointer, "/key");
-  cr_assert(strstr(error.message, "gfx942") && strstr(error.message, "n=33") && strstr(error.message, "pack"), "%s",
-            error.message);
+  cr_assert(strstr(error.message, "gfx942") && strstr(error.message, "n=33") &&
+                strstr(error.message, "python3 -m wavetune pack … --key \"n=33, dtype=fp32\""),
+            "%s", error.message);
 }
 
 Test(build, a_when_that_cannot_be_evaluated_is_an_error) {
@@ -179,8 +185,18 @@ Test(build, wrong_builds_are_refused) {
       {",\"when\":\"n % 16 == 0\"", "", "/variants/0", "must be the last one"},
       {"{\"EVEN\":true}", "1", "/variants/0/constexprs", "an object"},
       {"{\"y\":\"*fp32\"}", "[]", "/variants/0/signature", "an object"},
-      {"{\"shared\":0}", "0", "/variants/0/objects/0/metadata", "an object"},
-      {"{\"BLOCK\":128}", "{\"BLOCK\":64}", "/variants/0/objects/1/config", "two objects"},
+      {"\"metadata\":{", "\"metadata\":0,\"also\":{", "/variants/0/objects/0/also", "unknown member"},
+      {"\"shared\":0}", "\"shared\":0},\"more\":0", "/variants/0/objects/0/more", "unknown member"},
+      {"{\"ttgir\":\"" DIGEST_C "\"}", "1", "/variants/0/objects/0/metadata/files", "an object"},
+      {DIGEST_C, "cc", "/variants/0/objects/0/metadata/files/ttgir", "64 lower-case"},
+      {"{\"BLOCK\":128}", "{\"BLOCK\":64}", "/variants/0/objects/1/config", "twice"},
+      {"{\"BLOCK\":256}", "{\"BLOCK\":64}", "/variants/0/failed/0/config", "twice"},
+      {"{\"BLOCK\":256}", "256", "/variants/0/failed/0/config", "an object"},
+      {"\"out of LDS\"", "\"out\\nof LDS\"", "/variants/0/failed/0/error", "one line"},
+      {"\"out of LDS\"", "\"\"", "/variants/0/failed/0/error", "one line"},
+      {"\"out of LDS\"", "1", "/variants/0/failed/0/error", "a string"},
+      {"\"error\":\"out of LDS\"", "\"why\":1", "/variants/0/failed/0/why", "unknown member"},
+      {",\"error\":\"out of LDS\"", "", "/variants/0/failed/0/error", "missing"},
       {"{\"BLOCK\":128}", "{\"BLOCK\":[64]}", "/variants/0/objects/1/config/BLOCK", "a number"},
       {"{\"BLOCK\":128}", "64", "/variants/0/objects/1/config", "an object"},
       {"\"config\":{\"BLOCK\":128}", "\"code\":1", "/variants/0/objects/1/code", "unknown member"},
@@ -226,29 +242,72 @@ Test(build, the_number_of_variants_and_objects_is_limited) {
 
 Test(build, of_another_kernel_is_refused) {
   cleanup_kernel struct kernel *kernel = triton_kernel(),
-                               *hip = kernel_in("hip", "\"launch\": {\"grid\": [1], \"block\": [64]}");
+                               *other = kernel_in("triton", "\"launch\": {\"grid\": [\"n + 1\"]}");
   cleanup_json json_t *json = build_json(kernel);
   struct build *build;
   struct error error;
-  cr_assert_not(build_parse(json, hip, &build, &error));
+  cr_assert_not(build_parse(json, other, &build, &error));
   cr_assert_str_eq(error.pointer, "/kernel");
 }
 
-Test(build, of_a_kernel_in_c_is_refused) {
-  cleanup_kernel struct kernel *kernel =
+Test(build, of_a_kernel_that_agents_compile_is_refused) {
+  cleanup_kernel struct kernel *c =
       kernel_in("c", "\"reference\": {\"source\": {\"path\": \"r.c\", \"digest\": \"" DIGEST_A
                      "\"}, \"outputs\": {\"y\": \"f\"}}");
-  cleanup_json json_t *json = build_json(kernel);
-  struct build *build;
-  struct error error;
-  cr_assert_not(build_parse(json, kernel, &build, &error));
-  cr_assert(strstr(error.message, "takes no builds"), "%s", error.message);
+  cleanup_kernel struct kernel *hip = kernel_in("hip", "\"launch\": {\"grid\": [1], \"block\": [64]}");
+  const struct kernel *kernels[] = {c, hip};
+  for (size_t i = 0; i < ARRAY_LENGTH(kernels); i++) {
+    cleanup_json json_t *json = build_json(kernels[i]);
+    struct build *build;
+    struct error error;
+    cr_assert_not(build_parse(json, kernels[i], &build, &error));
+    cr_assert(strstr(error.message, "takes no builds"), "%s", error.message);
+  }
 }
 
-Test(build, of_a_hip_kernel_needs_no_triton) {
-  cleanup_kernel struct kernel *kernel = kernel_in("hip", "\"launch\": {\"grid\": [1], \"block\": [64]}");
-  cleanup_json json_t *json = build_with(kernel, "\"triton\":\"3.6.0\"", "\"rocm\":\"6.4.1\"");
+Test(build, its_head_chooses_as_it_does) {
+  cleanup_kernel struct kernel *kernel = triton_kernel();
+  cleanup_json json_t *json = build_json(kernel);
+  cleanup_build struct build *build = build_of(json, kernel), *head = NULL;
+  cleanup_json json_t *head_json = build_head(build);
+  struct error error;
+  size_t index;
+  cr_assert(build_parse_head(head_json, &build->digest, kernel, &head, &error), "%s", error.message);
+  cr_expect(digest_equal(&head->digest, &build->digest));
+  cr_expect_str_eq(head->triton, "3.6.0");
+  cr_expect_str_eq(head->torch, "2.9.0");
+  cr_expect_str_eq(head->arch, "gfx942");
+  cr_expect_eq(head->n_objects, 0);
+  cr_assert(variant_of(head, "{\"n\": 33, \"dtype\": \"fp16\"}", &index, &error), "%s", error.message);
+  cr_expect_eq(index, 1u);
+  cr_expect_not(variant_of(head, "{\"n\": 33, \"dtype\": \"fp32\"}", &index, &error));
+}
+
+Test(build, the_head_of_a_build_without_conditions_holds_always) {
+  cleanup_kernel struct kernel *kernel = triton_kernel();
+  cleanup_json json_t *json = build_with(kernel, ",\"when\":\"dtype == 'fp16'\"", "");
+  cleanup_build struct build *build = build_of(json, kernel), *head = NULL;
+  cleanup_json json_t *head_json = build_head(build);
+  struct error error;
+  size_t index;
+  cr_assert(build_parse_head(head_json, &build->digest, kernel, &head, &error), "%s", error.message);
+  cr_assert(variant_of(head, "{\"n\": 33, \"dtype\": \"fp32\"}", &index, &error));
+  cr_expect_eq(index, 1u);
+}
+
+Test(build, of_some_hundred_configs_and_variants_is_read) {
+  cleanup_kernel struct kernel *kernel = triton_kernel();
+  cleanup_json json_t *json = build_json(kernel);
+  json_t *made = json_array();
+  for (int v = 0; v < 32; v++) {
+    cleanup_free char *when = xasprintf("n %% 64 == %d", v);
+    json_t *objects = json_array();
+    for (int i = 0; i < 200; i++)
+      json_array_append_new(objects, json_pack("{s:{s:i}, s:s}", "config", "BLOCK", i, "digest", DIGEST_A));
+    json_array_append_new(made, json_pack("{s:s, s:o}", "when", when, "objects", objects));
+  }
+  json_object_set_new(json, "variants", made);
   cleanup_build struct build *build = build_of(json, kernel);
-  cr_assert_null(build->triton);
-  cr_assert_str_eq(build->rocm, "6.4.1");
+  cr_expect_eq(build->n_variants, 32u);
+  cr_expect_eq(build->n_objects, 1u);
 }

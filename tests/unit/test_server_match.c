@@ -116,14 +116,93 @@ Test(match, with_builds_torch_and_triton_come_from_the_build) {
   cr_expect_neq(strstr(text, "triton 3.6.0"), NULL, "%s", text);
 }
 
-Test(match, a_kernel_that_needs_a_build_is_refused_where_there_is_none) {
+Test(match, several_builds_that_fit_are_listed_with_their_toolchains) {
+  cleanup_known_environments struct known_environments known = {0};
+  size_t fitting;
+  char old[] = "3.5.0", new[] = "3.6.0", arch[] = "gfx942";
+  struct build builds_[] = {{.triton = new, .arch = arch}, {.triton = old, .arch = arch}};
+  struct build *all[] = {&builds_[0], &builds_[1]};
+  struct match_builds builds = {2, all, true};
+  known_add(&known, "{" MI300X "}", 1);
+  cleanup_free char *text = meaning("{\"gpu\": \"MI300X\"}", &known, &builds, &fitting);
+  cr_expect_eq(fitting, 2, "%s", text);
+  cleanup_free char *stated = meaning("{\"gpu\": \"MI300X\", \"triton\": \"3.5.0\"}", &known, &builds, &fitting);
+  cr_expect_neq(strstr(stated, "triton 3.5.0"), NULL, "%s", stated);
+}
+
+Test(match, hardware_that_nobody_has_yet_gets_its_toolchain_from_the_build) {
+  cleanup_known_environments struct known_environments known = {0};
+  size_t fitting;
+  char triton[] = "3.6.0", arch[] = "gfx942";
+  struct build build = {.triton = triton, .arch = arch};
+  struct build *all[] = {&build};
+  struct match_builds builds = {1, all, true};
+  known_add(&known, CPU_A, 1);
+  cleanup_free char *text = meaning("{" MI300X "}", &known, &builds, &fitting);
+  cr_expect_neq(strstr(text, "triton 3.6.0"), NULL, "%s", text);
+}
+
+/* The refusal of a job on MI300X with triton 3.6.0 for the key n=5; NULL when it is none. */
+static char *refusal(const struct match_builds *builds, char pointer[JSON_POINTER_SIZE]) {
   cleanup_environment struct environment environment = environment_of("{" MI300X ",\"triton\":\"3.6.0\"}");
-  struct match_builds builds = {0, NULL, true};
-  struct key key = {0};
+  cleanup_json json_t *json = json_of("{\"n\": 5}");
+  cleanup_key struct key key = {0};
   const struct build *build;
   struct error error;
-  cr_assert_not(match_build(&environment, &key, &builds, &build, &error));
-  cr_expect_neq(strstr(error.message, "3.6.0"), NULL, "%s", error.message);
+  cr_assert(key_parse(json, NULL, 0, &key, &error));
+  if (match_has_build(&key, builds, &error) && match_build(&environment, &key, builds, &build, &error))
+    return NULL;
+  snprintf(pointer, JSON_POINTER_SIZE, "%s", error.pointer);
+  return xstrdup(error.message);
+}
+
+Test(match, a_kernel_without_builds_is_refused_with_the_command_that_packs_one) {
+  char pointer[JSON_POINTER_SIZE];
+  struct match_builds builds = {0, NULL, true};
+  cleanup_free char *text = refusal(&builds, pointer);
+  cr_assert_not_null(text);
+  cr_expect_str_eq(pointer, "/kernel");
+  cr_expect_neq(strstr(text, "`python3 -m wavetune pack … --key \"n=5\"`"), NULL, "%s", text);
+}
+
+Test(match, builds_of_another_toolchain_are_refused_with_what_there_is_and_what_packs_one) {
+  char pointer[JSON_POINTER_SIZE], triton[] = "3.5.0", arch[] = "gfx942";
+  struct build build = {.triton = triton, .arch = arch};
+  struct build *all[] = {&build};
+  struct match_builds builds = {1, all, true};
+  cleanup_free char *text = refusal(&builds, pointer);
+  cr_assert_not_null(text);
+  cr_expect_str_eq(pointer, "/environment");
+  cr_expect(strstr(text, "triton 3.6.0") && strstr(text, "triton 3.5.0") && strstr(text, "python3 -m wavetune pack"),
+            "%s", text);
+}
+
+/* A build with one variant. */
+static struct build build_when(const char *when, struct expr **storage, char *triton, char *arch) {
+  static const char *const names[] = {"n"};
+  struct error error;
+  cr_assert(expr_parse(when, storage, &error) && expr_bind(*storage, names, 1, &error), "%s", error.message);
+  return (struct build){.triton = triton, .arch = arch, .n_variants = 1, .whens = storage};
+}
+
+Test(match, the_newest_build_with_a_variant_for_the_key_is_chosen) {
+  char triton[] = "3.6.0", arch[] = "gfx942";
+  struct expr *whens[3];
+  struct build newest = build_when("n == 6", &whens[0], triton, arch),
+               middle = build_when("n == 5", &whens[1], triton, arch),
+               oldest = build_when("n >= 5", &whens[2], triton, arch);
+  struct build *all[] = {&newest, &middle, &oldest};
+  struct match_builds builds = {3, all, true};
+  cleanup_environment struct environment environment = environment_of("{" MI300X ",\"triton\":\"3.6.0\"}");
+  struct value values[] = {value_int(5)};
+  char name[] = "n", *names[] = {name};
+  struct key key = {.n = 1, .names = names, .values = values};
+  const struct build *build = NULL;
+  struct error error;
+  cr_assert(match_build(&environment, &key, &builds, &build, &error), "%s", error.message);
+  cr_expect_eq(build, &middle);
+  for (size_t i = 0; i < 3; i++)
+    expr_free(whens[i]);
 }
 
 Test(match, a_kernel_compiled_from_source_needs_no_build) {

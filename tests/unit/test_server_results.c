@@ -71,6 +71,88 @@ Test(results, a_detail_that_begins_with_baseline_says_that_the_baseline_failed) 
   results_release(&results);
 }
 
+#define OBJECT "sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+
+Test(results, a_correct_measurement_may_name_its_object_and_the_conditions) {
+  struct results results = {0};
+  struct error error;
+  char text[DIGEST_TEXT_SIZE];
+  cr_assert(parsed("{\"epoch\": 1, \"measurements\": [" CORRECT(
+                       ", \"object\": \"" OBJECT "\", \"conditions\": {\"power_w\": 310.5, \"clock_mhz\": 2100}") "]}",
+                   &results, &error),
+            "%s", error.message);
+  const struct measurement *measurement = &results.measurements[0];
+  cr_assert(measurement->has_object);
+  cr_expect_str_eq(digest_format(&measurement->object, text), OBJECT);
+  cr_expect_str_eq(measurement->conditions, "{\"clock_mhz\":2100,\"power_w\":310.5}");
+  results_release(&results);
+}
+
+Test(results, without_object_and_conditions_there_are_none) {
+  struct results results = {0};
+  struct error error;
+  cr_assert(parsed("{\"epoch\": 1, \"measurements\": [" CORRECT(", \"object\": null, \"conditions\": null") "]}",
+                   &results, &error));
+  cr_expect_not(results.measurements[0].has_object);
+  cr_expect_null(results.measurements[0].conditions);
+  results_release(&results);
+}
+
+Test(results, object_and_conditions_belong_to_the_body) {
+  static const char *const members[] = {"", ", \"object\": \"" OBJECT "\"", ", \"conditions\": {}",
+                                        ", \"conditions\": {\"power_w\": 1}"};
+  struct digest bodies[ARRAY_LENGTH(members)];
+  for (size_t i = 0; i < ARRAY_LENGTH(members); i++) {
+    struct results results = {0};
+    struct error error;
+    cleanup_free char *text = xasprintf("{\"epoch\": 1, \"measurements\": [" CORRECT("%s") "]}", members[i]);
+    cr_assert(parsed(text, &results, &error), "%s", error.message);
+    bodies[i] = results.measurements[0].body;
+    results_release(&results);
+    for (size_t k = 0; k < i; k++)
+      cr_expect_not(digest_equal(&bodies[i], &bodies[k]), "%s and %s", members[i], members[k]);
+  }
+}
+
+Test(results, wrong_objects_and_conditions_are_refused_where_they_stand) {
+  refuses("{\"seq\": 1, \"config\": 1, \"outcome\": \"runtime\", \"object\": \"" OBJECT "\"}",
+          "/measurements/0/object");
+  refuses(CORRECT(", \"object\": \"sha256:a\""), "/measurements/0/object");
+  refuses(CORRECT(", \"conditions\": [1]"), "/measurements/0/conditions");
+}
+
+Test(results, conditions_of_4_KiB_are_kept_and_larger_ones_refused) {
+  for (int extra = 0; extra < 2; extra++) {
+    struct results results = {0};
+    struct error error;
+    int width = RESULTS_CONDITIONS_MAX - (int)strlen("{\"a\":\"\"}") + extra;
+    cleanup_free char *measurement = xasprintf(CORRECT(", \"conditions\": {\"a\": \"%0*d\"}"), width, 0);
+    cleanup_free char *text = xasprintf("{\"epoch\": 1, \"measurements\": [%s]}", measurement);
+    if (extra) {
+      refuses(measurement, "/measurements/0/conditions");
+    } else {
+      cr_assert(parsed(text, &results, &error), "%s", error.message);
+      cr_expect_eq(strlen(results.measurements[0].conditions), RESULTS_CONDITIONS_MAX);
+      results_release(&results);
+    }
+  }
+}
+
+Test(results, a_refusal_leaves_nothing_of_what_was_read_before_it) {
+  refuses(CORRECT(", \"conditions\": {\"power_w\": 310}") ", {\"seq\": 0}", "/measurements/1/seq");
+}
+
+Test(results, an_agent_may_say_that_a_config_breaks_the_devices_constraints) {
+  struct results results = {0};
+  struct error error;
+  cr_assert(parsed("{\"epoch\": 1, \"measurements\": [{\"seq\": 1, \"config\": 1, \"outcome\": \"constraints\","
+                   " \"detail\": \"baseline: 98304 bytes of LDS, the device has 65536\"}]}",
+                   &results, &error));
+  cr_expect_eq(results.measurements[0].outcome, OUTCOME_CONSTRAINTS);
+  cr_expect(results.measurements[0].baseline_failed);
+  results_release(&results);
+}
+
 Test(results, an_empty_post_is_taken_only_with_done) {
   struct results results = {0};
   struct error error;

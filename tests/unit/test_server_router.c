@@ -67,6 +67,7 @@ Test(router, roles_may_what_the_table_says) {
       {TOKEN_ANYONE, true, true, true, true, true},   {TOKEN_ANY, false, true, true, true, true},
       {TOKEN_READER, false, true, true, false, true}, {TOKEN_SUBMITTER, false, false, true, false, true},
       {TOKEN_AGENT, false, false, false, true, true}, {TOKEN_ADMIN, false, false, false, false, true},
+      {TOKEN_WRITER, false, false, true, true, true},
   };
   for (size_t i = 0; i < ARRAY_LENGTH(table); i++) {
     cr_expect_eq(role_may(TOKEN_ANYONE, table[i].needed), table[i].anyone);
@@ -75,6 +76,12 @@ Test(router, roles_may_what_the_table_says) {
     cr_expect_eq(role_may(TOKEN_AGENT, table[i].needed), table[i].agent);
     cr_expect_eq(role_may(TOKEN_ADMIN, table[i].needed), table[i].admin);
   }
+}
+
+Test(router, no_token_has_a_role_that_only_routes_ask_for) {
+  enum token_role role;
+  cr_expect_not(role_parse(role_name(TOKEN_WRITER), &role));
+  cr_expect_not(role_parse(role_name(TOKEN_ANY), &role));
 }
 
 Test(router, a_role_is_read_by_the_name_that_it_is_written_with) {

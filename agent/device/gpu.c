@@ -95,7 +95,9 @@ bool gpu_open(const struct gpu_api *api, const char *name, struct device **ret_d
   size_t free_bytes, total_bytes;
   int ordinal;
   void *stream;
-  if (!api->load(error) || !ordinal_read(api, name, &ordinal, error) || !api->facts_read(ordinal, &facts, error) ||
+  if (!api->load(error))
+    return error_prefix(error, "no device %s: ", name);
+  if (!ordinal_read(api, name, &ordinal, error) || !api->facts_read(ordinal, &facts, error) ||
       !check(api, api->device_enter(ordinal), error, "opening the GPU"))
     return false;
   if (!check(api, api->memory_info(&free_bytes, &total_bytes), error, "asking the GPU for its free memory") ||

@@ -104,6 +104,10 @@ static bool refuse_other_format(const char *bytes, size_t size, struct error *er
                    (unsigned char)bytes[18] | (unsigned char)bytes[19] << 8, EM_AMDGPU, EM_CUDA);
 }
 
+static bool refuse_damaged(struct error *error) {
+  return error_set(error, "the code object is damaged or cut off: %s", elf_errmsg(-1));
+}
+
 static bool check_part(const struct elf_image *image, const char *what, size_t index, uint64_t offset, uint64_t size,
                        struct error *error) {
   if (offset > image->size || size > image->size - offset)
@@ -117,7 +121,7 @@ static bool check_whole(const struct elf_image *image, struct error *error) {
   const GElf_Ehdr *header = &image->header;
   size_t n_segments, n_sections;
   if (elf_getphdrnum(image->elf, &n_segments) != 0 || elf_getshdrnum(image->elf, &n_sections) != 0)
-    return error_set(error, "the code object is damaged: %s", elf_errmsg(-1));
+    return refuse_damaged(error);
   if (!check_part(image, "table", 0, header->e_phoff, (uint64_t)n_segments * header->e_phentsize, error) ||
       !check_part(image, "table", 1, header->e_shoff, (uint64_t)n_sections * header->e_shentsize, error))
     return false;
@@ -127,14 +131,14 @@ static bool check_whole(const struct elf_image *image, struct error *error) {
   for (size_t i = 0; i < n_segments; i++) {
     GElf_Phdr segment;
     if (!gelf_getphdr(image->elf, (int)i, &segment))
-      return error_set(error, "the code object is damaged: segment %zu: %s", i, elf_errmsg(-1));
+      return refuse_damaged(error);
     if (!check_part(image, "segment", i, segment.p_offset, segment.p_filesz, error))
       return false;
   }
   for (size_t i = 1; i < n_sections; i++) {
     GElf_Shdr section;
     if (!gelf_getshdr(elf_getscn(image->elf, i), &section))
-      return error_set(error, "the code object is damaged: section %zu: %s", i, elf_errmsg(-1));
+      return refuse_damaged(error);
     if (section.sh_type != SHT_NOBITS && !check_part(image, "section", i, section.sh_offset, section.sh_size, error))
       return false;
   }
@@ -155,7 +159,7 @@ bool code_object_parse(const void *bytes, size_t size, struct code_object **ret_
   __attribute__((cleanup(close_elf))) Elf *elf = elf_memory(copy, size);
   struct elf_image image = {.elf = elf, .bytes = copy, .size = size};
   if (!elf || elf_kind(elf) != ELF_K_ELF || !gelf_getehdr(elf, &image.header))
-    return error_set(error, "the code object is damaged or cut off: %s", elf_errmsg(-1));
+    return refuse_damaged(error);
   if (!check_whole(&image, error))
     return false;
   bool is_amdgpu = image.header.e_machine == EM_AMDGPU;

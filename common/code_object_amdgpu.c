@@ -8,7 +8,7 @@
 
 #define OSABI_AMDGPU_HSA 64                 /* ELFOSABI_AMDGPU_HSA */
 #define NOTE_METADATA 32                    /* NT_AMDGPU_METADATA */
-#define NOTE_BYTES_MAX ((size_t)64 << 20)   /* of the metadata */
+#define NOTE_BYTES_MAX ((size_t)16 << 20)   /* of the metadata */
 #define MEMBERS_MAX 64                      /* of a map that is read: a kernel has about 25 */
 #define NUMBER_MAX (((int64_t)1 << 32) - 1) /* what the kernel descriptor has room for */
 #define TARGET_PREFIX "amdgcn-amd-amdhsa-"  /* then an environment (empty), "-" and the target id */

@@ -1,0 +1,175 @@
+"""python3 -m wavetune pack|keys|env: the command line. Exit codes are those of docs/exit-codes.md."""
+
+import argparse
+import json
+import os
+import re
+import signal
+import sys
+from pathlib import Path
+from typing import Any, NoReturn
+
+from . import __version__
+from .errors import PackError
+
+_EPILOG = """
+A kernel folder is packed as it stands:
+  python3 -m wavetune pack kernels/matmul:triton --key M=4096,N=4096,K=4096 --arch gfx942 --output build
+A file with a @triton.jit function becomes a kernel folder first:
+  python3 -m wavetune pack matmul.py --kernel matmul --key M=4096,N=4096,K=4096 --arch gfx942 --output build \\
+    --signature 'a_ptr=*fp16[M,K], b_ptr=*fp16[K,N], c_ptr=*fp16[M,N]:write, stride_am=i64(K), …' \\
+    --grid "lambda META: (triton.cdiv(M, META['BLOCK_M']) * triton.cdiv(N, META['BLOCK_N']), )"
+Then: wavetune kernel push FOLDER --build build
+"""
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message}; see --help\n")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="python3 -m wavetune", description="Packs Triton kernels ahead of time, with no GPU.")
+    parser.add_argument("--version", action="version", version=f"wavetune {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=_Parser)
+    raw = argparse.RawDescriptionHelpFormatter
+
+    pack = commands.add_parser("pack", help="compile every config for some keys into a build", epilog=_EPILOG,
+                               formatter_class=raw)
+    pack.add_argument("place", metavar="DIR[:VERSION]|FILE.py[:FUNCTION]", help="a kernel folder, or a Python file")
+    _common(pack)
+    pack.add_argument("--output", "-o", required=True, metavar="FOLDER", help="where the build goes")
+    pack.add_argument("--processes", "-j", type=int, default=os.cpu_count() or 1, metavar="N",
+                      help="compilers at once (the CPUs: %(default)s)")
+    pack.add_argument("--timeout", type=float, default=300.0, metavar="S", help="seconds for a config (%(default)g)")
+    pack.add_argument("--cache", metavar="FOLDER", help="Triton's cache to use and keep (a private one)")
+    pack.add_argument("--torch", metavar="VERSION", help="of the deployment (that of this Python, when it has one)")
+    pack.add_argument("--rocm", metavar="VERSION", help="of the deployment (not stated)")
+    file = pack.add_argument_group("for a file")
+    file.add_argument("--kernel", metavar="FOLDER", help="where the kernel folder goes")
+    file.add_argument("--signature", metavar="TEXT", help="what the function is called with (python/README.md)")
+    file.add_argument("--grid", metavar="TEXT", help="the launch's lambda or tuple, as Python")
+    file.add_argument("--space", metavar="FILE", help="a space (JSON), in place of the decorator's configs")
+    file.add_argument("--name", metavar="NAME", help="of the kernel (the function's)")
+    file.add_argument("--module", metavar="NAME", help="the module that imports the function in the deployment (the "
+                      "file's name)")
+
+    keys = commands.add_parser("keys", help="show the specialisation and the variant of each key")
+    keys.add_argument("place", metavar="DIR[:VERSION]", help="a kernel folder")
+    _common(keys)
+    keys.add_argument("--build", metavar="FOLDER", help="say which variant of this build a key gets")
+
+    env = commands.add_parser("env", help="print the versions of triton and torch that this Python has, as JSON")
+    env.add_argument("--json", action="store_true", help="the same: it is always JSON")
+    return parser
+
+
+def _common(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--key", action="append", default=[], metavar="NAME=VALUE,…", help="a key; may be repeated")
+    parser.add_argument("--keys", metavar="FILE", help="keys as JSON objects, one a line")
+    parser.add_argument("--arch", default="gfx942", help="gfx942, sm_90, … (%(default)s)")
+    parser.add_argument("--gpu-name", default="", metavar="NAME", help="what conditions of the space read as gpu_name")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def _file_place(place: str) -> tuple[Path, str | None] | None:
+    match = re.fullmatch(r"(.+\.py)(?::([A-Za-z_]\w*))?", place)
+    return (Path(match[1]), match[2]) if match else None
+
+
+def _request(arguments: argparse.Namespace, kernel: Any, keys: list[Any]) -> Any:
+    from .build import Request
+    from .interpreter import describe
+    torch = getattr(arguments, "torch", None) or describe()["torch"]
+    rocm = getattr(arguments, "rocm", None)
+    toolchain = {name: value for name, value in (("torch", torch), ("rocm", rocm)) if value}
+    return Request(kernel, keys, arguments.arch, getattr(arguments, "processes", 1),
+                   getattr(arguments, "timeout", 0.0), arguments.gpu_name, toolchain,
+                   getattr(arguments, "cache", None), getattr(arguments, "module", None))
+
+
+def _pack(arguments: argparse.Namespace) -> int:
+    from .build import check_place, pack
+    from .folder import load_kernel
+    from .importing import kernel_of_file
+    from .keys import read_keys
+    keys = read_keys(arguments.key, arguments.keys)
+    if arguments.processes < 1:
+        raise PackError("--processes is at least 1")
+    check_place(Path(arguments.output))
+    file = _file_place(arguments.place)
+    if file is not None:
+        kernel = kernel_of_file(file[0], file[1], arguments, keys)
+    else:
+        for name in ("kernel", "signature", "grid", "space", "name"):
+            if getattr(arguments, name) is not None:
+                raise PackError(f"--{name} is for a file; {arguments.place} is a kernel folder, which states it")
+        kernel = load_kernel(arguments.place)
+    result = pack(_request(arguments, kernel, keys), Path(arguments.output))
+    if arguments.json:
+        print(json.dumps(result))
+        return 0
+    for variant in result["variants"]:
+        when = f"when {variant['when']}" if variant["when"] else "for every key"
+        failed = f", {variant['failed']} failed" if variant["failed"] else ""
+        print(f"{variant['objects']} objects{failed} {when}")
+    print(f"{result['folder']}: build {result['build']} of kernel {result['kernel']}")
+    return 0
+
+
+def _keys(arguments: argparse.Namespace) -> int:
+    from .build import make_plan
+    from .canonical import read_json
+    from .expressions import Expression
+    from .folder import load_kernel
+    from .keys import format_key, read_keys
+    plan = make_plan(_request(arguments, load_kernel(arguments.place), read_keys(arguments.key, arguments.keys)))
+    build = read_json(Path(arguments.build) / "build.json") if arguments.build else None
+    result = []
+    for variant, configs in zip(plan.variants, plan.configs):
+        for key in variant.keys:
+            entry = {"key": key, "when": variant.when, "signature": variant.signature,
+                     "constexprs": variant.constexprs, "attributes": variant.attributes, "configs": len(configs)}
+            if build is not None:
+                entry["variant"] = next((i for i, v in enumerate(build["variants"])
+                                         if "when" not in v or Expression(v["when"]).evaluate(key)), None)
+            result.append(entry)
+    if arguments.json:
+        print(json.dumps(result))
+    else:
+        for entry in result:
+            types = ", ".join(f"{n}: {t}{':' + entry['attributes'][n] if n in entry['attributes'] else ''}"
+                              for n, t in entry["signature"].items())
+            print(f"{format_key(entry['key'])}: {entry['configs']} configs\n  when       {entry['when'] or 'always'}\n"
+                  f"  signature  {types}\n  constexprs {json.dumps(entry['constexprs'])}")
+            if build is not None:
+                print("  variant    " + ("none: pack it" if entry["variant"] is None else str(entry["variant"])))
+    return 1 if build is not None and any(entry["variant"] is None for entry in result) else 0
+
+
+def _env(arguments: argparse.Namespace) -> int:
+    from .interpreter import describe
+    print(json.dumps(describe()))
+    return 0
+
+
+def _on_term(number: int, frame: Any) -> NoReturn:
+    raise SystemExit(128 + number)
+
+
+def main(argv: list[str] | None = None) -> int:
+    arguments = _parser().parse_args(argv)
+    signal.signal(signal.SIGTERM, _on_term)
+    try:
+        if arguments.command != "env":
+            from .build import clean_environment
+            clean_environment()
+        return {"pack": _pack, "keys": _keys, "env": _env}[arguments.command](arguments)
+    except PackError as error:
+        print(f"wavetune {arguments.command}: {error}", file=sys.stderr)
+        return error.status
+    except KeyboardInterrupt:
+        print(f"wavetune {arguments.command}: interrupted; nothing was left behind", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        return 0

@@ -1,0 +1,16 @@
+"""The one exception of the package: a refusal that a person reads as one sentence."""
+
+
+class PackError(Exception):
+    """What was wrong, where, and what to do. `status` is the exit code (docs/exit-codes.md): 2 usage, 1 failed."""
+
+    def __init__(self, sentence: str, status: int = 2):
+        super().__init__(sentence)
+        self.status = status
+
+
+def one_line(error: BaseException | str, limit: int = 300) -> str:
+    """The text of an exception on one line: what a build says of a config that does not compile."""
+    text = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
+    text = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    return text if len(text) <= limit else text[:limit - 1] + "…"

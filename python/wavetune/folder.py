@@ -1,0 +1,95 @@
+"""Folders of kernels/ (common/kernel_folder.h): one version of a kernel.json made into its flat manifest, and its space.
+
+The C programs check a manifest to the last member; here stands what packing reads, and the hash that both compute.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .canonical import digest, digest_bytes, read_bytes, read_json
+from .errors import PackError
+from .spaces import Space, parse_space
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A manifest with where its files are. `hash`: the digest of the canonical manifest."""
+
+    manifest: dict[str, Any]
+    folder: Path
+    space: Space
+
+    @property
+    def hash(self) -> str:
+        return digest(self.manifest)
+
+    @property
+    def source(self) -> Path:
+        """The file that holds the function."""
+        return self.folder / self.manifest["sources"][0]["path"]
+
+    @property
+    def entry(self) -> str:
+        return self.manifest["entry"]
+
+    @property
+    def key_names(self) -> list[str]:
+        return self.manifest["key"]
+
+
+def split_place(place: str) -> tuple[Path, str | None]:
+    """"DIR" or "DIR:VERSION"; a folder whose own name has a colon is meant."""
+    head, colon, tail = place.rpartition(":")
+    if not colon or "/" in tail or Path(place).is_dir():
+        return Path(place), None
+    return Path(head), tail
+
+
+def _source(folder: Path, path: Any) -> dict[str, str]:
+    if not isinstance(path, str):
+        raise PackError(f"{folder}/kernel.json: a source must be the path of a file, a string")
+    real = (folder / path).resolve()
+    if Path(path).is_absolute() or folder.resolve() not in real.parents:
+        raise PackError(f"{folder}/{path} leads out of its folder; put a copy of the file there")
+    return {"path": path, "digest": digest_bytes(read_bytes(real))}
+
+
+def _find_version(folder: Path, versions: dict[str, Any], wanted: str | None) -> str:
+    if wanted is None and len(versions) == 1:
+        return next(iter(versions))
+    if wanted is None:
+        packable = [name for name, version in versions.items() if version.get("language") == "triton"]
+        if len(packable) == 1:
+            return packable[0]
+        first = (packable or list(versions))[0]
+        raise PackError(f"{folder} has several versions: name one of {', '.join(versions)}, like {folder}:{first}")
+    if wanted not in versions:
+        raise PackError(f"{folder} has no version {wanted}; it has {', '.join(versions)}")
+    return wanted
+
+
+def load_kernel(place: str) -> Kernel:
+    """The triton version that "DIR" or "DIR:VERSION" means."""
+    folder, wanted = split_place(place)
+    document = read_json(folder / "kernel.json")
+    versions = document.get("versions") if isinstance(document, dict) else None
+    if not isinstance(versions, dict) or not versions or not all(isinstance(v, dict) for v in versions.values()):
+        raise PackError(f'{folder}/kernel.json must have "versions", at least one')
+    name = _find_version(folder, versions, wanted)
+    version = versions[name]
+    if version.get("language") != "triton":
+        raise PackError(f"{folder}:{name} is in {version.get('language')}; only kernels in triton are packed, agents "
+                        "compile the others")
+    manifest = {**document, **version, "name": f"{document.get('name')}/{name}"}
+    del manifest["versions"]
+    space_path = manifest.pop("space", "space.json")
+    for member, kind in (("name", str), ("entry", str), ("key", list), ("sources", list), ("arguments", list)):
+        if not isinstance(manifest.get(member), kind) or kind is list and member == "sources" and not manifest[member]:
+            raise PackError(f'{folder}/kernel.json, version {name}: "{member}" is missing or of another type')
+    manifest["sources"] = [_source(folder, path) for path in manifest["sources"]]
+    if "reference" in manifest:
+        manifest["reference"] = {**manifest["reference"],
+                                 "source": _source(folder, manifest["reference"].get("source"))}
+    _source(folder, space_path)
+    return Kernel(manifest, folder, parse_space(read_json(folder / space_path), f"{folder}/{space_path}"))

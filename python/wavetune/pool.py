@@ -1,0 +1,131 @@
+"""A pool of forked worker processes, each with an environment of its own, that outlives its workers' crashes.
+
+The parent has imported Triton and read the kernel; a worker is a fork of it and only compiles. A worker that dies or
+takes too long costs its task; another takes its place. Workers die with the parent, and before it returns.
+"""
+
+import ctypes
+import multiprocessing
+import os
+import signal
+import sys
+import time
+from multiprocessing.connection import Connection, wait
+from typing import Any, Callable, Mapping, Sequence
+
+_PR_SET_PDEATHSIG = 1
+
+
+class _Worker:
+    """A child that answers numbers of tasks, all of one environment, with their results."""
+
+    def __init__(self, environment: Mapping[str, str], run: Callable[[int], Any]):
+        context = multiprocessing.get_context("fork")
+        self.connection, theirs = context.Pipe()
+        self.environment = dict(environment)
+        self.task: int | None = None
+        self.deadline = 0.0
+        self.process = context.Process(target=_work, args=(theirs, self.connection, self.environment, run, os.getpid()),
+                                       daemon=True)
+        self.process.start()
+        theirs.close()
+
+    def start(self, task: int, timeout_s: float) -> None:
+        self.task, self.deadline = task, time.monotonic() + timeout_s
+        self.connection.send(task)
+
+    def stop(self) -> None:
+        self.connection.close()
+        self.process.kill()
+        self.process.join()
+
+
+def _work(connection: Connection, parents: Connection, environment: Mapping[str, str], run: Callable[[int], Any],
+          parent: int) -> None:
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parents.close()
+    os.environ.update(environment)
+    null = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):  # compilers print what a failed config already says
+        os.dup2(null, descriptor)
+    while True:
+        try:
+            task = connection.recv()
+        except EOFError:
+            os._exit(0)
+        connection.send(run(task))
+
+
+def _death(process: Any) -> str:
+    code = process.exitcode
+    if code is not None and code < 0:
+        return f"the compiler process was ended by signal {-code} ({signal.Signals(-code).name})"
+    return f"the compiler process ended with the status {code}"
+
+
+class _Pool:
+    def __init__(self, environments: Sequence[Mapping[str, str]], run: Callable[[int], Any], processes: int,
+                 timeout_s: float, done: Callable[[int, Any, str | None], None]):
+        self.environments, self.run, self.processes = environments, run, processes
+        self.timeout_s, self.done = timeout_s, done
+        self.waiting = list(range(len(environments)))
+        self.workers: list[_Worker] = []
+
+    def feed(self) -> None:
+        """Gives every idle worker a task of its environment, and starts workers as long as there may be more."""
+        for worker in [w for w in self.workers if w.task is None]:
+            own = next((t for t in self.waiting if dict(self.environments[t]) == worker.environment), None)
+            if own is None:
+                worker.stop()
+                self.workers.remove(worker)
+            else:
+                self.waiting.remove(own)
+                worker.start(own, self.timeout_s)
+        while self.waiting and len(self.workers) < self.processes:
+            worker = _Worker(self.environments[self.waiting[0]], self.run)
+            self.workers.append(worker)
+            worker.start(self.waiting.pop(0), self.timeout_s)
+
+    def take(self, worker: _Worker) -> None:
+        """What a worker that can be read from has to say: a result, or that it is dead."""
+        task, worker.task = worker.task, None
+        try:
+            result = worker.connection.recv()
+        except (EOFError, OSError):
+            worker.process.join()
+            self.workers.remove(worker)
+            self.done(task, None, _death(worker.process))
+        else:
+            self.done(task, result, None)
+
+    def expire(self) -> None:
+        for worker in [w for w in self.workers if w.task is not None and time.monotonic() > w.deadline]:
+            worker.stop()
+            self.workers.remove(worker)
+            self.done(worker.task, None, f"compiling took more than {self.timeout_s:g} s")
+
+    def run_all(self) -> None:
+        try:
+            self.feed()
+            while self.workers:
+                busy = {worker.connection: worker for worker in self.workers}
+                least = min(worker.deadline for worker in self.workers) - time.monotonic()
+                for connection in wait(list(busy), max(0.0, least)):
+                    self.take(busy[connection])
+                self.expire()
+                self.feed()
+        finally:
+            for worker in self.workers:
+                worker.stop()
+
+
+def run_tasks(environments: Sequence[Mapping[str, str]], run: Callable[[int], Any], processes: int, timeout_s: float,
+              done: Callable[[int, Any, str | None], None]) -> None:
+    """Calls run(i) in a worker with environments[i] for every i, and done(i, result, reason) here; with a reason there
+    is no result. An interrupt ends all workers and goes on to the caller."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    _Pool(environments, run, processes, timeout_s, done).run_all()

@@ -1,0 +1,113 @@
+"""What later cache formats need to know of a kernel and cannot learn from a build: record.json, beside build.json.
+
+Triton's own autotune cache and triton-dejavu find their files by hashes of the installed Triton, of the function's text
+and line, and of the printed configs. Those are taken here, where Triton and the file are. A C program needs nothing
+but SHA-256 to make paths of them.
+"""
+
+import hashlib
+import re
+import textwrap
+from typing import Any, Mapping
+
+from .source import Decorated
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def dejavu_param_text(arguments: Mapping[str, Any], search_max_n: int | None) -> str:
+    """What dejavu hashes as `autotune_config-…` (autotuner.py, _get_param_hash)."""
+    a = arguments
+    return (f"autotuner params: warmup {a['warmup']} rep {a['rep']} cuda_graphs {a['use_cuda_graph']} "
+            f"quantiles {a['quantiles']} use_bo {a['use_bo']} use_random {a['use_random_search']} "
+            f"max_search_n {search_max_n} max_search_t {a['search_max_search_t']}")
+
+
+def dejavu_source(raw: str) -> str:
+    """The function's text from `def` on, as JITFunction.src of the versions that dejavu knows."""
+    text = textwrap.dedent(raw)
+    found = re.search(r"^def\s+\w+\s*\(", text, re.MULTILINE)
+    return text[found.start():] if found else text
+
+
+def dejavu_hashes(arguments: Mapping[str, Any], search_max_n: int | None, raw: str, keys: list[str],
+                  configs: list[str]) -> dict[str, str]:
+    """The four hashes of the folder: P, C, K and G of the layout dejavu_0.7."""
+    return {"autotune_config": _sha256(dejavu_param_text(arguments, search_max_n)),
+            "code_version": _sha256(_sha256(dejavu_source(raw))),
+            "tune_features": _sha256("|".join(keys)),
+            "kernel_configs": _sha256("|" + "".join(f"{config}|" for config in configs))}
+
+
+def _plain(value: Any) -> Any:
+    """A decorator's argument as JSON; what is no value is named by its text's kind."""
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, (list, tuple)):
+        return [_plain(v) for v in value]
+    return f"<{type(value).__name__}>"
+
+
+def _autotune(decorated: Decorated) -> dict[str, Any] | None:
+    tuner = decorated.autotuner
+    if tuner is None:
+        return None
+    if decorated.is_dejavu:
+        names = ("warmup", "rep", "use_cuda_graph", "quantiles", "use_bo", "use_random_search", "search_max_search_t",
+                 "search_max_share", "ignore_dtypes", "custom_data_storage", "reset_to_zero", "restore_value")
+        return {"decorator": "triton_dejavu", **{name: _plain(tuner.arguments[name]) for name in names},
+                "search_max_n": tuner.search_max_n()}
+    return {"decorator": "triton", "warmup": _plain(getattr(tuner, "num_warmups", None)),
+            "rep": _plain(getattr(tuner, "num_reps", None)),
+            "use_cuda_graph": _plain(getattr(tuner, "use_cuda_graph", False)),
+            "cache_results": _plain(getattr(tuner, "cache_results", False)),
+            "reset_to_zero": _plain(getattr(tuner, "reset_to_zero", [])),
+            "restore_value": _plain(getattr(tuner, "restore_value", []))}
+
+
+def installed_key() -> str:
+    """triton_key(): a hash over the installed compiler. Slow (it reads libtriton.so), and kept by Triton."""
+    try:
+        from triton.runtime.cache import triton_key
+    except ImportError:  # before 3.5
+        from triton.compiler.compiler import triton_key
+    return triton_key()
+
+
+def make_record(decorated: Decorated, kernel_hash: str, manifest: Mapping[str, Any], configs: list[Any],
+                backend: Any) -> dict[str, Any]:
+    """`configs`: the triton.Config objects in the decorator's order, or those that stand for the space's configs."""
+    import triton
+    jit, tuner = decorated.jit, decorated.autotuner
+    keys = list(tuner.keys) if tuner is not None else list(manifest["key"])
+    raw = "".join(jit.raw_src) if not isinstance(jit.raw_src, str) else jit.raw_src
+    strings = [str(config) for config in configs]
+    record = {
+        "kernel": kernel_hash,
+        "triton": {"version": triton.__version__, "key": installed_key(), "backend_hash": backend.hash()},
+        "function": {"module": jit.__module__, "name": jit.__name__, "qualname": jit.fn.__qualname__,
+                     "signature": str(jit), "file": decorated.path.name, "line": jit.starting_line_number,
+                     "cache_key": jit.cache_key, "source_sha256": _sha256(dejavu_source(raw))},
+        "key_names": keys,
+        "argument_dtypes": [f"torch.{a['dtype']}" for a in manifest["arguments"] if "shape" in a],
+        "configs": strings,
+        "autotune": _autotune(decorated)}
+    if decorated.is_dejavu:
+        arguments, n = tuner.arguments, tuner.search_max_n()
+        record["dejavu"] = {"layout": "dejavu_0.7", "search_parameters": dejavu_param_text(arguments, n),
+                            **dejavu_hashes(arguments, n, raw, keys, strings)}
+    return record
+
+
+def config_objects(decorated: Decorated, space_configs: list[Mapping[str, Any]]) -> list[Any]:
+    """The decorator's configs, or a triton.Config for each config of the space."""
+    import triton
+    if decorated.autotuner is not None:
+        return list(decorated.autotuner.configs)
+    fixed = ("num_warps", "num_stages", "num_ctas", "maxnreg")
+    return [triton.Config({n: v for n, v in config.items() if n not in fixed},
+                          **{n: v for n, v in config.items() if n in fixed}) for config in space_configs]
+
+

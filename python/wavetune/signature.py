@@ -1,0 +1,159 @@
+"""What a kernel is called with, from the text of --signature and --grid, as members of a manifest (common/kernel.h).
+
+    --signature 'a_ptr=*fp16[M,K], c_ptr=*fp16[M,N]:write, M=i64, stride_am=i64(K), ACTIVATION=constexpr("")'
+
+    NAME=*DTYPE[EXTENT,…]          a buffer that is read; :write or :readwrite when it is written
+    NAME=*DTYPE[EXTENT,…]:read:F   with a fill: normal, uniform, zeros, index, uniform(0,1), integers(0,9)
+    NAME=TYPE                      a scalar with the value of the key's member of that name
+    NAME=TYPE(EXPRESSION)          a scalar: an expression over the key
+    NAME=constexpr(EXPRESSION)     compiled in: an expression over the key and the config
+
+Parameters that the key names are scalars (i64) without being listed; those that configs set are not listed at all.
+"""
+
+import ast
+import re
+from dataclasses import dataclass, field
+from typing import Any, Mapping
+
+from .errors import PackError
+from .expressions import Expression, parse_expression
+
+DTYPES = {"i1": "bool", "i8": "int8", "u8": "uint8", "i16": "int16", "u16": "uint16", "i32": "int32", "u32": "uint32",
+          "i64": "int64", "u64": "uint64", "fp16": "float16", "bf16": "bfloat16", "fp32": "float32", "fp64": "float64"}
+FACTS = ("gpu_name", "arch", "cus", "occupancy", "warp_size")
+_CALLS = {"cdiv": "ceil_div", "next_power_of_2": "next_pow2"}
+
+
+@dataclass
+class Signature:
+    arguments: dict[str, dict[str, Any]] = field(default_factory=dict)  # members of manifest arguments, by name
+    defines: dict[str, str] = field(default_factory=dict)
+
+
+def _split(text: str) -> list[str]:
+    """At the commas that stand in no bracket and no quotes."""
+    parts, depth, start, quote = [], 0, 0, ""
+    for i, c in enumerate(text):
+        if quote:
+            quote = "" if c == quote else quote
+        elif c in "'\"":
+            quote = c
+        elif c in "[(":
+            depth += 1
+        elif c in "])":
+            depth -= 1
+        elif c == "," and depth == 0:
+            parts.append(text[start:i])
+            start = i + 1
+    return [part.strip() for part in [*parts, text[start:]] if part.strip()]
+
+
+def _dtype(name: str, item: str) -> str:
+    if name not in DTYPES:
+        raise PackError(f'--signature: "{item}" has the type {name}; known are {", ".join(DTYPES)}')
+    return DTYPES[name]
+
+
+def _fill(text: str, item: str) -> Any:
+    if text in ("normal", "uniform", "zeros", "index"):
+        return text
+    match = re.fullmatch(r"(uniform|integers)\(\s*([-+.\deE]+)\s*,\s*([-+.\deE]+)\s*\)", text)
+    if not match:
+        raise PackError(f'--signature: "{item}" has the fill {text}; known are normal, uniform, zeros, index, '
+                        "uniform(LOW,HIGH) and integers(LOW,HIGH)")
+    number = int if match[1] == "integers" else float
+    try:
+        return {match[1]: [number(match[2]), number(match[3])]}
+    except ValueError:
+        raise PackError(f'--signature: "{item}" has a fill whose ends are no numbers') from None
+
+
+def _buffer(name: str, rest: str, item: str) -> dict[str, Any]:
+    match = re.fullmatch(r"\*(\w+)\s*\[(.+)\]\s*(?::\s*(\w+)\s*)?(?::\s*(.+?)\s*)?", rest)
+    if not match:
+        raise PackError(f'--signature: "{item}" is not NAME=*DTYPE[EXTENT,…]:ACCESS:FILL')
+    access = match[3] or "read"
+    if access not in ("read", "write", "readwrite"):
+        raise PackError(f'--signature: "{item}" has the access {access}; it is read, write or readwrite')
+    argument = {"name": name, "dtype": _dtype(match[1], item), "shape": [Expression(e).text for e in _split(match[2])],
+                "access": access}
+    if match[4]:
+        argument["fill"] = _fill(match[4], item)
+    return argument
+
+
+def parse_signature(text: str) -> Signature:
+    signature = Signature()
+    for item in _split(text):
+        name, equals, rest = (part.strip() for part in item.partition("="))
+        if not equals or not name.isidentifier():
+            raise PackError(f'--signature: "{item}" is not NAME=TYPE')
+        if name in signature.arguments or name in signature.defines:
+            raise PackError(f"--signature: {name} stands there twice")
+        if rest.startswith("*"):
+            signature.arguments[name] = _buffer(name, rest, item)
+            continue
+        match = re.fullmatch(r"(\w+)\s*(?:\((.*)\))?", rest, re.DOTALL)
+        if not match or (match[1] == "constexpr" and match[2] is None):
+            raise PackError(f'--signature: "{item}" is not NAME=TYPE, NAME=TYPE(EXPRESSION) or '
+                            "NAME=constexpr(EXPRESSION)")
+        if match[1] == "constexpr":
+            signature.defines[name] = Expression(match[2]).text
+        else:
+            value = Expression(match[2]).text if match[2] is not None else name
+            signature.arguments[name] = {"name": name, "dtype": _dtype(match[1], item), "value": value}
+    return signature
+
+
+@dataclass(frozen=True)
+class Names:
+    """What a launch expression of Python may read, and what stands for it in an expression of a manifest."""
+
+    plain: frozenset[str]  # key members, parameters of the space, facts: as they are
+    values: Mapping[str, str]  # scalars of the call: their expressions
+    constants: Mapping[str, Any]  # of the module
+
+    def resolve(self, name: str, what: str) -> ast.expr:
+        if name in self.plain:
+            return ast.Name(name)
+        if name in self.values:
+            return Expression(self.values[name]).tree
+        if name in self.constants:
+            return ast.Constant(self.constants[name])
+        raise PackError(f"{what} reads {name}, which is neither in the key {{{', '.join(sorted(self.plain))}}} nor a "
+                        "scalar argument")
+
+
+def translate(node: ast.expr, names: Names, what: str) -> str:
+    """A Python expression of a launch (`triton.cdiv(M, META['BLOCK_M'])`) as an expression of a manifest."""
+
+    class Translate(ast.NodeTransformer):
+        def visit_Subscript(self, subscript: ast.Subscript) -> ast.AST:
+            if not isinstance(subscript.slice, ast.Constant) or not isinstance(subscript.value, ast.Name):
+                raise PackError(f"{what} reads {ast.unparse(subscript)}; expressions know names only, like the key's")
+            return names.resolve(str(subscript.slice.value), what)
+
+        def visit_Name(self, name: ast.Name) -> ast.AST:
+            return names.resolve(name.id, what)
+
+        def visit_Attribute(self, attribute: ast.Attribute) -> ast.AST:
+            raise PackError(f"{what} reads {ast.unparse(attribute)}; expressions know names only, like the key's")
+
+        def visit_Call(self, call: ast.Call) -> ast.AST:
+            function = call.func
+            name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+            return ast.Call(ast.Name(_CALLS.get(name, name)), [self.visit(a) for a in call.args], call.keywords)
+
+    return Expression(ast.unparse(ast.fix_missing_locations(Translate().visit(node)))).text
+
+
+def parse_grid(text: str, names: Names) -> list[str]:
+    """"lambda META: (triton.cdiv(M, META['BLOCK_M']), 1)", a tuple, or one expression."""
+    tree = parse_expression(text)
+    if isinstance(tree, ast.Lambda):
+        tree = tree.body
+    elements = tree.elts if isinstance(tree, (ast.Tuple, ast.List)) else [tree]
+    if not 1 <= len(elements) <= 3:
+        raise PackError("--grid has 1 to 3 dimensions")
+    return [translate(element, names, "--grid") for element in elements]

@@ -2,6 +2,7 @@
 #include "agent/devices.h"
 
 #include "agent/worker_client.h"
+#include "common/log.h"
 
 #define PROBE_MS 60000 /* a GPU driver may have to wake every device first */
 
@@ -42,6 +43,15 @@ static bool devices_read(const json_t *answer, struct devices *ret, struct error
   return true;
 }
 
+/* Why a back end has no device: the first thing to know when a GPU is missed. */
+static void absent_log(const json_t *answer) {
+  json_t *absent;
+  size_t i;
+  json_array_foreach (json_object_get(answer, "absent"), i, absent)
+    log_info("devices: no %s: %s", json_string_value(json_object_get(absent, "backend")),
+             json_string_value(json_object_get(absent, "reason")));
+}
+
 bool devices_ask(struct spawner *spawner, struct devices *ret_devices, struct error *error) {
   struct worker_client *worker;
   struct worker_limits limits = {.open_ms = PROBE_MS, .config_ms = PROBE_MS};
@@ -54,7 +64,10 @@ bool devices_ask(struct spawner *spawner, struct devices *ret_devices, struct er
   worker_free(worker);
   if (event != WORKER_ANSWER)
     return error_set(error, "the devices cannot be probed: %s", end.detail);
-  return devices_read(answer, ret_devices, error);
+  if (!devices_read(answer, ret_devices, error))
+    return false;
+  absent_log(answer);
+  return true;
 }
 
 void devices_release(struct devices *devices) {

@@ -1,7 +1,7 @@
 /* What hip.c shares with hip_facts.c and kfd.c: the calls of the HIP runtime and the topology files of AMD's driver.
  *
- * Prototypes are those of hip_runtime_api.h of HIP 5.2, 6.2 and 7.1, which agree in all that is used here (5.2 takes
- * the source of hipMemcpyHtoDAsync without const). hipError_t, hipDevice_t and attributes are int, device pointers and
+ * Prototypes are those of hip_runtime_api.h of HIP 5.2, 6.2 and 7.1, which agree in all that is used here (7.1 takes
+ * the source of hipMemcpyHtoDAsync as const). hipError_t, hipDevice_t and attributes are int, device pointers and
  * handles are pointers. hipDeviceProp_t is not used: its layout changed with HIP 6.
  * Memory: static. Threads: see gpu.h. */
 #ifndef WAVETUNE_AGENT_DEVICE_HIP_H
@@ -43,7 +43,7 @@
   X(launch, "hipModuleLaunchKernel", false, int,                                                                       \
     (void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,            \
      unsigned block_z, unsigned shared_bytes, void *stream, void **arguments, void **extra))                           \
-  X(launch_cooperative, "hipModuleLaunchCooperativeKernel", true, int, /* since HIP 5.3 */                             \
+  X(launch_cooperative, "hipModuleLaunchCooperativeKernel", true, int, /* not in HIP 5.2 */                            \
     (void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,            \
      unsigned block_z, unsigned shared_bytes, void *stream, void **arguments))
 

@@ -1,0 +1,234 @@
+/* What is known of GPUs without one: the files of AMD's driver, and what is said where a runtime or a GPU is missing. */
+#include <criterion/criterion.h>
+
+#include "agent/device/hip.h"
+#include "agent/device/kfd.h"
+#include "common/file.h"
+
+#define DATA SOURCE_FOLDER "/tests/data/kfd/"
+
+static struct kfd_node node_at(const char *topology, const char *pci) {
+  struct kfd_node node = {0};
+  struct error error = {0};
+  cr_assert(kfd_node_find(topology, pci, &node, &error), "%s", error.message);
+  return node;
+}
+
+Test(kfd, a_whole_mi300x_has_304_cus_and_two_levels_of_cache_to_displace) {
+  struct kfd_node node = node_at(DATA "mi300x_spx", "0000:05:00.0");
+  cr_expect_str_eq(node.arch, "gfx942");
+  cr_expect_eq(node.compute_units, 304);
+  cr_expect_eq(node.simds_per_cu, 4);
+  cr_expect_eq(node.waves_per_simd, 8);
+  cr_expect_eq(node.wavefront_size, 64);
+  cr_expect_eq(node.lds_bytes, 65536);
+  cr_expect_eq(node.xccs, 8);
+  cr_expect_eq(node.l2_bytes, 32 << 20, "an L2 a die: %lld", (long long)node.l2_bytes);
+  cr_expect_eq(node.llc_bytes, 256 << 20);
+  cr_expect_eq(node.memory_bytes, (int64_t)192 << 30);
+  cr_expect_eq(node.clock_max_mhz, 2100);
+  cr_expect_eq(node.gpu_id, 51140);
+}
+
+Test(kfd, a_partition_of_an_mi300x_is_found_by_its_function) {
+  struct kfd_node node = node_at(DATA "mi300x_cpx", "0001:05:00.2");
+  cr_expect_eq(node.gpu_id, 2002);
+  cr_expect_eq(node.compute_units, 38);
+  cr_expect_eq(node.l2_bytes, 4 << 20);
+  cr_expect_eq(node.llc_bytes, 256 << 20, "gfx942 has one also where the driver lists none");
+}
+
+Test(kfd, a_partition_whose_function_no_node_has_is_like_the_others) {
+  cr_expect_eq(node_at(DATA "mi300x_cpx", "0001:05:00.7").gpu_id, 2000);
+}
+
+Test(kfd, an_mi250x_is_two_gpus_without_a_last_level) {
+  struct kfd_node node = node_at(DATA "mi250x", "0000:c6:00.0");
+  cr_expect_str_eq(node.arch, "gfx90a");
+  cr_expect_eq(node.gpu_id, 3001);
+  cr_expect_eq(node.compute_units, 110);
+  cr_expect_eq(node.l2_bytes, 8 << 20);
+  cr_expect_eq(node.llc_bytes, 0);
+  cr_expect_eq(node.xccs, 1);
+}
+
+Test(kfd, a_gpu_that_the_topology_lacks_is_an_error_that_names_both) {
+  static const char *const addresses[] = {"0000:06:00.0", "0001:05:00.0", "nonsense"};
+  struct kfd_node node;
+  for (size_t i = 0; i < ARRAY_LENGTH(addresses); i++) {
+    struct error error = {0};
+    cr_expect_not(kfd_node_find(DATA "mi300x_spx", addresses[i], &node, &error));
+    cr_expect_not_null(strstr(error.message, addresses[i]), "%s", error.message);
+  }
+  struct error error = {0};
+  cr_expect_not(kfd_node_find("/nowhere/nodes", "0000:05:00.0", &node, &error));
+  cr_expect_not_null(strstr(error.message, "/nowhere/nodes"), "%s", error.message);
+}
+
+Test(kfd, target_versions_are_decimal_but_for_a_hexadecimal_stepping) {
+  static const struct {
+    int64_t version;
+    const char *arch;
+  } rows[] = {{90402, "gfx942"},   {90010, "gfx90a"},   {90500, "gfx950"},   {90012, "gfx90c"},
+              {100300, "gfx1030"}, {110000, "gfx1100"}, {120001, "gfx1201"}, {90006, "gfx906"}};
+  for (size_t i = 0; i < ARRAY_LENGTH(rows); i++) {
+    char arch[16];
+    kfd_arch_format(rows[i].version, arch, sizeof arch);
+    cr_expect_str_eq(arch, rows[i].arch);
+  }
+}
+
+static void expect_partition(const char *pci, const char *expected) {
+  char *partition = kfd_partition(DATA "pci", pci);
+  cr_expect_str_eq(partition, expected);
+  free(partition);
+}
+
+Test(kfd, the_partition_is_that_of_the_gpu_for_each_of_its_parts) {
+  expect_partition("0000:05:00.0", "SPX/NPS1");
+  expect_partition("0000:05:00.3", "SPX/NPS1");
+  expect_partition("0001:05:00.0", "CPX"); /* the driver does not tell the memory's */
+  expect_partition("0000:c1:00.0", "");    /* cannot be partitioned */
+  expect_partition("0000:ff:00.0", "");
+  expect_partition("nonsense", "");
+}
+
+Test(kfd, conditions_are_read_in_their_units) {
+  json_t *conditions = kfd_conditions(DATA "pci", "0000:05:00.0");
+  cr_expect_eq(kfd_clock_mhz(DATA "pci", "0000:05:00.0"), 1987);
+  cr_expect_eq(json_number_value(json_object_get(conditions, "clock_mhz")), 1987);
+  cr_expect_eq(json_number_value(json_object_get(conditions, "memory_clock_mhz")), 1300);
+  cr_expect_eq(json_number_value(json_object_get(conditions, "power_w")), 412);
+  cr_expect_eq(json_number_value(json_object_get(conditions, "temperature_c")), 61);
+  json_decref(conditions);
+}
+
+Test(kfd, older_names_of_conditions_are_known_and_what_is_not_told_is_left_out) {
+  json_t *conditions = kfd_conditions(DATA "pci", "0000:c1:00.0");
+  cr_expect_eq(json_number_value(json_object_get(conditions, "power_w")), 93);
+  cr_expect_eq(json_number_value(json_object_get(conditions, "temperature_c")), 44);
+  cr_expect_eq(json_object_size(conditions), 2);
+  json_decref(conditions);
+  conditions = kfd_conditions(DATA "pci", "0000:ff:00.0");
+  cr_expect_eq(json_object_size(conditions), 0);
+  json_decref(conditions);
+  cr_expect_eq(kfd_clock_mhz(DATA "pci", "0000:ff:00.0"), 0);
+}
+
+static void process_write(const char *folder, int pid, int64_t gpu_id, const char *bytes) {
+  struct error error = {0};
+  char *process = xasprintf("%s/%d", folder, pid), *path = xasprintf("%s/vram_%lld", process, (long long)gpu_id);
+  cr_assert(folder_make(process, 0700, &error) && file_write_atomically(path, bytes, strlen(bytes), 0600, &error), "%s",
+            error.message);
+  free(process);
+  free(path);
+}
+
+Test(kfd, processes_are_those_that_have_memory_on_this_gpu) {
+  char folder[] = "/tmp/wavetune-kfd-XXXXXX";
+  struct error error = {0};
+  size_t n = 9, own = 9;
+  cr_assert_not_null(mkdtemp(folder));
+  process_write(folder, getpid(), 7, "4096\n");
+  process_write(folder, 1000001, 7, "8192\n");
+  process_write(folder, 1000002, 7, "0\n");    /* has the driver open, no more */
+  process_write(folder, 1000003, 8, "4096\n"); /* on another GPU */
+  cr_expect(kfd_processes(folder, 7, &n, &own));
+  cr_expect_eq(n, 2);
+  cr_expect_eq(own, 1);
+  cr_expect(kfd_processes(folder, 8, &n, &own));
+  cr_expect_eq(n, 1);
+  cr_expect_eq(own, 0);
+  cr_expect(folder_remove(folder, &error), "%s", error.message);
+  cr_expect_not(kfd_processes(folder, 7, &n, &own));
+}
+
+Test(kfd, other_processes_are_counted_also_in_a_container_that_hides_ids) {
+  cr_expect_eq(gpu_processes_others(0, 0), 0);
+  cr_expect_eq(gpu_processes_others(1, 1), 0);
+  cr_expect_eq(gpu_processes_others(3, 1), 2);
+  cr_expect_eq(gpu_processes_others(1, 0), 0);
+  cr_expect_eq(gpu_processes_others(3, 0), 2);
+}
+
+static void expect_rocm(const char *folder, int version, const char *expected) {
+  char *rocm = hip_rocm_version(folder, version);
+  cr_expect_str_eq(rocm, expected);
+  free(rocm);
+}
+
+Test(hip_facts, the_rocm_version_is_the_installations_else_the_runtimes) {
+  expect_rocm(DATA "rocm", 60241134, "6.4.1");
+  expect_rocm("/nowhere", 60241134, "6.2");
+  expect_rocm("/nowhere", 50221153, "5.2");
+  expect_rocm("/nowhere", 70125424, "7.1");
+}
+
+static void expect_absent(const struct device_ops *ops, const char *part) {
+  struct error error = {0};
+  json_t *devices = NULL;
+  cr_assert_not(ops->probe(&devices, &error));
+  cr_expect_not_null(strstr(error.message, part), "%s", error.message);
+}
+
+Test(gpu_absent, a_runtime_that_is_not_installed_is_a_sentence) {
+  setenv("WAVETUNE_HIP_LIBRARY", "/nowhere/libamdhip64.so", 1);
+  expect_absent(&hip_ops, "the HIP runtime is not installed or cannot be loaded: /nowhere/libamdhip64.so");
+}
+
+Test(gpu_absent, a_library_without_the_calls_is_a_sentence_that_names_the_first) {
+  setenv("WAVETUNE_HIP_LIBRARY", "libm.so.6", 1);
+  expect_absent(&hip_ops, "libm.so.6 has no hipInit");
+}
+
+/* The shim has every call of the back end, and without CUDA's driver no GPU. */
+Test(gpu_absent, a_runtime_without_a_gpu_is_a_sentence_with_its_words) {
+  if (access("/dev/nvidiactl", F_OK) == 0)
+    cr_skip("there is an NVIDIA GPU");
+  setenv("WAVETUNE_HIP_LIBRARY", HIP_SHIM, 1);
+  expect_absent(&hip_ops, "hipErrorNoDevice");
+}
+
+Test(gpu_absent, the_real_hip_runtime_without_a_gpu_is_a_sentence_with_its_words) {
+  struct error error = {0};
+  json_t *devices = NULL;
+  unsetenv("WAVETUNE_HIP_LIBRARY");
+  if (access("/dev/kfd", F_OK) == 0)
+    cr_skip("there is an AMD GPU");
+  cr_assert_not(hip_ops.probe(&devices, &error));
+  if (strstr(error.message, "not installed"))
+    cr_skip("%s", error.message);
+  cr_expect_not_null(strstr(error.message, "the HIP runtime finds no GPU to work with"), "%s", error.message);
+  cr_expect_not_null(strstr(error.message, "(hipErrorNoDevice, 100)"), "%s", error.message);
+}
+
+Test(gpu_absent, a_cuda_driver_that_is_not_installed_is_a_sentence) {
+  if (access("/dev/nvidiactl", F_OK) == 0)
+    cr_skip("there is an NVIDIA GPU");
+  expect_absent(&cuda_ops, "the CUDA driver ");
+}
+
+Test(gpu_absent, a_device_that_cannot_be_opened_is_named) {
+  struct error error = {0};
+  struct device *device;
+  setenv("WAVETUNE_HIP_LIBRARY", "/nowhere/libamdhip64.so", 1);
+  cr_expect_not(device_open("hip0", &device, &error));
+  cr_expect_not_null(strstr(error.message, "no device hip0"), "%s", error.message);
+}
+
+Test(gpu_absent, probing_goes_on_without_them_and_says_why) {
+  struct error error = {0};
+  json_t *devices = NULL, *absent = NULL, *row;
+  size_t i;
+  bool found = false;
+  setenv("WAVETUNE_HIP_LIBRARY", "/nowhere/libamdhip64.so", 1);
+  cr_assert(devices_probe(&devices, &absent, &error), "%s", error.message);
+  json_array_foreach (absent, i, row)
+    found = found || (string_equal(json_string_value(json_object_get(row, "backend")), "hip") &&
+                      strstr(json_string_value(json_object_get(row, "reason")), "/nowhere/libamdhip64.so"));
+  cr_expect(found);
+  row = json_array_get(devices, json_array_size(devices) - 1);
+  cr_expect_str_eq(json_string_value(json_object_get(row, "device")), "cpu0");
+  json_decref(devices);
+  json_decref(absent);
+}

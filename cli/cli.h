@@ -73,6 +73,8 @@ must_check int job_print(struct http_client *client, const json_t *job);
   COMMAND(kernel_push)                                                                                                 \
   COMMAND(kernel_list)                                                                                                 \
   COMMAND(kernel_show)                                                                                                 \
+  COMMAND(kernel_builds)                                                                                               \
+  COMMAND(kernel_hash)                                                                                                 \
   COMMAND(space_expand)                                                                                                \
   COMMAND(space_count)                                                                                                 \
   COMMAND(submit)                                                                                                      \

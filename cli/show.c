@@ -62,7 +62,8 @@ int job_print(struct http_client *client, const json_t *job) {
                           .arch = cli_member(environment, "arch"),
                           .baseline = (uint64_t)json_integer_value(json_object_get(job, "baseline")),
                           .outcomes = json_object_get(job, "outcomes"),
-                          .verdict = json_object_get(winner, "verdict")};
+                          .verdict = json_object_get(winner, "verdict"),
+                          .resources = json_object_get(winner, "resources")};
   report_print(&report, stdout);
   return EXIT_OK;
 }

@@ -228,8 +228,8 @@ static bool parse(const json_t *json, const struct kernel *kernel, bool is_head,
     return false;
   if (!digest_equal(&build->kernel, &kernel->hash)) {
     char text[DIGEST_TEXT_SIZE];
-    return error_at(error, "/kernel", "the build is for another kernel than \"%s\", %s", kernel->name,
-                    digest_format(&kernel->hash, text));
+    return error_at(error, "/kernel", "the build is for another kernel than \"%s\", %s; pack this one again",
+                    kernel->name, digest_format(&kernel->hash, text));
   }
   if (kernel->language != LANGUAGE_TRITON)
     return error_at(error, "/kernel", "kernel \"%s\" is in %s, which agents compile themselves: it takes no builds",

@@ -30,6 +30,33 @@ static void rate_cell(const struct report *report, struct table *table, const ch
     table_cell(table, "-");
 }
 
+static const struct {
+  const char *member, *heading;
+} resource_columns[] = {
+    {"vgprs", "vgprs"}, {"spills", "spills"}, {"lds_bytes", "LDS bytes"}, {"occupancy", "occupancy"}};
+#define RESOURCE_COLUMNS ARRAY_LENGTH(resource_columns)
+
+static bool resource_is_known(const struct report *report, const char *member) {
+  size_t index;
+  const json_t *row;
+  json_array_foreach (report->resources, index, row)
+    if (json_is_integer(json_object_get(row, member)))
+      return true;
+  return false;
+}
+
+static void resource_cell(const struct report *report, struct table *table, const char *member, uint64_t config) {
+  size_t index;
+  const json_t *row, *value = NULL;
+  json_array_foreach (report->resources, index, row)
+    if (ordinal_of(row, "config") == config)
+      value = json_object_get(row, member);
+  if (json_is_integer(value))
+    table_cell(table, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
+  else
+    table_cell(table, "-");
+}
+
 static void head_print(const struct report *report, FILE *out) {
   cleanup_free char *key = key_format(report->key);
   fprintf(out, "%s  %s\n", report->kernel->name, key);
@@ -49,13 +76,19 @@ static void head_print(const struct report *report, FILE *out) {
 
 static void table_of_finalists(const struct report *report, FILE *out) {
   const struct kernel *kernel = report->kernel;
-  struct table_column columns[9] = {
+  struct table_column columns[8 + RESOURCE_COLUMNS] = {
       {"", false}, {"config", true}, {"time us", true}, {"ratio", true}, {"95 % interval", false}};
   size_t n_columns = 5;
   if (kernel->bytes)
     columns[n_columns++] = (struct table_column){"GB/s", true};
   if (kernel->flops)
     columns[n_columns++] = (struct table_column){"GFLOP/s", true};
+  bool is_known[RESOURCE_COLUMNS];
+  for (size_t i = 0; i < RESOURCE_COLUMNS; i++) {
+    is_known[i] = resource_is_known(report, resource_columns[i].member);
+    if (is_known[i])
+      columns[n_columns++] = (struct table_column){resource_columns[i].heading, true};
+  }
   columns[n_columns++] = (struct table_column){"values", false};
   cleanup_table struct table *table = table_new(columns, n_columns);
   uint64_t winner = ordinal_of(report->verdict, "winner");
@@ -75,10 +108,72 @@ static void table_of_finalists(const struct report *report, FILE *out) {
       table_cell(table, "-");
     rate_cell(report, table, kernel->bytes, config, time_us);
     rate_cell(report, table, kernel->flops, config, time_us);
+    for (size_t i = 0; i < RESOURCE_COLUMNS; i++)
+      if (is_known[i])
+        resource_cell(report, table, resource_columns[i].member, config);
     cleanup_free char *values = space_config_format(report->space, config);
     table_cell(table, "%s%s", values, config == report->baseline ? "  (default)" : "");
   }
   table_print(table, out);
+}
+
+/* What one condition was over all finalists. */
+struct condition {
+  double least, most; /* of numbers, and of the lengths of arrays */
+  size_t n_numbers;
+  const char *text; /* of truths and texts: the first; NULL: none */
+  bool differs;
+};
+
+static void condition_add(struct condition *condition, const json_t *value) {
+  const char *text = json_is_boolean(value) ? (json_is_true(value) ? "yes" : "no") : json_string_value(value);
+  if (json_is_number(value) || json_is_array(value)) {
+    double found = json_is_array(value) ? (double)json_array_size(value) : json_number_value(value);
+    condition->least = condition->n_numbers && condition->least < found ? condition->least : found;
+    condition->most = condition->n_numbers && condition->most > found ? condition->most : found;
+    condition->n_numbers++;
+  } else if (text) {
+    condition->differs |= condition->text && strcmp(condition->text, text) != 0;
+    condition->text = condition->text ? condition->text : text;
+  }
+}
+
+/* Prints a name or text that came from elsewhere: it must not drive a terminal. */
+static void plain_print(const char *text, FILE *out) {
+  for (; *text; text++)
+    fputc((unsigned char)*text < 0x20 || *text == 0x7f ? '?' : *text, out);
+}
+
+static void condition_print(const char *name, const struct condition *condition, FILE *out) {
+  plain_print(name, out);
+  if (condition->n_numbers)
+    fprintf(out, condition->least < condition->most ? " %.6g to %.6g" : " %.6g", condition->least, condition->most);
+  if (condition->text)
+    fputc(' ', out);
+  if (condition->text)
+    plain_print(condition->differs ? "differs" : condition->text, out);
+}
+
+/* One line for the state that the device was in; the whole is in the job's JSON. */
+static void conditions_print(const struct report *report, FILE *out) {
+  cleanup_json json_t *names = json_object(); /* in the order in which they occur */
+  size_t index, n = 0;
+  const json_t *row;
+  const char *name;
+  json_t *value;
+  json_array_foreach (report->resources, index, row)
+    json_object_update_missing(names, json_object_get(row, "conditions"));
+  json_object_foreach (names, name, value) {
+    struct condition condition = {0};
+    json_array_foreach (report->resources, index, row)
+      condition_add(&condition, json_object_get(json_object_get(row, "conditions"), name));
+    if (!condition.n_numbers && !condition.text)
+      continue;
+    fputs(n++ ? ", " : "conditions          ", out);
+    condition_print(name, &condition, out);
+  }
+  if (n)
+    fputc('\n', out);
 }
 
 void report_print(const struct report *report, FILE *out) {
@@ -101,4 +196,5 @@ void report_print(const struct report *report, FILE *out) {
           " processes)\n",
           100 * number(verdict, "regret_bound"), json_integer_value(json_object_get(verdict, "samples")),
           json_integer_value(json_object_get(verdict, "processes")));
+  conditions_print(report, out);
 }

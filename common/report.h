@@ -15,10 +15,14 @@ struct report {
   uint64_t baseline;
   const json_t *outcomes; /* {"correct": 90, "compile": 2, …} of the whole job; may be NULL */
   const json_t *verdict;  /* as verdict_to_json writes it */
+  /* What the finalists took: an array of {"config", "vgprs", "spills", "lds_bytes", "occupancy", "conditions"} with any
+   * of them null or absent; may be NULL. */
+  const json_t *resources;
 };
 
 /* Rates come from the kernel's flops and bytes expressions; a column whose expression is absent is left out, a cell for
- * which it has no value (it divides by zero) holds "-". */
+ * which it has no value (it divides by zero) holds "-". Resources have a column where one finalist's is known; of the
+ * conditions, numbers, truths and texts are summed up in a line. */
 void report_print(const struct report *report, FILE *out);
 
 #endif

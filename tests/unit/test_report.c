@@ -1,0 +1,77 @@
+/* What a person reads of a verdict: which columns and lines there are, and what stands in them. */
+#include <criterion/criterion.h>
+
+#include "common/report.h"
+
+TestSuite(report);
+
+static json_t *json_of(const char *text) {
+  json_t *json = NULL;
+  struct error error;
+  cr_assert(json_parse(text, strlen(text), &json, &error), "%s in %s", error.message, text);
+  return json;
+}
+
+/* The report of a job with the finalists 0 and 1, which took `resources` (NULL: not said). The caller's. */
+static char *report_of(const char *resources_text) {
+  cleanup_json json_t *manifest =
+      json_of("{\"name\": \"add\", \"language\": \"triton\", \"entry\": \"add\", \"key\": [\"n\"],"
+              " \"sources\": [{\"path\": \"a.py\", \"digest\":"
+              "  \"sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\"}],"
+              " \"arguments\": [{\"name\": \"y\", \"dtype\": \"float32\", \"shape\": [\"n\"], \"access\": \"write\"}],"
+              " \"launch\": {\"grid\": [1]}}");
+  cleanup_json json_t *space_json = json_of("{\"parameters\": {\"B\": [64, 128]}}");
+  cleanup_json json_t *key_json = json_of("{\"n\": 5}");
+  cleanup_json json_t *resources = resources_text ? json_of(resources_text) : NULL;
+  cleanup_json json_t *verdict = json_of(
+      "{\"winner\": 1, \"equivalence_set\": [1], \"regret_bound\": 0.0, \"verdict\": \"FASTER\", \"speedup\": 1.5,"
+      " \"baseline_lower\": 0.6, \"baseline_upper\": 0.7, \"samples\": 60, \"processes\": 3, \"finalists\": ["
+      "  {\"config\": 1, \"ratio\": 1.0, \"median_us\": 10.0, \"equivalent\": true},"
+      "  {\"config\": 0, \"ratio\": 1.5, \"median_us\": 15.0, \"equivalent\": false}]}");
+  cleanup_kernel struct kernel *kernel = NULL;
+  cleanup_space struct space *space = NULL;
+  cleanup_key struct key key = {0};
+  struct error error;
+  cr_assert(kernel_parse(manifest, &kernel, &error) && space_parse(space_json, &space, &error) &&
+                key_parse(key_json, NULL, 0, &key, &error),
+            "%s at %s", error.message, error.pointer);
+  struct report report = {.kernel = kernel, .key = &key, .space = space, .verdict = verdict, .resources = resources};
+  char *text = NULL;
+  size_t size;
+  FILE *out = open_memstream(&text, &size);
+  report_print(&report, out);
+  cr_assert(fclose(out) == 0);
+  return text;
+}
+
+static bool holds(const char *text, const char *part) { return strstr(text, part) != NULL; }
+
+Test(report, without_resources_there_are_no_columns_of_them) {
+  cleanup_free char *text = report_of(NULL);
+  cr_expect(!holds(text, "vgprs") && !holds(text, "conditions"), "%s", text);
+  cleanup_free char *unknown = report_of("[{\"config\": 1, \"vgprs\": null, \"conditions\": null}]");
+  cr_expect_str_eq(unknown, text);
+}
+
+Test(report, a_resource_that_one_finalist_states_has_a_column) {
+  cleanup_free char *text = report_of("[{\"config\": 0, \"vgprs\": null, \"spills\": 3, \"lds_bytes\": 8192},"
+                                      " {\"config\": 1, \"vgprs\": 168, \"spills\": 0, \"lds_bytes\": 16384}]");
+  cr_expect(holds(text, "vgprs  spills  LDS bytes  values"), "%s", text);
+  cr_expect(holds(text, "168       0      16384  B=128"), "%s", text);
+  cr_expect(holds(text, "-       3       8192  B=64"), "%s", text);
+}
+
+Test(report, conditions_are_summed_up_over_the_finalists) {
+  cleanup_free char *text = report_of(
+      "[{\"config\": 0, \"conditions\": {\"clock_mhz\": 2100, \"processes\": [], \"set\": true, \"mode\": \"a\"}},"
+      " {\"config\": 1, \"conditions\": {\"clock_mhz\": 1900.5, \"processes\": [7], \"set\": true, \"mode\": \"b\","
+      "  \"power_w\": 310, \"env\": {\"x\": 1}}}]");
+  cr_expect(holds(text, "\nconditions          clock_mhz 1900.5 to 2100, processes 0 to 1, set yes, mode differs, "
+                        "power_w 310\n"),
+            "%s", text);
+}
+
+Test(report, conditions_do_not_drive_a_terminal) {
+  cleanup_free char *text = report_of("[{\"config\": 0, \"conditions\": {\"mode\": \"\\u001b[2J\"}}]");
+  cr_expect(holds(text, "mode ?[2J\n"), "%s", text);
+}

@@ -27,6 +27,9 @@ struct device_thread {
   struct executor executor;
   struct http_client *client;
   pthread_t thread;
+  /* The thread's own: digests of the compiled objects that the server has, and the build of the last lease. */
+  json_t *stored, *build;
+  struct digest build_digest;
 };
 
 struct agent {

@@ -2,21 +2,27 @@
 #include "agent/agent.h"
 #include "agent/lease_read.h"
 #include "agent/sources.h"
+#include "common/file.h"
 #include "common/log.h"
 
 #define LEASE_WAIT_S 20
 #define LEASE_ANSWER_MS 15000 /* beyond the wait */
 #define BLOB_MS 60000
+#define OBJECT_MS 10000 /* for storing a finalist's code: measurements wait meanwhile */
+#define OBJECT_MAX ((size_t)64 << 20)
 #define IDLE_LEAST_MS 1000 /* between two leases asked for in vain */
 #define BACKOFF_LEAST_MS 250
 #define BACKOFF_MOST_MS 10000
 #define FAILED_LEAST_MS 1000 /* after a lease that could not be executed: another agent may be able to */
 #define FAILED_MOST_MS 60000
+#define QUARANTINE_LEAST_MS 1000
+#define QUARANTINE_MOST_MS 60000
 
 struct working {
   struct device_thread *thread;
   const struct lease_terms *terms;
   size_t n_measured;
+  bool is_store_refused; /* the server did not take a compiled object: not tried again in this lease */
   struct backoff backoff;
 };
 
@@ -57,6 +63,21 @@ static json_t *text_to_json(const char *text) {
   return json_string(copy);
 }
 
+static void known_add(json_t *json, const char *name, int64_t value) {
+  if (value != CODE_UNKNOWN)
+    json_object_set_new(json, name, json_integer(value));
+}
+
+static void resources_add(json_t *json, const struct measurement *measurement) {
+  const struct code_resources *resources = &measurement->resources;
+  bool is_known = resources->vgprs != CODE_UNKNOWN || resources->scratch_bytes != CODE_UNKNOWN;
+  known_add(json, "vgprs", resources->vgprs);
+  known_add(json, "agprs", resources->agprs);
+  known_add(json, "lds_bytes", resources->lds_bytes);
+  known_add(json, "spills", is_known ? code_resources_spills(resources) : CODE_UNKNOWN);
+  known_add(json, "occupancy", measurement->occupancy);
+}
+
 static json_t *measurement_to_json(const struct lease *lease, const struct measurement *measurement) {
   json_t *json = json_pack("{s:I, s:I, s:I, s:s, s:s, s:I, s:I}", "config", (json_int_t)measurement->config, "process",
                            (json_int_t)lease->process, "round", (json_int_t)lease->round, "outcome",
@@ -71,21 +92,58 @@ static json_t *measurement_to_json(const struct lease *lease, const struct measu
   }
   if (measurement->clock_mhz > 0)
     json_object_set_new(json, "clock_mhz", json_real(measurement->clock_mhz));
+  resources_add(json, measurement);
+  if (measurement->conditions)
+    json_object_set(json, "conditions", (json_t *)measurement->conditions);
   return json;
+}
+
+/* Puts an object on the server, once in the life of this thread. Whether it is there. */
+static bool object_store(struct working *working, const char *path, char digest_text[DIGEST_TEXT_SIZE]) {
+  struct device_thread *thread = working->thread;
+  cleanup_free char *bytes = NULL;
+  size_t size;
+  struct error error;
+  if (working->is_store_refused || !file_read(path, OBJECT_MAX, &bytes, &size, &error))
+    return false;
+  struct digest digest = digest_of(bytes, size);
+  digest_format(&digest, digest_text);
+  if (json_object_get(thread->stored, digest_text))
+    return true;
+  cleanup_free char *target = xasprintf("/v1/blobs/%s", digest_text);
+  struct http_request request = {.method = "PUT",
+                                 .path = target,
+                                 .body = bytes,
+                                 .body_size = size,
+                                 .content_type = "application/octet-stream",
+                                 .timeout_ms = OBJECT_MS};
+  cleanup_http_response struct http_response response = {0};
+  bool answered = http_send(thread->client, &request, &response, &error);
+  if (answered && (response.status == 200 || response.status == 201)) {
+    json_object_set_new(thread->stored, digest_text, json_true());
+    return true;
+  }
+  working->is_store_refused = true;
+  if (answered)
+    error_set(&error, "the server answered %d to PUT %s", response.status, target);
+  log_warning("lease: results of lease=%s go without their compiled code: %s", working->terms->id, error.message);
+  return false;
 }
 
 static bool working_measured(void *context, const struct lease *lease, const struct measurement *measurement) {
   struct working *working = context;
+  char digest[DIGEST_TEXT_SIZE];
+  json_t *json = measurement_to_json(lease, measurement);
+  bool is_kept = lease->stage == STAGE_FINAL && measurement->outcome == OUTCOME_CORRECT && measurement->object;
+  if (is_kept && object_store(working, measurement->object, digest))
+    json_object_set_new(json, "object", json_string(digest));
   working->n_measured++;
-  return record_append(working->thread->agent, working->terms, "measurement", measurement_to_json(lease, measurement));
+  return record_append(working->thread->agent, working->terms, "measurement", json);
 }
 
-/* Gets a blob, for as long as the lease lives. */
-static bool blob_read(void *context, const struct source *source, char **ret_bytes, size_t *ret_size,
+/* Gets what a lease needs, for as long as the lease lives. `what` is for the sentence. */
+static bool bytes_get(struct working *working, const char *path, const char *what, char **ret_bytes, size_t *ret_size,
                       struct error *error) {
-  struct working *working = context;
-  char digest[DIGEST_TEXT_SIZE];
-  cleanup_free char *path = xasprintf("/v1/blobs/%s", digest_format(&source->digest, digest));
   struct http_request request = {.method = "GET", .path = path, .timeout_ms = BLOB_MS};
   while (!working_stopped(working)) {
     cleanup_http_response struct http_response response = {0};
@@ -96,20 +154,71 @@ static bool blob_read(void *context, const struct source *source, char **ret_byt
       return true;
     }
     if (answered && response.status < 500 && response.status != 429)
-      return error_set(error, "the server answered %d to GET %s, the kernel's file %s", response.status, path,
-                       source->path);
+      return error_set(error, "the server answered %d to GET %s, %s", response.status, path, what);
     agent_wait(working->thread->agent, backoff_next_ms(&working->backoff, response.retry_after_s), NULL);
   }
-  return error_set(error, "the lease ended before the kernel's file %s was there", source->path);
+  return error_set(error, "the lease ended before %s was there", what);
+}
+
+static bool blob_read(void *context, const struct source *source, char **ret_bytes, size_t *ret_size,
+                      struct error *error) {
+  char digest[DIGEST_TEXT_SIZE];
+  cleanup_free char *path = xasprintf("/v1/blobs/%s", digest_format(&source->digest, digest));
+  cleanup_free char *what = xasprintf("the kernel's file %s", source->path);
+  return bytes_get(context, path, what, ret_bytes, ret_size, error);
+}
+
+/* The lease's build, which is kept for the next lease of the same job. */
+static bool build_get(struct working *working, const struct lease *lease, struct error *error) {
+  struct device_thread *thread = working->thread;
+  char kernel[DIGEST_TEXT_SIZE], build[DIGEST_TEXT_SIZE];
+  cleanup_free char *bytes = NULL;
+  size_t size;
+  if (thread->build && digest_equal(&thread->build_digest, &lease->build))
+    return true;
+  cleanup_free char *path = xasprintf("/v1/kernels/%s/builds/%s", digest_format(&lease->kernel->hash, kernel),
+                                      digest_format(&lease->build, build));
+  json_t *json;
+  if (!bytes_get(working, path, "the kernel's build", &bytes, &size, error) || !json_parse(bytes, size, &json, error))
+    return false;
+  json_decref(thread->build);
+  thread->build = json;
+  thread->build_digest = json_digest(json);
+  return digest_equal(&thread->build_digest, &lease->build) ||
+         error_set(error, "the server answered another build to GET %s", path);
+}
+
+static bool lease_objects_get(struct working *working, struct lease *lease, struct error *error) {
+  struct device_thread *thread = working->thread;
+  cleanup_free char *folder = xasprintf("%s/objects", thread->agent->state);
+  struct source_reader reader = {blob_read, working};
+  size_t n = (size_t)config_ranges_count(&lease->configs), at = 0;
+  cleanup_free uint64_t *configs = xcalloc(n + 1, sizeof *configs);
+  for (size_t i = 0; i < lease->configs.n; i++) {
+    for (uint64_t k = 0; k < lease->configs.ranges[i].count; k++)
+      configs[at++] = lease->configs.ranges[i].first + k;
+  }
+  configs[at++] = lease->baseline;
+  struct build_request request = {
+      .kernel = lease->kernel,
+      .key = &lease->key,
+      .space = lease->space,
+      .arch = thread->executor.arch,
+      .n = at,
+      .configs = configs,
+  };
+  return build_get(working, lease, error) &&
+         build_objects_prepare(folder, thread->build, &request, &reader, &lease->objects, error);
 }
 
 static bool lease_prepare(struct working *working, const json_t *json, struct lease *ret, struct error *error) {
   struct lease lease = {0};
   cleanup_free char *root = xasprintf("%s/kernels", working->thread->agent->state);
   struct source_reader reader = {blob_read, working};
-  if (!lease_read(json, &lease, error))
+  if (!lease_read(json, working->thread->executor.is_gpu, &lease, error))
     return false;
-  if (!sources_prepare(root, lease.kernel, &reader, &lease.sources, error)) {
+  if (!sources_prepare(root, lease.kernel, &reader, &lease.sources, error) ||
+      (lease.has_build && !lease_objects_get(working, &lease, error))) {
     lease_release(&lease);
     return false;
   }
@@ -206,6 +315,24 @@ static struct server_answer lease_ask(struct device_thread *thread, const char *
   return server_ask(thread->client, "POST", "/v1/leases", body, wait_s * 1000 + LEASE_ANSWER_MS);
 }
 
+static bool device_stopped(void *context) { return agent_is_stopping(context); }
+
+/* Nothing is asked for while the device does not pass its sentinel in a fresh worker. */
+static void device_quarantine(struct device_thread *thread) {
+  struct agent *agent = thread->agent;
+  struct backoff backoff = backoff_new(QUARANTINE_LEAST_MS, QUARANTINE_MOST_MS);
+  struct error error;
+  for (int tries = 1; !agent_is_stopping(agent); tries++) {
+    if (executor_sentinel(&thread->executor, device_stopped, agent, &error)) {
+      log_info("device: %s passed its sentinel at try %d; it works again", thread->executor.device, tries);
+      thread->executor.is_suspect = false;
+      return;
+    }
+    log_error("device: %s is in quarantine after try %d: %s", thread->executor.device, tries, error.message);
+    agent_wait(agent, backoff_next_ms(&backoff, 0), NULL);
+  }
+}
+
 struct asking {
   char nonce[33]; /* kept while an answer may have been lost: then the same lease is granted again */
   struct backoff backoff, failed;
@@ -228,7 +355,7 @@ static void device_step(struct device_thread *thread, struct asking *asking) {
     leases_count(agent, -1);
     if (ok)
       backoff_reset(&asking->failed);
-    else
+    else if (!thread->executor.is_suspect)
       agent_wait(agent, backoff_next_ms(&asking->failed, 0), NULL);
     return;
   }
@@ -253,9 +380,16 @@ void *device_thread_run(void *context) {
       .failed = backoff_new(FAILED_LEAST_MS, FAILED_MOST_MS),
   };
   random_hex(asking.nonce, 16);
-  while (!agent_is_stopping(agent))
-    device_step(thread, &asking);
+  thread->stored = json_object();
+  while (!agent_is_stopping(agent)) {
+    if (thread->executor.is_suspect)
+      device_quarantine(thread);
+    else
+      device_step(thread, &asking);
+  }
   executor_drop_worker(&thread->executor);
+  json_decref(thread->stored);
+  json_decref(thread->build);
   pthread_mutex_lock(&agent->mutex);
   agent->n_measuring--;
   pthread_mutex_unlock(&agent->mutex);

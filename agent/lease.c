@@ -1,4 +1,4 @@
-/* Names of stages and outcomes; a lease's memory. Any thread. */
+/* A lease's memory. Any thread. */
 #include "agent/lease.h"
 
 void lease_release(struct lease *lease) {
@@ -12,5 +12,7 @@ void lease_release(struct lease *lease) {
     space_free(lease->space);
   config_ranges_release(&lease->configs);
   free(lease->regime);
+  if (lease->objects)
+    build_objects_free(lease->objects);
   *lease = (struct lease){0};
 }

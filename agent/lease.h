@@ -1,12 +1,13 @@
-/* A lease as the agent works on it, what it measures, and the one function that executes it: compile, measure, hand on.
+/* A lease as the agent works on it, what it measures, and who is told.
  * `run` gets leases from a server and spools what they yield; `tune` makes them itself and keeps the measurements.
  *
- * Memory: a lease owns its kernel, key and space. Threads: one thread executes a lease on one device. */
+ * Memory: a lease owns its kernel, key, space and objects. Threads: one thread executes a lease on one device. */
 #ifndef WAVETUNE_AGENT_LEASE_H
 #define WAVETUNE_AGENT_LEASE_H
 
 #include <stdatomic.h>
 
+#include "agent/builds.h"
 #include "agent/compile/compile.h"
 #include "common/kernel.h"
 #include "common/outcome.h"
@@ -24,6 +25,9 @@ struct lease {
   int64_t round, process;
   uint64_t seed;
   char *regime; /* "cold" or "warm" */
+  bool has_build;
+  struct digest build;
+  struct build_objects *objects; /* of the build: its objects for the configs and the baseline */
 };
 void lease_release(struct lease *lease);
 
@@ -35,12 +39,12 @@ struct measurement {
   size_t n;
   double *samples_us, *baseline_us; /* n pairs */
   int64_t compile_ms;
-  int64_t device_us; /* time the device was occupied for it */
-  double clock_mhz;  /* 0: not known */
-  struct code_resources resources;
-  int64_t occupancy;        /* workgroups of it that a compute unit holds; CODE_UNKNOWN */
-  const json_t *conditions; /* what the device and the machine were like (device.h); NULL: not known */
-  struct digest *object;    /* of the compiled object, where it was stored on the server; NULL */
+  int64_t device_us;               /* time the device was occupied for it */
+  double clock_mhz;                /* 0: not known */
+  struct code_resources resources; /* lds_bytes of a launch, static and dynamic, where it was launched */
+  int64_t occupancy;               /* workgroups of it that a compute unit holds; CODE_UNKNOWN */
+  const json_t *conditions;        /* what the device and the machine were like (device.h); NULL: not known */
+  const char *object;              /* path of its compiled code for a GPU; NULL: none */
 };
 
 struct lease_hooks {

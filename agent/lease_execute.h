@@ -4,6 +4,8 @@
  * replaced after a crash, a hang or `configs_per_worker` configs. Final: all configs in one request to a fresh worker; when it dies, its culprit has its
  * outcome and the rest is measured again in a new one, so that what is handed on shares one process. When workers die
  * while the baseline runs, each finalist is tried alone: who kills it there is out; when none does, the lease fails.
+ * Every worker begins with the device's sentinel. When that fails, and fails again after a pause, the lease fails and
+ * the device is suspect.
  * Memory: an executor borrows what it is given and owns its worker until executor_drop_worker. Threads: one executor belongs to one thread, which is not the main one
  * (agent/spawner.h); `current` may be read by any. */
 #ifndef WAVETUNE_AGENT_LEASE_EXECUTE_H
@@ -18,6 +20,7 @@ struct executor {
   const char *device;   /* "cpu0" */
   const char *gpu_name; /* of the device's environment: what conditions and compilers read */
   const char *arch;
+  bool is_gpu;
   bool compiles_first; /* compilers and kernels share processors: nothing is timed while something compiles */
   struct worker_limits limits;
   int64_t screen_rounds, final_rounds;
@@ -28,6 +31,7 @@ struct executor {
   char *opened;
   int64_t configs_in_worker;
   _Atomic uint64_t current; /* the config being measured, WORKER_CONFIG_NONE between */
+  bool is_suspect;          /* the device has not passed its sentinel: whoever sees it pass sets this back */
 };
 
 enum lease_end {
@@ -35,6 +39,10 @@ enum lease_end {
   LEASE_STOPPED, /* a hook said so */
   LEASE_FAILED,  /* the device or the agent cannot compile or measure: *error says why */
 };
+
+/* Whether the device works, in a fresh worker; false also when stopped. */
+must_check bool executor_sentinel(struct executor *executor, bool (*stopped)(void *context), void *context,
+                                  struct error *error);
 
 enum lease_end lease_execute(struct executor *executor, const struct lease *lease, const struct lease_hooks *hooks,
                              struct error *error);

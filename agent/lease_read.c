@@ -18,7 +18,23 @@ bool lease_terms_read(const json_t *json, struct lease_terms *ret, struct error 
   return true;
 }
 
-static bool kernel_read(const json_t *json, struct lease *lease, struct error *error) {
+bool language_fits(enum language language, bool is_gpu, struct error *error) {
+  if (is_gpu == (language != LANGUAGE_C))
+    return true;
+  return error_set(error, "kernels in %s run on %s, and this device is %s", language_name(language),
+                   is_gpu ? "the CPU" : "GPUs", is_gpu ? "a GPU" : "the CPU");
+}
+
+/* A triton kernel is run from a build; the other languages are compiled here. */
+static bool build_fits(const struct lease *lease, struct error *error) {
+  const char *language = language_name(lease->kernel->language);
+  if (lease->kernel->language == LANGUAGE_TRITON)
+    return lease->has_build ||
+           error_at(error, "/build", "a kernel in %s needs a build, and the lease names none", language);
+  return !lease->has_build || error_at(error, "/build", "a kernel in %s has no builds: agents compile it", language);
+}
+
+static bool kernel_read(const json_t *json, bool is_gpu, struct lease *lease, struct error *error) {
   json_t *manifest = NULL, *key = NULL, *space = NULL;
   struct digest hash;
   if (!json_get_digest(json, "", "kernel", JSON_REQUIRED, &hash, error) ||
@@ -28,9 +44,10 @@ static bool kernel_read(const json_t *json, struct lease *lease, struct error *e
     return false;
   if (!kernel_parse(manifest, &lease->kernel, error))
     return error_pointer_prefix(error, "/manifest");
-  if (lease->kernel->language != LANGUAGE_C)
-    return error_at(error, "/manifest/language", "this agent cannot compile the language %s",
-                    language_name(lease->kernel->language));
+  if (!language_fits(lease->kernel->language, is_gpu, error))
+    return error_pointer_prefix(error, "/manifest/language");
+  if (!build_fits(lease, error))
+    return false;
   if (!digest_equal(&hash, &lease->kernel->hash))
     return error_at(error, "/manifest", "the manifest is not the kernel's: its digest differs");
   if (!key_parse(key, (const char *const *)lease->kernel->key_names, lease->kernel->n_key_names, &lease->key, error))
@@ -64,14 +81,14 @@ static bool configs_read(const json_t *json, struct lease *lease, struct error *
   return true;
 }
 
-static bool lease_fill(const json_t *json, struct lease *lease, struct error *error) {
-  const char *id, *job, *stage, *regime = "cold", *build = NULL;
+static bool lease_fill(const json_t *json, bool is_gpu, struct lease *lease, struct error *error) {
+  const char *id, *job, *stage, *regime = "cold";
   int64_t seed;
   if (!json_get_string(json, "", "lease", JSON_REQUIRED, &id, error) ||
       !json_get_string(json, "", "job", JSON_REQUIRED, &job, error) ||
       !json_get_string(json, "", "stage", JSON_REQUIRED, &stage, error) ||
       !json_get_string(json, "", "regime", JSON_OPTIONAL, &regime, error) ||
-      !json_get_string(json, "", "build", JSON_OPTIONAL, &build, error) ||
+      !json_get_digest(json, "", "build", JSON_OPTIONAL, &lease->build, error) ||
       !json_get_integer(json, "", "epoch", JSON_REQUIRED, 0, INT64_MAX, &lease->epoch, error) ||
       !json_get_integer(json, "", "round", JSON_REQUIRED, 0, INT32_MAX, &lease->round, error) ||
       !json_get_integer(json, "", "process", JSON_REQUIRED, 0, INT32_MAX, &lease->process, error) ||
@@ -81,18 +98,17 @@ static bool lease_fill(const json_t *json, struct lease *lease, struct error *er
   lease->job = xstrdup(job);
   lease->regime = xstrdup(regime);
   lease->seed = (uint64_t)seed;
-  if (build)
-    return error_at(error, "/build", "this agent cannot run builds");
+  lease->has_build = json_is_string(json_object_get(json, "build"));
   if (!string_equal(regime, "cold") && !string_equal(regime, "warm"))
     return error_at(error, "/regime", "this agent knows no regime \"%.40s\"", regime);
   if (!stage_parse(stage, &lease->stage))
     return error_at(error, "/stage", "this agent knows no stage \"%.40s\"", stage);
-  return kernel_read(json, lease, error) && configs_read(json, lease, error);
+  return kernel_read(json, is_gpu, lease, error) && configs_read(json, lease, error);
 }
 
-bool lease_read(const json_t *json, struct lease *ret, struct error *error) {
+bool lease_read(const json_t *json, bool is_gpu, struct lease *ret, struct error *error) {
   struct lease lease = {0};
-  if (!lease_fill(json, &lease, error)) {
+  if (!lease_fill(json, is_gpu, &lease, error)) {
     lease_release(&lease);
     return error_prefix(error, "the lease cannot be executed: ");
   }

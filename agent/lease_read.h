@@ -16,7 +16,10 @@ struct lease_terms {
 };
 must_check bool lease_terms_read(const json_t *json, struct lease_terms *ret, struct error *error);
 
-/* Everything but `sources`. Refuses what this agent cannot execute. */
-must_check bool lease_read(const json_t *json, struct lease *ret, struct error *error);
+/* Everything but `sources` and `objects`. Refuses what this agent cannot execute on the device: a GPU, or the CPU. */
+must_check bool lease_read(const json_t *json, bool is_gpu, struct lease *ret, struct error *error);
+
+/* Whether kernels in the language run on the device; the sentence says where else. */
+must_check bool language_fits(enum language language, bool is_gpu, struct error *error);
 
 #endif

@@ -1,8 +1,22 @@
 /* Options of measuring. */
 #include "agent/measure_options.h"
 
+#include "common/sandbox.h"
+
 #define COMPILE_WINDOW 16
 #define CONFIGS_PER_WORKER 256 /* then a new process: what kernels leave behind must not pile up */
+
+bool device_is_gpu(const struct device_seen *device) { return !string_equal(device->backend, "cpu"); }
+
+bool pool_make(const struct options *options, const char *cache, struct compile_pool **ret_pool, struct error *error) {
+  bool confines = sandbox_confines_files() && strstr(sandbox_kind(), "seccomp");
+  if (option_flag(options, "require-sandbox") && !confines)
+    return error_set(error,
+                     "--require-sandbox: this kernel confines compilers by: %s; they could read this machine's "
+                     "files; boot Linux 5.13 or later with lsm=…,landlock or leave the option out",
+                     sandbox_kind());
+  return compile_pool_new(cache, (unsigned)option_integer(options, "compilers"), ret_pool, error);
+}
 
 struct executor executor_make(const struct options *options, struct spawner *spawner, struct compile_pool *pool,
                               const struct device_seen *device) {
@@ -12,7 +26,8 @@ struct executor executor_make(const struct options *options, struct spawner *spa
       .device = device->name,
       .gpu_name = device->environment.gpu,
       .arch = device->environment.arch,
-      .compiles_first = string_equal(device->backend, "cpu"),
+      .is_gpu = device_is_gpu(device),
+      .compiles_first = !device_is_gpu(device),
       .limits = {.open_ms = option_integer(options, "open-timeout") * 1000,
                  .config_ms = option_integer(options, "config-timeout") * 1000},
       .screen_rounds = option_integer(options, "screen-rounds"),

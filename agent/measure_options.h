@@ -15,8 +15,16 @@
   {"config-timeout", OPTION_INTEGER, "SECONDS", "30", 1, 86400,                                                       \
    "limit for loading, for checking and for each turn of timing a config", false},                                    \
   {"open-timeout", OPTION_INTEGER, "SECONDS", "60", 1, 86400, "limit for opening a device and its buffers", false},   \
-  {"compilers", OPTION_INTEGER, "N", "0", 0, 256, "compilers that run at once; 0: one to each CPU", false}
+  {"compilers", OPTION_INTEGER, "N", "0", 0, 256, "compilers that run at once; 0: one to each CPU", false},           \
+  {"require-sandbox", OPTION_FLAG, NULL, NULL, 0, 0, "do not start where compilers cannot be confined", false}
 /* clang-format on */
+
+/* Whether kernels run on a GPU there, and not on this machine's processors. */
+bool device_is_gpu(const struct device_seen *device);
+
+/* The compile pool with these options, its objects in the folder `cache`. */
+must_check bool pool_make(const struct options *options, const char *cache, struct compile_pool **ret_pool,
+                          struct error *error);
 
 struct executor executor_make(const struct options *options, struct spawner *spawner, struct compile_pool *pool,
                               const struct device_seen *device);

@@ -3,7 +3,9 @@
  * Memory: a tuning owns what it learns until the command ends. Threads: the supervisor's working thread. */
 #include <inttypes.h>
 
+#include "agent/builds.h"
 #include "agent/commands.h"
+#include "agent/lease_read.h"
 #include "agent/measure_options.h"
 #include "agent/sources.h"
 #include "agent/supervise.h"
@@ -23,6 +25,13 @@ struct tuned {
   double ratio; /* of the screen, correct only */
 };
 
+/* The code of a finalist, as its last measurement told it. */
+struct tuned_code {
+  uint64_t config;
+  struct code_resources resources;
+  int64_t occupancy;
+};
+
 #define TUNING_MAGIC 0x54554e45u
 struct tuning {
   uint32_t magic;
@@ -34,12 +43,16 @@ struct tuning {
   char *sources;
   struct key key;
   uint64_t baseline;
+  json_t *build; /* of a triton kernel; NULL else */
+  struct build_objects *objects;
   struct compile_pool *pool;
   struct executor executor;
   size_t n, capacity;
   struct tuned *tuned; /* the whole space in rising order */
   size_t n_samples, samples_capacity;
-  struct verdict_sample *samples;            /* of the finals; they own their arrays */
+  struct verdict_sample *samples; /* of the finals; they own their arrays */
+  size_t n_codes, codes_capacity;
+  struct tuned_code *codes;                  /* of the finals */
   char *examples[OUTCOME_COUNT];             /* why the first config with this outcome has it */
   char *baseline_failure, *finalist_failure; /* of the first that failed; NULL else */
   struct progress progress;
@@ -55,7 +68,11 @@ static void tuning_release(struct tuning *tuning) {
     free((double *)tuning->samples[i].baseline_us);
   }
   free(tuning->samples);
+  free(tuning->codes);
   free(tuning->tuned);
+  if (tuning->objects)
+    build_objects_free(tuning->objects);
+  json_decref(tuning->build);
   for (size_t i = 0; i < OUTCOME_COUNT; i++)
     free(tuning->examples[i]);
   free(tuning->baseline_failure);
@@ -119,6 +136,36 @@ static bool file_of_folder(void *context, const struct source *source, char **re
   return error_set(error, "the kernel's folder has no file %s", source->path);
 }
 
+/* The device that was named, else the first on which the kernel's language runs. */
+static bool device_choose(struct tuning *tuning, struct error *error) {
+  const char *name = option_text(tuning->options, "device");
+  enum language language = tuning->folder->kernel->language;
+  if (!devices_find(&tuning->devices, name, &tuning->device, error))
+    return false;
+  for (size_t i = 0; !name && i < tuning->devices.n; i++) {
+    tuning->device = &tuning->devices.seen[i];
+    if (language_fits(language, device_is_gpu(tuning->device), error))
+      return true;
+  }
+  return language_fits(language, device_is_gpu(tuning->device), error) ||
+         error_prefix(error, "%s cannot be tuned on %s: ", tuning->folder->kernel->name, tuning->device->name);
+}
+
+static bool build_choose(struct tuning *tuning, struct error *error) {
+  const char *folder = option_text(tuning->options, "build");
+  const struct kernel *kernel = tuning->folder->kernel;
+  bool is_needed = kernel->language == LANGUAGE_TRITON;
+  if (is_needed && !folder)
+    return error_set(error,
+                     "%s is compiled ahead of time: pack it for this key with `python3 -m wavetune pack` and give "
+                     "the folder that this writes with --build",
+                     kernel->name);
+  if (!is_needed && folder)
+    return error_set(error, "%s is in %s, which is compiled here: it takes no --build", kernel->name,
+                     language_name(kernel->language));
+  return !folder || build_folder_read(folder, &tuning->build, error);
+}
+
 /* Everything that the user may have got wrong. */
 static bool tuning_read(struct tuning *tuning, struct error *error) {
   char *const *places;
@@ -135,9 +182,24 @@ static bool tuning_read(struct tuning *tuning, struct error *error) {
   if (!string_equal(regime, "cold") && !string_equal(regime, "warm"))
     return error_set(error, "--regime must be cold or warm, not \"%.40s\"", regime);
   return key_parse_text(key, (const char *const *)kernel->key_names, kernel->n_key_names, &tuning->key, error) &&
-         kernel_accepts(kernel, &tuning->key, tuning->folder->space, error) &&
-         devices_find(&tuning->devices, option_text(tuning->options, "device"), &tuning->device, error) &&
-         space_list(tuning, error);
+         kernel_accepts(kernel, &tuning->key, tuning->folder->space, error) && device_choose(tuning, error) &&
+         build_choose(tuning, error) && space_list(tuning, error);
+}
+
+static bool build_prepare(struct tuning *tuning, const char *folder, struct error *error) {
+  struct source_reader reader = {build_folder_blob, (void *)option_text(tuning->options, "build")};
+  cleanup_free uint64_t *configs = xcalloc(tuning->n, sizeof *configs);
+  for (size_t i = 0; i < tuning->n; i++)
+    configs[i] = tuning->tuned[i].config;
+  struct build_request request = {
+      .kernel = tuning->folder->kernel,
+      .key = &tuning->key,
+      .space = tuning->folder->space,
+      .arch = tuning->device->environment.arch,
+      .n = tuning->n,
+      .configs = configs,
+  };
+  return build_objects_prepare(folder, tuning->build, &request, &reader, &tuning->objects, error);
 }
 
 static bool tuning_prepare(struct tuning *tuning, struct error *error) {
@@ -146,7 +208,8 @@ static bool tuning_prepare(struct tuning *tuning, struct error *error) {
   cleanup_free char *objects = xasprintf("%s/objects", state), *kernels = xasprintf("%s/kernels", state);
   struct source_reader reader = {file_of_folder, tuning->folder};
   if (!sources_prepare(kernels, tuning->folder->kernel, &reader, &tuning->sources, error) ||
-      !compile_pool_new(objects, (unsigned)option_integer(tuning->options, "compilers"), &tuning->pool, error))
+      !pool_make(tuning->options, objects, &tuning->pool, error) ||
+      (tuning->build && !build_prepare(tuning, objects, error)))
     return false;
   tuning->executor = executor_make(tuning->options, tuning->supervisor->spawner, tuning->pool, tuning->device);
   return true;
@@ -167,13 +230,19 @@ static struct tuned *tuned_find(struct tuning *tuning, uint64_t config) {
 
 static void sample_add(struct tuning *tuning, int64_t process, const struct measurement *measurement) {
   size_t size = measurement->n * sizeof(double);
+  const struct code_resources *resources = &measurement->resources;
   GROW(tuning->samples, tuning->n_samples, tuning->samples_capacity);
+  GROW(tuning->codes, tuning->n_codes, tuning->codes_capacity);
+  tuning->codes[tuning->n_codes++] = (struct tuned_code){measurement->config, *resources, measurement->occupancy};
   tuning->samples[tuning->n_samples++] = (struct verdict_sample){
       .config = measurement->config,
       .process = process,
       .n = measurement->n,
       .samples_us = xmemdup(measurement->samples_us, size),
       .baseline_us = xmemdup(measurement->baseline_us, size),
+      .spills = code_resources_spills(resources),
+      .lds_bytes = resources->lds_bytes > 0 ? resources->lds_bytes : 0,
+      .vgprs = resources->vgprs > 0 ? resources->vgprs : 0,
   };
 }
 
@@ -226,6 +295,7 @@ static bool piece_execute(struct tuning *tuning, struct config_ranges configs, e
       .process = process,
       .seed = (uint64_t)(option_integer(tuning->options, "seed") + process),
       .regime = (char *)option_text(tuning->options, "regime"),
+      .objects = tuning->objects,
   };
   struct lease_hooks hooks = {.context = tuning, .measured = tuning_measured, .stopped = tuning_stopped};
   enum lease_end end = lease_execute(&tuning->executor, &lease, &hooks, error);
@@ -305,6 +375,40 @@ static json_t *examples_to_json(const struct tuning *tuning) {
   return examples;
 }
 
+/* The winner's code: {"vgprs": 112, "spills": 0, "lds_bytes": 8192, "occupancy": 2}, known members only; NULL when
+ * nothing is known. */
+static json_t *code_to_json(const struct tuning *tuning, uint64_t winner) {
+  const struct tuned_code *code = NULL;
+  for (size_t i = 0; i < tuning->n_codes && !code; i++)
+    code = tuning->codes[i].config == winner ? &tuning->codes[i] : NULL;
+  if (!code || code->resources.vgprs == CODE_UNKNOWN)
+    return NULL;
+  json_t *json = json_object();
+  json_object_set_new(json, "vgprs", json_integer(code->resources.vgprs));
+  json_object_set_new(json, "spills", json_integer(code_resources_spills(&code->resources)));
+  if (code->resources.lds_bytes != CODE_UNKNOWN)
+    json_object_set_new(json, "lds_bytes", json_integer(code->resources.lds_bytes));
+  if (code->occupancy != CODE_UNKNOWN)
+    json_object_set_new(json, "occupancy", json_integer(code->occupancy));
+  return json;
+}
+
+static void code_print(const json_t *code) {
+  static const struct {
+    const char *name, *format;
+  } parts[] = {{"vgprs", "%lld registers"},
+               {"spills", ", %lld spills"},
+               {"lds_bytes", ", %lld bytes of LDS"},
+               {"occupancy", ", %lld workgroups to a compute unit"}};
+  printf("its code            ");
+  for (size_t i = 0; i < ARRAY_LENGTH(parts); i++) {
+    const json_t *value = json_object_get(code, parts[i].name);
+    if (value)
+      printf(parts[i].format, (long long)json_integer_value(value));
+  }
+  putchar('\n');
+}
+
 static void json_report(const struct tuning *tuning, const json_t *outcomes, const json_t *verdict) {
   const struct kernel_folder *folder = tuning->folder;
   uint64_t winner = (uint64_t)json_integer_value(json_object_get(verdict, "winner"));
@@ -315,6 +419,9 @@ static void json_report(const struct tuning *tuning, const json_t *outcomes, con
       option_text(tuning->options, "regime"), "version", WAVETUNE_VERSION, "configs", (json_int_t)tuning->n, "baseline",
       (json_int_t)tuning->baseline, "outcomes", outcomes, "examples", examples_to_json(tuning), "verdict", verdict,
       "winner", "config", (json_int_t)winner, "config_values", space_config_to_json(folder->space, winner));
+  cleanup_json json_t *code = code_to_json(tuning, winner);
+  if (code)
+    json_object_update(json_object_get(answer, "winner"), code);
   cleanup_free char *text = json_canonical(answer);
   puts(text);
 }
@@ -330,7 +437,10 @@ static void text_report(const struct tuning *tuning, const json_t *outcomes, con
       .outcomes = outcomes,
       .verdict = verdict,
   };
+  cleanup_json json_t *code = code_to_json(tuning, (uint64_t)json_integer_value(json_object_get(verdict, "winner")));
   report_print(&report, stdout);
+  if (code)
+    code_print(code);
   for (size_t i = 0; i < OUTCOME_COUNT; i++) {
     if (tuning->examples[i])
       printf("%-19s e.g. %s\n", outcome_name((enum outcome)i), tuning->examples[i]);
@@ -390,7 +500,8 @@ static int tune_run(struct options *options) {
 static const struct option_spec tune_options[] = {
     {"key", OPTION_TEXT, "NAME=VALUE,…", NULL, 0, 0, "what to tune for, e.g. rows=4096,columns=1024", true},
     {"json", OPTION_FLAG, NULL, NULL, 0, 0, "print one JSON object instead of a table", false},
-    {"device", OPTION_TEXT, "NAME", NULL, 0, 0, "the device, as probe names it; default: the first", false},
+    {"device", OPTION_TEXT, "NAME", NULL, 0, 0, "the device, as probe names it; default: the first that fits", false},
+    {"build", OPTION_TEXT, "FOLDER", NULL, 0, 0, "of a triton kernel: what `python3 -m wavetune pack` wrote", false},
     {"finalists", OPTION_INTEGER, "N", "8", 1, 1024, "configs that go from the screen to the finals", false},
     {"processes", OPTION_INTEGER, "N", "3", VERDICT_PROCESSES_MIN, 1000,
      "fresh processes in which the finalists are measured", false},

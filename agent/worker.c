@@ -14,6 +14,7 @@
 #include "common/log.h"
 
 #define CONFIGS_MAX 4096 /* of one request */
+#define SPOILED_EXIT 3
 #define ROUNDS_MAX 10000
 
 struct worker {
@@ -58,6 +59,11 @@ static bool answer(json_t *taken) {
 
 static bool answer_error(const struct error *error) { return answer(json_pack("{s:s}", "error", error->message)); }
 
+/* The device cannot be trusted, whatever was asked of it. */
+static bool answer_unfit(const struct error *error) {
+  return answer(json_pack("{s:b, s:s}", "passed", 0, "error", error->message));
+}
+
 /* Ends what "open" made. */
 static void worker_close(struct worker *worker) {
   if (worker->baseline.candidate)
@@ -86,16 +92,47 @@ static bool answer_probe(struct worker *worker, const json_t *request) {
   return answer(json_pack("{s:o, s:o}", "devices", devices, "absent", absent));
 }
 
+/* Opens the device and lets it pass its sentinel. */
+static bool device_trust(struct worker *worker, const char *name, struct error *error) {
+  return device_open(name, &worker->device, error) && worker->device->ops->sentinel(worker->device, error);
+}
+
+static bool answer_sentinel(struct worker *worker, const json_t *request) {
+  static const char *const members[] = {"do", "device", NULL};
+  struct error error;
+  const char *device = NULL;
+  worker_close(worker);
+  if (!json_only_members(request, "", members, &error) ||
+      !json_get_string(request, "", "device", JSON_REQUIRED, &device, &error))
+    return answer_error(&error);
+  status_set(worker, WORKER_OPENING, WORKER_CONFIG_NONE);
+  bool passed = device_trust(worker, device, &error);
+  worker_close(worker);
+  return passed ? answer(json_pack("{s:b}", "passed", 1)) : answer_unfit(&error);
+}
+
 struct open_request {
   const char *device, *regime, *reference, *baseline_object;
   json_t *kernel, *key, *space;
   int64_t seed, baseline;
+  struct launch_spec launch;
 };
+
+/* The member "launch" of a config at `pointer`; one that is absent says nothing. */
+static bool launch_read(const json_t *config, const char *pointer, struct launch_spec *ret, struct error *error) {
+  char at[JSON_POINTER_SIZE];
+  json_t *launch = NULL;
+  if (!json_get_object(config, pointer, "launch", JSON_OPTIONAL, &launch, error))
+    return false;
+  *ret = launch_spec_default();
+  return !launch || launch_spec_from_json(launch, ret, error) ||
+         error_pointer_prefix(error, json_pointer_member(at, sizeof at, pointer, "launch"));
+}
 
 static bool open_request_read(const json_t *request, struct open_request *open, struct error *error) {
   static const char *const members[] = {"do",   "device", "kernel",    "key",      "space",
                                         "seed", "regime", "reference", "baseline", NULL};
-  static const char *const baseline_members[] = {"config", "object", NULL};
+  static const char *const baseline_members[] = {"config", "object", "launch", NULL};
   json_t *baseline = NULL;
   if (!json_only_members(request, "", members, error) ||
       !json_get_string(request, "", "device", JSON_REQUIRED, &open->device, error) ||
@@ -112,18 +149,17 @@ static bool open_request_read(const json_t *request, struct open_request *open, 
     return false;
   if (!string_equal(open->regime, "cold") && !string_equal(open->regime, "warm"))
     return error_at(error, "/regime", "the regime must be \"cold\" or \"warm\", not \"%s\"", open->regime);
-  return true;
+  return launch_read(baseline, "/baseline", &open->launch, error);
 }
 
-/* Everything up to the baseline's object: what fails here fails for every config. */
+/* Everything from the trusted device up to the baseline's object: what fails here fails for every config. */
 static bool problem_open(struct worker *worker, const struct open_request *open, struct error *error) {
   struct reference *reference = NULL;
   if (!kernel_parse(open->kernel, &worker->kernel, error) ||
       !key_parse(open->key, (const char *const *)worker->kernel->key_names, worker->kernel->n_key_names, &worker->key,
                  error) ||
       !space_parse(open->space, &worker->space, error) ||
-      !kernel_accepts(worker->kernel, &worker->key, worker->space, error) ||
-      !device_open(open->device, &worker->device, error))
+      !kernel_accepts(worker->kernel, &worker->key, worker->space, error))
     return false;
   if ((uint64_t)open->baseline >= worker->space->raw_count)
     return error_at(error, "/baseline/config", "config %lld is outside of the space, which has %llu points",
@@ -142,12 +178,12 @@ static bool problem_open(struct worker *worker, const struct open_request *open,
 }
 
 /* Loads, checks and, when it is right, leaves the candidate in `timed`. */
-static enum outcome timed_load(struct worker *worker, uint64_t config, const char *object, struct timed *timed,
-                               struct error *error) {
+static enum outcome timed_load(struct worker *worker, uint64_t config, const char *object,
+                               const struct launch_spec *launch, struct timed *timed, struct error *error) {
   status_set(worker, WORKER_LOADING, config);
   int64_t start = clock_monotonic_ns();
-  enum outcome outcome = OUTCOME_RUNTIME;
-  if (candidate_load(worker->problem, config, object, &timed->candidate, error)) {
+  enum outcome outcome = candidate_load(worker->problem, config, object, launch, &timed->candidate, error);
+  if (outcome == OUTCOME_CORRECT) {
     status_set(worker, WORKER_CHECKING, config);
     outcome = candidate_check(worker->problem, timed->candidate, error);
   }
@@ -155,20 +191,20 @@ static enum outcome timed_load(struct worker *worker, uint64_t config, const cha
   return outcome;
 }
 
-static bool answer_open(struct worker *worker, const json_t *request) {
-  struct open_request open = {0};
+static bool answer_opened(struct worker *worker, const struct open_request *open) {
   struct error error = {0};
-  worker_close(worker);
-  if (!open_request_read(request, &open, &error))
-    return answer_error(&error);
-  status_set(worker, WORKER_OPENING, WORKER_CONFIG_NONE);
-  if (!problem_open(worker, &open, &error)) {
+  if (!device_trust(worker, open->device, &error)) {
+    worker_close(worker);
+    return answer_unfit(&error);
+  }
+  if (!problem_open(worker, open, &error)) {
     worker_close(worker);
     return answer_error(&error);
   }
-  enum outcome outcome = timed_load(worker, (uint64_t)open.baseline, open.baseline_object, &worker->baseline, &error);
+  enum outcome outcome =
+      timed_load(worker, (uint64_t)open->baseline, open->baseline_object, &open->launch, &worker->baseline, &error);
   if (outcome == OUTCOME_CORRECT) {
-    status_set(worker, WORKER_TIMING, (uint64_t)open.baseline);
+    status_set(worker, WORKER_TIMING, (uint64_t)open->baseline);
     if (!timed_warm_up(worker->problem, &worker->baseline, WARM_UP_BASELINE_US, &error))
       outcome = OUTCOME_RUNTIME;
   }
@@ -176,6 +212,18 @@ static bool answer_open(struct worker *worker, const json_t *request) {
     return answer(json_pack("{s:b}", "opened", 1));
   worker_close(worker);
   return answer(json_pack("{s:s, s:s}", "outcome", outcome_name(outcome), "detail", error.message));
+}
+
+static bool answer_open(struct worker *worker, const json_t *request) {
+  struct open_request open = {.launch = launch_spec_default()};
+  struct error error = {0};
+  worker_close(worker);
+  if (!open_request_read(request, &open, &error))
+    return answer_error(&error);
+  status_set(worker, WORKER_OPENING, WORKER_CONFIG_NONE);
+  bool answered = answer_opened(worker, &open);
+  launch_spec_release(&open.launch);
+  return answered;
 }
 
 static json_t *numbers_to_json(const double *numbers, size_t n) {
@@ -190,84 +238,135 @@ static bool answer_failed(uint64_t config, enum outcome outcome, const char *det
                           "detail", detail, "device_us", (json_int_t)(timed->device_ns / 1000)));
 }
 
-static bool answer_timed(struct worker *worker, const struct timed *timed) {
+static json_t *known_integer(int64_t value) { return value == CODE_UNKNOWN ? json_null() : json_integer(value); }
+
+static bool answer_timed(struct worker *worker, const struct timed *timed, json_t *conditions) {
   if (timed->failed)
     return answer_failed(timed->candidate->config, OUTCOME_RUNTIME, timed->error.message, timed);
   double clock_mhz = worker->device->ops->clock_mhz(worker->device);
-  return answer(json_pack("{s:I, s:s, s:s, s:o, s:o, s:o, s:I}", "config", (json_int_t)timed->candidate->config,
-                          "outcome", outcome_name(OUTCOME_CORRECT), "timer", worker->device->ops->timer, "samples_us",
-                          numbers_to_json(timed->samples_us, timed->n), "baseline_us",
-                          numbers_to_json(timed->baseline_us, timed->n), "clock_mhz",
+  const struct launch_plan *plan = &timed->candidate->plan;
+  return answer(json_pack("{s:I, s:s, s:s, s:o, s:o, s:o, s:I, s:o, s:o, s:O}", "config",
+                          (json_int_t)timed->candidate->config, "outcome", outcome_name(OUTCOME_CORRECT), "timer",
+                          worker->device->ops->timer, "samples_us", numbers_to_json(timed->samples_us, timed->n),
+                          "baseline_us", numbers_to_json(timed->baseline_us, timed->n), "clock_mhz",
                           clock_mhz > 0 ? json_integer(llround(clock_mhz)) : json_null(), "device_us",
-                          (json_int_t)(timed->device_ns / 1000)));
+                          (json_int_t)(timed->device_ns / 1000), "occupancy", known_integer(plan->occupancy),
+                          "lds_bytes", known_integer(plan->lds_bytes), "conditions", conditions));
 }
 
 struct measured_config {
   uint64_t config;
   const char *object;
+  struct launch_spec launch;
 };
 
-static bool measure_request_read(const struct worker *worker, const json_t *request, int64_t *rounds,
-                                 struct measured_config *configs, size_t *ret_n, struct error *error) {
+struct measure_request {
+  int64_t rounds;
+  size_t n;
+  struct measured_config *configs;
+};
+
+static void measure_request_release(struct measure_request *request) {
+  for (size_t i = 0; i < request->n; i++)
+    launch_spec_release(&request->configs[i].launch);
+  free(request->configs);
+}
+
+static bool measure_request_read(const struct worker *worker, const json_t *json, struct measure_request *request,
+                                 struct error *error) {
   static const char *const members[] = {"do", "rounds", "configs", NULL};
-  static const char *const config_members[] = {"config", "object", NULL};
+  static const char *const config_members[] = {"config", "object", "launch", NULL};
   json_t *array = NULL, *item;
   size_t i;
   if (!worker->problem)
     return error_set(error, "nothing is open; send \"open\" first");
-  if (!json_only_members(request, "", members, error) ||
-      !json_get_integer(request, "", "rounds", JSON_REQUIRED, 1, ROUNDS_MAX, rounds, error) ||
-      !json_get_array(request, "", "configs", JSON_REQUIRED, &array, error))
+  if (!json_only_members(json, "", members, error) ||
+      !json_get_integer(json, "", "rounds", JSON_REQUIRED, 1, ROUNDS_MAX, &request->rounds, error) ||
+      !json_get_array(json, "", "configs", JSON_REQUIRED, &array, error))
     return false;
   if (json_array_size(array) > CONFIGS_MAX)
     return error_at(error, "/configs", "at most %d configs can be measured at once", CONFIGS_MAX);
+  request->configs = xcalloc(json_array_size(array), sizeof *request->configs);
   json_array_foreach (array, i, item) {
     char at[JSON_POINTER_SIZE];
-    int64_t config;
+    struct measured_config *config = &request->configs[i];
+    int64_t ordinal;
     json_pointer_index(at, sizeof at, "/configs", i);
     if (!json_only_members(item, at, config_members, error) ||
-        !json_get_integer(item, at, "config", JSON_REQUIRED, 0, (int64_t)(worker->space->raw_count - 1), &config,
+        !json_get_integer(item, at, "config", JSON_REQUIRED, 0, (int64_t)(worker->space->raw_count - 1), &ordinal,
                           error) ||
-        !json_get_string(item, at, "object", JSON_REQUIRED, &configs[i].object, error))
+        !json_get_string(item, at, "object", JSON_REQUIRED, &config->object, error) ||
+        !launch_read(item, at, &config->launch, error))
       return false;
-    configs[i].config = (uint64_t)config;
+    config->config = (uint64_t)ordinal;
+    request->n++;
   }
-  *ret_n = json_array_size(array);
   return true;
 }
 
-static bool answer_measure(struct worker *worker, const json_t *request) {
-  struct error error = {0};
-  int64_t rounds;
-  size_t n = 0, n_right = 0;
-  cleanup_free struct measured_config *requested = xcalloc(CONFIGS_MAX, sizeof *requested);
-  if (!measure_request_read(worker, request, &rounds, requested, &n, &error))
-    return answer_error(&error);
-  cleanup_free struct timed *timed = xcalloc(n + 1, sizeof *timed);
+/* Loads and checks the configs: those that are right lie in front of `timed`, the others are answered. Ends with one
+ * that spoils the problem. */
+static bool configs_load(struct worker *worker, const struct measure_request *request, struct timed *timed,
+                         size_t *ret_n_right) {
+  size_t n_right = 0;
   bool answered = true;
-  for (size_t i = 0; i < n && answered; i++) {
+  for (size_t i = 0; i < request->n && answered && !worker->problem->is_spoiled; i++) {
+    const struct measured_config *config = &request->configs[i];
     struct timed *next = &timed[n_right];
+    struct error error = {0};
     *next = (struct timed){0};
-    enum outcome outcome = timed_load(worker, requested[i].config, requested[i].object, next, &error);
+    enum outcome outcome = timed_load(worker, config->config, config->object, &config->launch, next, &error);
     if (outcome == OUTCOME_CORRECT) {
       n_right++;
       continue;
     }
     if (next->candidate)
-      candidate_free(worker->problem, next->candidate);
-    answered = answer_failed(requested[i].config, outcome, error.message, next);
+      candidate_free(worker->problem, TAKE(next->candidate));
+    answered = answer_failed(config->config, outcome, error.message, next);
   }
+  *ret_n_right = n_right;
+  return answered;
+}
+
+/* Answers for what the rounds gave. Of a problem that was spoiled nothing counts but who failed. */
+static bool answer_rounds(struct worker *worker, const struct timed *timed, size_t n) {
+  cleanup_json json_t *conditions =
+      worker->problem->is_spoiled ? NULL : worker->device->ops->conditions(worker->device);
+  bool answered = true;
+  for (size_t i = 0; i < n && answered; i++) {
+    if (timed[i].failed || !worker->problem->is_spoiled)
+      answered = answer_timed(worker, &timed[i], conditions);
+  }
+  return answered;
+}
+
+static bool request_measure(struct worker *worker, const struct measure_request *request) {
+  size_t n_right = 0;
+  cleanup_free struct timed *timed = xcalloc(request->n + 1, sizeof *timed);
+  bool answered = configs_load(worker, request, timed, &n_right);
   /* Another process of the campaign has another seed; within this one every request has an order of its own. */
-  uint64_t seed = worker->seed ^ (n ? requested[0].config * 0x9e3779b97f4a7c15u : 0);
-  if (answered && n_right)
-    rounds_run(worker->problem, &worker->baseline, timed, n_right, (size_t)rounds, seed,
+  uint64_t seed = worker->seed ^ (request->n ? request->configs[0].config * 0x9e3779b97f4a7c15u : 0);
+  bool goes_on = answered && n_right && !worker->problem->is_spoiled;
+  if (goes_on)
+    rounds_run(worker->problem, &worker->baseline, timed, n_right, (size_t)request->rounds, seed,
                &(struct turn){turn_take, worker});
+  answered = answered && (!goes_on || answer_rounds(worker, timed, n_right));
+  if (worker->problem->is_spoiled) /* at once: a runtime that is out of order may hang when it is closed */
+    _exit(SPOILED_EXIT);
   for (size_t i = 0; i < n_right; i++) {
-    answered = answered && answer_timed(worker, &timed[i]);
     candidate_free(worker->problem, timed[i].candidate);
     timed_release(&timed[i]);
   }
   return answered && answer(json_pack("{s:b}", "done", 1));
+}
+
+static bool answer_measure(struct worker *worker, const json_t *json) {
+  struct measure_request request = {0};
+  struct error error = {0};
+  bool is_read = measure_request_read(worker, json, &request, &error);
+  bool answered = is_read ? request_measure(worker, &request) : answer_error(&error);
+  measure_request_release(&request);
+  return answered;
 }
 
 /* False when the supervisor is gone. */
@@ -275,7 +374,8 @@ static bool request_answer(struct worker *worker, const char *text, size_t size)
   static const struct {
     const char *name;
     bool (*function)(struct worker *worker, const json_t *request);
-  } requests[] = {{"probe", answer_probe}, {"open", answer_open}, {"measure", answer_measure}};
+  } requests[] = {
+      {"probe", answer_probe}, {"sentinel", answer_sentinel}, {"open", answer_open}, {"measure", answer_measure}};
   cleanup_json json_t *request = NULL;
   const char *name = NULL;
   struct error error;
@@ -288,7 +388,7 @@ static bool request_answer(struct worker *worker, const char *text, size_t size)
     status_set(worker, WORKER_IDLE, WORKER_CONFIG_NONE);
     return answered;
   }
-  error_at(&error, "/do", "\"%.40s\" is nothing that a worker does; it can probe, open and measure", name);
+  error_at(&error, "/do", "\"%.40s\" is nothing that a worker does; it can probe, sentinel, open and measure", name);
   return answer_error(&error);
 }
 

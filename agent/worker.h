@@ -8,20 +8,22 @@
  *     -> {"devices": [{"backend": "cpu", "device": "cpu0", "name": "…", "environment": {…}, "facts": {…}}],
  *         "absent": [{"backend": "hip", "reason": "…"}]}
  *   {"do": "sentinel", "device": "cuda0"}     opens the device and runs work on it whose result is known
- *     -> {"passed": true} or {"error": "…"}
+ *     -> {"passed": true} or {"passed": false, "error": "…"}
  *   {"do": "open", "device": "cpu0", "kernel": {manifest}, "key": {…}, "space": {…}, "seed": 7, "regime": "cold",
  *    "reference": "/path/reference.so" or null, "baseline": {"config": 0, "object": "/path/baseline.so", "launch": {agent/launch.h}}}
  *     runs the sentinel, allocates and fills the buffers, loads the baseline and checks its outputs against the reference
- *     -> {"opened": true} or {"outcome": "runtime" | "correctness", "detail": "…"} (the baseline's)
- *        or {"error": "…"} (nothing can be measured here)
+ *     -> {"opened": true} or {"outcome": "runtime" | "correctness" | "constraints", "detail": "…"} (the baseline's)
+ *        or {"passed": false, "error": "…"} (the device does not pass) or {"error": "…"} (nothing can be measured here)
  *   {"do": "measure", "rounds": 20, "configs": [{"config": 17, "object": "/path/17.so", "launch": {…}}, …]}
  *     loads and checks each, then times them in `rounds` rounds; in a round every config still in is paired with the
  *     baseline, in random order. With one config this is a screen, with several a final.
  *     -> one line a config, in any order:
  *        {"config": 17, "outcome": "correct", "timer": "clock_monotonic_raw", "samples_us": […], "baseline_us": […],
- *         "clock_mhz": 3600 or null, "device_us": 41234, "occupancy": 2 or null, "conditions": {…}} or {"config": 17, "outcome": "correctness", "detail": "…",
- *         "device_us": …}
+ *         "clock_mhz": 3600 or null, "device_us": 41234, "occupancy": 2 or null, "lds_bytes": 8192 or null,
+ *         "conditions": {…}} or {"config": 17, "outcome": "correctness", "detail": "…", "device_us": …}
  *     -> {"done": true}
+ *     A config that leaves the device out of order as this process sees it (a fault that does not end the process; a
+ *     write outside of the buffers) is answered for, and then the worker exits: the others have no answer.
  *
  * The shared page says what the worker is doing, so that the supervisor knows the culprit when it crashes or hangs, and
  * names it when it renews the lease.

@@ -57,8 +57,10 @@ static bool nans_check(struct problem *problem, size_t i, struct error *error) {
 static bool launch_and_download(struct problem *problem, struct candidate *candidate, struct error *error) {
   const struct device_ops *ops = problem->device->ops;
   struct device_launch launch = candidate_launch(candidate);
-  if (!ops->launch(problem->device, &launch, error) || !ops->synchronize(problem->device, error))
+  if (!ops->launch(problem->device, &launch, error) || !ops->synchronize(problem->device, error)) {
+    problem_ask_device(problem);
     return false;
+  }
   for (size_t i = 0; i < problem->kernel->n_arguments; i++) {
     struct operand *operand = &problem->operands[i];
     if (operand->written &&
@@ -68,7 +70,8 @@ static bool launch_and_download(struct problem *problem, struct candidate *candi
   return true;
 }
 
-/* Looks at all buffers even after a failure: each call restores the canaries for the next config. */
+/* Looks at all buffers even after a failure: each call restores the canaries. What else was written outside of them
+ * nobody knows, so that nothing more is measured in this process. */
 static bool canaries_check(struct problem *problem, struct error *error) {
   bool intact = true;
   for (size_t i = 0; i < problem->kernel->n_arguments; i++) {
@@ -76,6 +79,7 @@ static bool canaries_check(struct problem *problem, struct error *error) {
     if (!problem->operands[i].checked ||
         problem->device->ops->buffer_intact(problem->device, problem->operands[i].checked, &found))
       continue;
+    problem->is_spoiled = true;
     if (intact)
       intact = error_set(error, "argument \"%s\": %s", problem->kernel->arguments[i].name, found.message);
   }

@@ -6,7 +6,8 @@
  * are tried a second time with another mark. All elements of a float output are looked at for NaN; the first
  * CHECK_NANS_MAX of those that are not among the samples are asked of the reference. Outputs without a reference
  * function (work space) are looked at only for writes outside of them. Inputs must be unchanged; what was changed is
- * restored.
+ * restored. A write outside of the buffers, and a launch after which the device does not pass its sentinel, spoil the
+ * problem (problem.h).
  *
  * Memory: none. Threads: one. */
 #ifndef WAVETUNE_AGENT_MEASURE_CHECK_H

@@ -34,27 +34,41 @@ static void index_fill(enum dtype dtype, int64_t elements, void *bytes) {
     element_set(dtype, bytes, i, (double)(i % modulus));
 }
 
-void inputs_fill(const struct argument *argument, size_t argument_index, int64_t elements, uint64_t seed, void *bytes) {
-  struct rng rng = rng_seeded(seed ^ (0xa0761d6478bd642fu * (argument_index + 1)));
+static void elements_draw(const struct argument *argument, struct rng *rng, int64_t elements, void *bytes) {
   enum dtype dtype = argument->dtype;
   double low = argument->fill_low, high = argument->fill_high;
+  if (argument->fill == FILL_NORMAL) {
+    normal_fill(dtype, rng, elements, bytes);
+    return;
+  }
+  for (int64_t i = 0; i < elements; i++)
+    element_set(dtype, bytes, i,
+                argument->fill == FILL_UNIFORM ? low + (high - low) * rng_unit(rng)
+                                               : low + (double)rng_below(rng, (uint64_t)(high - low) + 1));
+}
+
+/* Repeats the first `period` bytes up to `size`. */
+static void bytes_repeat(char *bytes, size_t period, size_t size) {
+  for (size_t at = period; at < size; at += period)
+    memcpy(bytes + at, bytes, size - at < period ? size - at : period);
+}
+
+void inputs_fill(const struct argument *argument, size_t argument_index, int64_t elements, uint64_t seed, void *bytes) {
+  struct rng rng = rng_seeded(seed ^ (0xa0761d6478bd642fu * (argument_index + 1)));
+  size_t element = dtype_size(argument->dtype);
+  int64_t drawn = elements < INPUTS_PERIOD ? elements : INPUTS_PERIOD;
   switch (argument->fill) {
   case FILL_NORMAL:
-    normal_fill(dtype, &rng, elements, bytes);
-    return;
   case FILL_UNIFORM:
-    for (int64_t i = 0; i < elements; i++)
-      element_set(dtype, bytes, i, low + (high - low) * rng_unit(&rng));
-    return;
   case FILL_INTEGERS:
-    for (int64_t i = 0; i < elements; i++)
-      element_set(dtype, bytes, i, low + (double)rng_below(&rng, (uint64_t)(high - low) + 1));
+    elements_draw(argument, &rng, drawn, bytes);
+    bytes_repeat(bytes, (size_t)drawn * element, (size_t)elements * element);
     return;
   case FILL_ZEROS:
-    memset(bytes, 0, (size_t)elements * dtype_size(dtype));
+    memset(bytes, 0, (size_t)elements * element);
     return;
   case FILL_INDEX:
-    index_fill(dtype, elements, bytes);
+    index_fill(argument->dtype, elements, bytes);
     return;
   }
 }

@@ -1,6 +1,7 @@
 /* Buffers, rotation and scalars of a kernel with a key on a device. Memory: see problem.h. Threads: one. */
 #include "agent/measure/problem.h"
 
+#include "agent/device/cpu.h"
 #include "agent/measure/element.h"
 #include "agent/measure/inputs.h"
 
@@ -17,11 +18,18 @@ static bool buffer_new(struct problem *problem, size_t size, struct device_buffe
   return problem->device->ops->buffer_new(problem->device, size, ret_buffer, error);
 }
 
+static bool memory_suffices(const char *whose, size_t needed, size_t there_is, struct error *error) {
+  if (!there_is || needed <= there_is)
+    return true;
+  return error_set(error, "its buffers need %.2f GiB of %smemory and %.2f GiB are free; choose a smaller key",
+                   (double)needed / (1 << 30), whose, (double)there_is / (1 << 30));
+}
+
 /* The config is not in scope: buffers are made once and shared by all configs. Their sizes are known before any is made:
  * a process that takes more than there is would be killed, and the baseline would be blamed. */
 static bool operands_size(struct problem *problem, const struct scope *scope, const struct problem_options *options,
                           struct error *error) {
-  size_t total = 0, buffers = 0, memory = problem->device->memory_bytes;
+  size_t on_device = 0, on_host = 0, buffers = 0, memory = problem->device->memory_bytes;
   for (size_t i = 0; i < problem->kernel->n_arguments; i++) {
     const struct argument *argument = &problem->kernel->arguments[i];
     struct operand *operand = &problem->operands[i];
@@ -31,16 +39,18 @@ static bool operands_size(struct problem *problem, const struct scope *scope, co
       return false;
     operand->bytes = (size_t)operand->elements * dtype_size(argument->dtype);
     buffers += operand->bytes;
-    /* On the device and on the host: given, written, or both. */
-    total += (argument->access == ACCESS_READWRITE ? 4 : 2) * operand->bytes;
+    /* The checked one and what it is restored from; given, written, or both. */
+    size_t n = argument->access == ACCESS_READWRITE ? 2 : 1;
+    on_device += n * operand->bytes;
+    on_host += n * operand->bytes;
   }
   size_t copies = 2 * problem->device->cache_bytes + buffers;
   if (options->is_cold)
-    total += copies < options->rotation_bytes_max ? copies : options->rotation_bytes_max;
-  if (memory && total > memory)
-    return error_set(error, "its buffers need %.2f GiB of memory and %.2f GiB are free; choose a smaller key",
-                     (double)total / (1 << 30), (double)memory / (1 << 30));
-  return true;
+    on_device += copies < options->rotation_bytes_max ? copies : options->rotation_bytes_max;
+  if (problem->kernel->language == LANGUAGE_C) /* it runs in the host's memory */
+    return memory_suffices("", on_device + on_host, memory, error);
+  return memory_suffices("the device's ", on_device, memory, error) &&
+         memory_suffices("the host's ", on_host, cpu_memory_free(), error);
 }
 
 static bool operand_new(struct problem *problem, size_t i, uint64_t seed, struct error *error) {
@@ -149,13 +159,16 @@ static bool scalar_evaluate(const struct argument *argument, const struct scope 
   return true;
 }
 
-static bool scalars_evaluate(const struct problem *problem, uint64_t config, uint64_t *scalars, struct error *error) {
-  struct scope scope = {0};
-  if (!scope_fill(problem, &scope, error) || !space_scope_add(problem->space, config, &scope, error))
-    return false;
+static bool config_scope_fill(const struct problem *problem, uint64_t config, struct scope *scope,
+                              struct error *error) {
+  return scope_fill(problem, scope, error) && space_scope_add(problem->space, config, scope, error);
+}
+
+static bool scalars_evaluate(const struct problem *problem, const struct scope *scope, uint64_t *scalars,
+                             struct error *error) {
   for (size_t i = 0; i < problem->kernel->n_arguments; i++)
     if (!problem->kernel->arguments[i].is_buffer &&
-        !scalar_evaluate(&problem->kernel->arguments[i], &scope, &scalars[i], error))
+        !scalar_evaluate(&problem->kernel->arguments[i], scope, &scalars[i], error))
       return false;
   return true;
 }
@@ -179,13 +192,14 @@ bool problem_new(struct device *device, const struct kernel *kernel, const struc
                  struct error *error) {
   cleanup_problem struct problem *problem = xcalloc(1, sizeof *problem);
   *problem = (struct problem){.device = device, .kernel = kernel, .key = key, .space = space, .reference = reference};
-  struct scope scope = {0};
+  struct scope scope = {0}, baseline_scope = {0};
   if (!scope_fill(problem, &scope, error) || !operands_size(problem, &scope, options, error))
     return false;
   for (size_t i = 0; i < kernel->n_arguments; i++)
     if (kernel->arguments[i].is_buffer && !operand_new(problem, i, options->seed, error))
       return false;
-  if (!scalars_evaluate(problem, options->baseline, problem->host_scalars, error) ||
+  if (!config_scope_fill(problem, options->baseline, &baseline_scope, error) ||
+      !scalars_evaluate(problem, &baseline_scope, problem->host_scalars, error) ||
       !rotation_new(problem, options, error))
     return false;
   expectations_compute(problem, options->seed);
@@ -210,20 +224,34 @@ void problem_free(struct problem *problem) {
   free(problem);
 }
 
-bool candidate_load(struct problem *problem, uint64_t config, const char *object, struct candidate **ret_candidate,
-                    struct error *error) {
-  struct candidate *candidate = xcalloc(1, sizeof *candidate);
-  candidate->config = config;
-  if (!scalars_evaluate(problem, config, candidate->scalars, error) ||
-      !problem->device->ops->module_load(problem->device, object, problem->kernel->entry, &candidate->module, error)) {
-    free(candidate);
-    return false;
+static void candidate_bind(struct problem *problem, struct candidate *candidate) {
+  const struct launch_plan *plan = &candidate->plan;
+  for (size_t i = 0; i < plan->n_arguments; i++) {
+    size_t k = plan->arguments[i];
+    bool is_buffer = problem->kernel->arguments[k].is_buffer;
+    candidate->arguments[i] = is_buffer ? (void *)&problem->pointers[k] : (void *)&candidate->scalars[k];
   }
-  for (size_t i = 0; i < problem->kernel->n_arguments; i++)
-    candidate->arguments[i] =
-        problem->kernel->arguments[i].is_buffer ? (void *)&problem->pointers[i] : (void *)&candidate->scalars[i];
-  *ret_candidate = candidate;
-  return true;
+  for (size_t i = 0; i < plan->n_scratch; i++)
+    candidate->arguments[plan->n_arguments + i] = (void *)&candidate->scratch;
+}
+
+enum outcome candidate_load(struct problem *problem, uint64_t config, const char *object,
+                            const struct launch_spec *spec, struct candidate **ret_candidate, struct error *error) {
+  struct scope scope = {0};
+  cleanup_free struct candidate *candidate = xcalloc(1, sizeof *candidate);
+  candidate->config = config;
+  if (!config_scope_fill(problem, config, &scope, error) ||
+      !scalars_evaluate(problem, &scope, candidate->scalars, error))
+    return OUTCOME_RUNTIME;
+  enum outcome outcome = launch_plan_make(problem->device, problem->kernel, spec, &scope, &candidate->plan, error);
+  if (outcome != OUTCOME_CORRECT)
+    return outcome;
+  const char *entry = spec->entry ? spec->entry : problem->kernel->entry;
+  if (!problem->device->ops->module_load(problem->device, object, entry, &candidate->module, error))
+    return OUTCOME_RUNTIME;
+  candidate_bind(problem, candidate);
+  *ret_candidate = TAKE(candidate);
+  return OUTCOME_CORRECT;
 }
 
 void candidate_free(struct problem *problem, struct candidate *candidate) {
@@ -232,7 +260,14 @@ void candidate_free(struct problem *problem, struct candidate *candidate) {
 }
 
 struct device_launch candidate_launch(struct candidate *candidate) {
-  return (struct device_launch){.module = candidate->module, .arguments = candidate->arguments};
+  return (struct device_launch){
+      .module = candidate->module, .geometry = candidate->plan.geometry, .arguments = candidate->arguments};
+}
+
+void problem_ask_device(struct problem *problem) {
+  struct error ignored;
+  if (!problem->device->ops->sentinel(problem->device, &ignored))
+    problem->is_spoiled = true;
 }
 
 bool problem_reset(struct problem *problem, int mark, struct error *error) {

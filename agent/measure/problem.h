@@ -12,6 +12,7 @@
 #define WAVETUNE_AGENT_MEASURE_PROBLEM_H
 
 #include "agent/device/device.h"
+#include "agent/measure/launch.h"
 #include "agent/measure/reference.h"
 #include "common/kernel.h"
 
@@ -47,14 +48,18 @@ struct problem {
   struct reference *reference;                                                      /* NULL: outputs are not compared */
   void *host_pointers[KERNEL_ARGUMENTS_MAX], *host_arguments[KERNEL_ARGUMENTS_MAX]; /* what the reference gets */
   uint64_t host_scalars[KERNEL_ARGUMENTS_MAX];
+  bool
+      is_spoiled; /* what ran last left the device, as this process sees it, in a state that nothing can be measured in */
 };
 
 /* One config, loaded. */
 struct candidate {
   uint64_t config;
   struct device_module *module;
-  uint64_t scalars[KERNEL_ARGUMENTS_MAX];
-  void *arguments[KERNEL_ARGUMENTS_MAX];
+  struct launch_plan plan;
+  uint64_t scalars[KERNEL_ARGUMENTS_MAX];                     /* of the manifest's arguments */
+  void *scratch;                                              /* NULL: what a scratch argument is given */
+  void *arguments[KERNEL_ARGUMENTS_MAX + LAUNCH_SCRATCH_MAX]; /* as the object takes them */
 };
 
 /* `reference` is taken over in any case. */
@@ -65,11 +70,16 @@ void problem_free(struct problem *problem);
 DEFINE_CLEANUP(struct problem *, cleanup_problem_free, problem_free)
 #define cleanup_problem __attribute__((cleanup(cleanup_problem_free)))
 
-/* Loads a config's object and evaluates its scalars. */
-must_check bool candidate_load(struct problem *problem, uint64_t config, const char *object,
-                               struct candidate **ret_candidate, struct error *error);
+/* Decides how a config is launched and loads its object: OUTCOME_CORRECT. One that the device cannot run is not loaded:
+ * OUTCOME_CONSTRAINTS. OUTCOME_RUNTIME: it cannot be loaded. */
+must_check enum outcome candidate_load(struct problem *problem, uint64_t config, const char *object,
+                                       const struct launch_spec *spec, struct candidate **ret_candidate,
+                                       struct error *error);
 void candidate_free(struct problem *problem, struct candidate *candidate);
 struct device_launch candidate_launch(struct candidate *candidate);
+
+/* After something that the device refused: sets is_spoiled when the device does not pass its sentinel any more. */
+void problem_ask_device(struct problem *problem);
 
 /* Puts the checked copies in place: outputs marked as not written, what is read as it was filled. */
 must_check bool problem_reset(struct problem *problem, int mark, struct error *error);

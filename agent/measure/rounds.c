@@ -54,10 +54,11 @@ static void shuffle(struct rng *rng, size_t *order, size_t n) {
   }
 }
 
-static void fail(struct timed *timed, const struct error *error) {
+static void fail(struct problem *problem, struct timed *timed, const struct error *error) {
   timed->failed = true;
   timed->error = *error;
   timed->n = 0;
+  problem_ask_device(problem);
 }
 
 static bool wants_round(const struct timed *timed, size_t round, size_t rounds) {
@@ -75,7 +76,7 @@ static void pair_time(struct problem *problem, struct timed *baseline, struct ti
   pair[is_first ? 0 : 1] = timing_of(problem, timed);
   pair[is_first ? 1 : 0] = timing_of(problem, baseline);
   if (!problem->device->ops->time(problem->device, pair, 2, &error)) {
-    fail(timed, &error);
+    fail(problem, timed, &error);
     return;
   }
   int64_t spent_ns = clock_monotonic_ns() - start;
@@ -97,20 +98,21 @@ void rounds_run(struct problem *problem, struct timed *baseline, struct timed *c
   struct error error;
   turn->take(turn->context, baseline->candidate->config);
   struct device_timing awake = timing_of(problem, baseline);
-  bool is_awake = problem->device->ops->time(problem->device, &awake, 1, &error);
+  if (!problem->device->ops->time(problem->device, &awake, 1, &error))
+    problem->is_spoiled = true; /* the baseline worked when the problem was opened */
   for (size_t i = 0; i < n; i++) {
     order[i] = i;
     configs[i].samples_us = xcalloc(rounds, sizeof(double));
     configs[i].baseline_us = xcalloc(rounds, sizeof(double));
-    if (configs[i].failed)
+    if (configs[i].failed || problem->is_spoiled)
       continue;
     turn->take(turn->context, configs[i].candidate->config);
-    if (!is_awake || !timed_warm_up(problem, &configs[i], WARM_UP_CONFIG_US, &error))
-      fail(&configs[i], &error);
+    if (!timed_warm_up(problem, &configs[i], WARM_UP_CONFIG_US, &error))
+      fail(problem, &configs[i], &error);
   }
-  for (size_t round = 0; round < rounds; round++) {
+  for (size_t round = 0; round < rounds && !problem->is_spoiled; round++) {
     shuffle(&rng, order, n);
-    for (size_t k = 0; k < n; k++) {
+    for (size_t k = 0; k < n && !problem->is_spoiled; k++) {
       struct timed *timed = &configs[order[k]];
       bool *first = &is_first[order[k]];
       *first = round % 2 ? !*first : rng_next(&rng) & 1;

@@ -44,7 +44,8 @@ struct turn {
 /* Runs a config for at least warm_up_us and learns how many calls make a sample. */
 must_check bool timed_warm_up(struct problem *problem, struct timed *timed, double warm_up_us, struct error *error);
 
-/* Times all configs that have not failed. `baseline` was warmed up. */
+/* Times all configs that have not failed. `baseline` was warmed up. Ends when a config spoils the problem: that config
+ * has failed, and what the others have is not complete. */
 void rounds_run(struct problem *problem, struct timed *baseline, struct timed *configs, size_t n, size_t rounds,
                 uint64_t seed, const struct turn *turn);
 

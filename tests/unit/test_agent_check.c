@@ -24,7 +24,9 @@ static struct checked check(const char *source, struct fixture_options options) 
   cr_assert(problem_new(device, fixture.kernel, &fixture.key, fixture.space, reference, &problem_options, &problem,
                         &checked.error),
             "%s", checked.error.message);
-  cr_assert(candidate_load(problem, 0, object, &candidate, &checked.error), "%s", checked.error.message);
+  struct launch_spec launch = launch_spec_default();
+  cr_assert_eq(candidate_load(problem, 0, object, &launch, &candidate, &checked.error), OUTCOME_CORRECT, "%s",
+               checked.error.message);
   checked.outcome = candidate_check(problem, candidate, &checked.error);
   /* The check leaves nothing behind that would blame the next config. */
   if (checked.outcome != OUTCOME_CORRECT) {

@@ -33,6 +33,15 @@ Test(inputs, two_arguments_get_different_data) {
   cr_expect_neq(memcmp(first, second, sizeof first), 0);
 }
 
+Test(inputs, more_than_a_period_repeats_what_was_drawn) {
+  enum { MORE = 1000 };
+  struct argument argument = argument_of(DTYPE_INT8, FILL_INTEGERS, -100, 100);
+  cleanup_free char *bytes = xmalloc(INPUTS_PERIOD + MORE);
+  inputs_fill(&argument, 0, INPUTS_PERIOD + MORE, 7, bytes);
+  cr_expect_eq(memcmp(bytes, bytes + INPUTS_PERIOD, MORE), 0);
+  cr_expect_neq(memcmp(bytes, bytes + (1 << 24), MORE), 0, "rows of a power of two of elements must differ");
+}
+
 static void expect_normal(enum dtype dtype) {
   enum { N = 20000 };
   static double bytes[N];

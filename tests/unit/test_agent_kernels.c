@@ -34,7 +34,9 @@ static void check_config(struct checker *checker, struct problem *problem, uint6
   struct candidate *candidate;
   struct compile_result object = compile(checker, config, false);
   char *text = space_config_format(checker->folder->space, config);
-  cr_assert(candidate_load(problem, config, object.object, &candidate, &error), "%s", error.message);
+  struct launch_spec launch = launch_spec_default();
+  cr_assert_eq(candidate_load(problem, config, object.object, &launch, &candidate, &error), OUTCOME_CORRECT, "%s",
+               error.message);
   cr_expect_eq(candidate_check(problem, candidate, &error), OUTCOME_CORRECT, "%s: %s", text, error.message);
   candidate_free(problem, candidate);
   compile_result_release(&object);
@@ -115,7 +117,7 @@ Test(kernels, the_configs_of_noop_share_one_object) {
   struct checker checker = {0};
   char cache[] = "/tmp/wavetune-test-XXXXXX";
   cr_assert_not_null(mkdtemp(cache));
-  cr_assert(kernel_folder_load(SOURCE_FOLDER "/kernels/noop", &checker.folder, &error), "%s", error.message);
+  cr_assert(kernel_folder_load(SOURCE_FOLDER "/kernels/noop:c", &checker.folder, &error), "%s", error.message);
   checker.directory = xstrdup(SOURCE_FOLDER "/kernels/noop");
   cr_assert(compile_pool_new(cache, 2, &checker.pool, &error));
   cr_assert(device_open("cpu0", &checker.device, &error));

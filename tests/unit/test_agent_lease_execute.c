@@ -433,7 +433,8 @@ Test(agent_lease_execute, fails_on_a_device_that_is_not_there) {
   trial.executor.device = "gpu7";
   trial_run(&trial);
   cr_expect_eq(trial.end, LEASE_FAILED);
-  cr_expect_not_null(strstr(trial.error.message, "gpu7 cannot measure"), "%s", trial.error.message);
+  cr_expect_not_null(strstr(trial.error.message, "gpu7 is not trusted any more"), "%s", trial.error.message);
+  cr_expect(trial.executor.is_suspect);
   cr_expect_eq(trial.n, 0);
   trial_free(&trial);
 }

@@ -25,7 +25,7 @@ Test(agent_lease_read, takes_everything_that_the_server_says) {
   struct lease_terms terms;
   struct error error;
   cr_assert(lease_terms_read(json, &terms, &error), "%s", error.message);
-  cr_assert(lease_read(json, &lease, &error), "%s: %s", error.pointer, error.message);
+  cr_assert(lease_read(json, false, &lease, &error), "%s: %s", error.pointer, error.message);
   cr_expect_str_eq(terms.id, "91");
   cr_expect_eq(terms.epoch, 3);
   cr_expect_eq(terms.expires_in_ms, 30000);
@@ -57,7 +57,9 @@ Test(agent_lease_read, refuses_what_it_cannot_execute) {
       {"configs", "[[9000000000000000000, 1]]", "/configs", "no config"},
       {"configs", "[7]", "/configs", "the lease cannot be executed"},
       {"baseline", "6", "/baseline", "no config 6"},
-      {"build", "\"sha256:00\"", "/build", "cannot run builds"},
+      {"build", "\"sha256:00\"", "/build", "the lease cannot be executed"},
+      {"build", "\"sha256:0000000000000000000000000000000000000000000000000000000000000000\"", "/build",
+       "a kernel in c has no builds"},
       {"process", "-1", "/process", "the lease cannot be executed"},
   };
   struct fixture fixture = fixture_new(FIXTURE_GOOD, (struct fixture_options){.space = space_text});
@@ -68,24 +70,72 @@ Test(agent_lease_read, refuses_what_it_cannot_execute) {
     json_t *value;
     cr_assert(json_parse(refusals[i].value, strlen(refusals[i].value), &value, &error), "%s", refusals[i].value);
     json_object_set_new(json, refusals[i].member, value);
-    cr_expect_not(lease_read(json, &lease, &error), "%s", refusals[i].value);
+    cr_expect_not(lease_read(json, false, &lease, &error), "%s", refusals[i].value);
     cr_expect(string_starts(error.pointer, refusals[i].pointer), "%s: %s", error.pointer, error.message);
     cr_expect_not_null(strstr(error.message, refusals[i].message), "%s", error.message);
   }
   fixture_free(&fixture);
 }
 
-Test(agent_lease_read, refuses_a_language_that_it_cannot_compile) {
+#define SOME_BUILD "sha256:0000000000000000000000000000000000000000000000000000000000000001"
+
+/* A lease of the fixture's kernel, as if it were written in another language. */
+static json_t *lease_in(const struct fixture *fixture, const char *language, const char *build) {
+  json_t *json = lease_json(fixture), *manifest = json_deep_copy(fixture->kernel->json);
+  struct kernel *kernel;
+  struct error error;
+  json_object_set_new(manifest, "language", json_string(language));
+  json_object_set_new(manifest, "launch", fixture_json("{\"grid\": [1], \"block\": [64]}"));
+  cr_assert(kernel_parse(manifest, &kernel, &error), "%s", error.message);
+  json_object_set_new(json, "kernel", json_digest_text(&kernel->hash));
+  json_object_set_new(json, "manifest", manifest);
+  json_object_set_new(json, "build", build ? json_string(build) : json_null());
+  kernel_free(kernel);
+  return json;
+}
+
+Test(agent_lease_read, takes_gpu_languages_on_a_gpu) {
+  static const struct {
+    const char *language, *build;
+  } cases[] = {{"hip", NULL}, {"triton", SOME_BUILD}};
   struct fixture fixture = fixture_new(FIXTURE_GOOD, (struct fixture_options){.space = space_text});
-  cleanup_json json_t *json = lease_json(&fixture);
+  for (size_t i = 0; i < ARRAY_LENGTH(cases); i++) {
+    cleanup_json json_t *json = lease_in(&fixture, cases[i].language, cases[i].build);
+    struct lease lease;
+    struct error error;
+    char digest[DIGEST_TEXT_SIZE];
+    cr_assert(lease_read(json, true, &lease, &error), "%s", error.message);
+    cr_expect_eq(lease.has_build, cases[i].build != NULL);
+    if (cases[i].build)
+      cr_expect_str_eq(digest_format(&lease.build, digest), cases[i].build);
+    lease_release(&lease);
+  }
+  fixture_free(&fixture);
+}
+
+Test(agent_lease_read, refuses_a_language_that_does_not_fit_the_device) {
+  static const struct {
+    const char *language, *build;
+    bool is_gpu;
+    const char *message;
+  } cases[] = {
+      {"hip", NULL, false, "kernels in hip run on GPUs, and this device is the CPU"},
+      {"triton", SOME_BUILD, false, "kernels in triton run on GPUs"},
+      {"triton", NULL, true, "a kernel in triton needs a build"},
+      {"hip", SOME_BUILD, true, "a kernel in hip has no builds"},
+  };
+  struct fixture fixture = fixture_new(FIXTURE_GOOD, (struct fixture_options){.space = space_text});
   struct lease lease;
   struct error error;
-  json_t *manifest = json_deep_copy(fixture.kernel->json);
-  json_object_set_new(manifest, "language", json_string("hip"));
-  json_object_set_new(manifest, "launch", fixture_json("{\"grid\": [1], \"block\": [64]}"));
-  json_object_set_new(json, "manifest", manifest);
-  cr_expect_not(lease_read(json, &lease, &error));
-  cr_expect_not_null(strstr(error.message, "cannot compile the language hip"), "%s", error.message);
+  for (size_t i = 0; i < ARRAY_LENGTH(cases); i++) {
+    cleanup_json json_t *json = lease_in(&fixture, cases[i].language, cases[i].build);
+    cr_expect_not(lease_read(json, cases[i].is_gpu, &lease, &error));
+    cr_expect_not_null(strstr(error.message, cases[i].message), "%s", error.message);
+  }
+  cleanup_json json_t *json = lease_json(&fixture);
+  cr_expect_not(lease_read(json, true, &lease, &error));
+  cr_expect_not_null(strstr(error.message, "kernels in c run on the CPU, and this device is a GPU"), "%s",
+                     error.message);
   fixture_free(&fixture);
 }
 
@@ -98,7 +148,7 @@ Test(agent_lease_read, refuses_more_configs_than_a_lease_can_have) {
   struct lease lease;
   struct error error;
   json_object_set_new(json, "configs", fixture_json("[[0, 65537]]"));
-  cr_expect_not(lease_read(json, &lease, &error));
+  cr_expect_not(lease_read(json, false, &lease, &error));
   cr_expect_not_null(strstr(error.message, "more than 65536 configs"), "%s", error.message);
   fixture_free(&fixture);
 }

@@ -41,7 +41,9 @@ static void measured_open(struct measured *measured, const char *source, struct 
     struct timed *timed = i < CONFIGS ? &measured->configs[i] : &measured->baseline;
     uint64_t config = i < CONFIGS ? i % fixture->space->raw_count : 0;
     char *object = fixture_object(fixture, config, false);
-    cr_assert(candidate_load(measured->problem, config, object, &timed->candidate, &error), "%s", error.message);
+    struct launch_spec launch = launch_spec_default();
+    cr_assert_eq(candidate_load(measured->problem, config, object, &launch, &timed->candidate, &error), OUTCOME_CORRECT,
+                 "%s", error.message);
     free(object);
   }
   cr_assert(timed_warm_up(measured->problem, &measured->baseline, 100, &error));

@@ -200,16 +200,20 @@ Test(worker, a_final_answers_for_every_config) {
   child_end(&child);
 }
 
-static void expect_incorrect(enum mode mode, const char *detail) {
-  struct child child = child_start();
-  open_good(&child);
-  send_measure(&child, &mode, 1, 4);
-  json_t *answer = receive(&child);
+static void expect_incorrect(struct child *child, enum mode mode, const char *detail) {
+  open_good(child);
+  send_measure(child, &mode, 1, 4);
+  json_t *answer = receive(child);
   cr_assert_not_null(answer);
   cr_expect_str_eq(json_string_value(json_object_get(answer, "outcome")), "correctness");
   cr_expect(string_starts(json_string_value(json_object_get(answer, "detail")), detail), "%s",
             json_string_value(json_object_get(answer, "detail")));
   json_decref(answer);
+}
+
+static void expect_incorrect_and_going_on(enum mode mode, const char *detail) {
+  struct child child = child_start();
+  expect_incorrect(&child, mode, detail);
   expect_member(&child, "done", NULL);
   /* The next config is not blamed for it. */
   send_measure(&child, (enum mode[]){GOOD}, 1, 4);
@@ -218,11 +222,61 @@ static void expect_incorrect(enum mode mode, const char *detail) {
   child_end(&child);
 }
 
-Test(worker, a_wrong_value_has_the_outcome_correctness) { expect_incorrect(WRONG, "y[0] is "); }
+Test(worker, a_wrong_value_has_the_outcome_correctness) { expect_incorrect_and_going_on(WRONG, "y[0] is "); }
 Test(worker, an_unwritten_element_has_the_outcome_correctness) {
-  expect_incorrect(UNWRITTEN, "y[999] was not written");
+  expect_incorrect_and_going_on(UNWRITTEN, "y[999] was not written");
 }
-Test(worker, a_write_out_of_bounds_has_the_outcome_correctness) { expect_incorrect(OUT_OF_BOUNDS, "argument \"y\": "); }
+
+Test(worker, a_write_out_of_bounds_has_the_outcome_correctness_and_ends_the_worker) {
+  struct child child = child_start();
+  expect_incorrect(&child, OUT_OF_BOUNDS, "argument \"y\": ");
+  cr_expect_null(receive(&child), "what else it wrote to, nobody knows");
+  cr_expect_eq(atomic_load(&child.status->config), OUT_OF_BOUNDS);
+  int status = child_end(&child);
+  cr_expect(WIFEXITED(status) && WEXITSTATUS(status) == 3, "%d", status);
+}
+
+Test(worker, a_device_that_works_passes_its_sentinel) {
+  struct child child = child_start();
+  send_text(&child, "{\"do\": \"sentinel\", \"device\": \"cpu0\"}");
+  json_t *answer = receive(&child);
+  cr_expect(json_is_true(json_object_get(answer, "passed")));
+  json_decref(answer);
+  child_end(&child);
+}
+
+Test(worker, a_device_that_cannot_be_opened_does_not_pass_its_sentinel) {
+  struct child child = child_start();
+  send_text(&child, "{\"do\": \"sentinel\", \"device\": \"cpu7\"}");
+  json_t *answer = receive(&child);
+  cr_expect(json_is_false(json_object_get(answer, "passed")));
+  cr_expect_not_null(strstr(json_string_value(json_object_get(answer, "error")), "cpu7"));
+  json_decref(answer);
+  child_end(&child);
+}
+
+Test(worker, an_answer_tells_what_is_known_of_the_launch_and_of_the_device) {
+  struct child child = child_start();
+  open_good(&child);
+  send_measure(&child, (enum mode[]){GOOD}, 1, 3);
+  json_t *answer = receive(&child);
+  cr_assert_not_null(answer);
+  cr_expect(json_is_null(json_object_get(answer, "occupancy")), "there is no such thing on a CPU");
+  cr_expect(json_is_null(json_object_get(answer, "lds_bytes")));
+  cr_expect(json_is_object(json_object_get(answer, "conditions")));
+  json_decref(answer);
+  child_end(&child);
+}
+
+Test(worker, a_launch_with_an_argument_that_the_manifest_lacks_has_the_outcome_runtime) {
+  struct child child = child_start();
+  open_good(&child);
+  send_text(&child, "{\"do\":\"measure\",\"rounds\":3,\"configs\":[{\"config\":0,\"object\":\"/dev/null\","
+                    "\"launch\":{\"arguments\":[\"z\"]}}]}");
+  expect_member(&child, "detail", "the object takes an argument \"z\"");
+  expect_member(&child, "done", NULL);
+  child_end(&child);
+}
 
 Test(worker, a_crash_ends_only_the_child_and_the_page_names_the_culprit) {
   struct child child = child_start();
@@ -307,6 +361,10 @@ Test(worker, what_it_does_not_understand_is_an_error_and_not_the_end) {
       {"{\"do\":\"open\",\"device\":\"cpu0\",\"kernel\":{},\"key\":{},\"space\":{},\"seed\":1,\"regime\":\"tepid\","
        "\"baseline\":{\"config\":0,\"object\":\"\"}}",
        "the regime must be \"cold\" or \"warm\""},
+      {"{\"do\":\"open\",\"device\":\"cpu0\",\"kernel\":{},\"key\":{},\"space\":{},\"seed\":1,\"regime\":\"warm\","
+       "\"baseline\":{\"config\":0,\"object\":\"\",\"launch\":{\"scratch\":9}}}",
+       "\"scratch\""},
+      {"{\"do\": \"sentinel\"}", ""},
   };
   struct child child = child_start();
   for (size_t i = 0; i < ARRAY_LENGTH(cases); i++) {

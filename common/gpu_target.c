@@ -7,13 +7,16 @@
  * its wave slots: workgroups of one wave need no barrier, those of two or more are at most 16, as many as LLVM's
  * getMaxWorkGroupsPerCU allows.
  *
- * The VGPR granule of 8 is what a compute unit's allocator has ("granulated_workitem_vgpr_count: max(0, ceil(vgprs_used /
- * 8) - 1)" in LLVM's AMDGPU guide, for gfx90a and gfx942). AMD's guide "Optimizing Triton kernels" says 16. Where the two
- * differ, for 168 VGPRs, clang 19 says 3 waves for both gfx90a and gfx942: 8 it is. tests/unit/test_occupancy.c holds
- * occupancy_of against clang's remark around each boundary. gfx950 is unknown to LLVM 19.
+ * The VGPR granule is 8: LLVM's getVGPRAllocGranule, and "granulated_workitem_vgpr_count: max(0, ceil(vgprs_used / 8) - 1)"
+ * of its AMDGPU guide for gfx90a and gfx942. AMD's guide "Optimizing Triton kernels" says 16. The two differ at 168 VGPRs,
+ * where clang 19 says 3 waves: 8 it is. How it was checked, for every number of VGPRs from 20 to 512: gfx90a and gfx942
+ * against clang 19's remark (tests/unit/test_occupancy.c does it around each boundary); gfx950, which LLVM 19 does not know,
+ * against the "; Occupancy:" that the LLVM within Triton 3.6.0 writes into its assembly
+ * (tests/system/test_occupancy_cli.py). No number here was measured on a GPU of AMD.
  *
- * LDS is handed out in blocks (LDS_SIZE of COMPUTE_PGM_RSRC2, LLVM's AMDGPU guide): of 128 dwords on gfx90a and gfx942, of
- * 320 on gfx950. gfx950 has 160 KiB: AMD's CDNA 4 guide, "FeatureAddressableLocalMemorySize163840" in LLVM's AMDGPU.td.
+ * LDS: 64 KiB, on gfx950 160 KiB (FeatureAddressableLocalMemorySize163840 in LLVM's AMDGPU.td; Triton's LLVM accepts
+ * 163,840 bytes and no more). It is handed out in blocks of 128 dwords (LDS_SIZE of COMPUTE_PGM_RSRC2 in LLVM's guide; its
+ * encoding was checked), on gfx950 of 320 (AMD's CDNA 4 instruction set guide; Triton's LLVM encodes 512, which is coarser).
  *
  * NVIDIA. The CUDA C++ Programming Guide, table "Technical Specifications per Compute Capability" (columns 8.0 and 9.0),
  * and the tuning guides of Ampere and Hopper ("Occupancy": 64 warps, 64 K registers, 32 blocks, 164 KiB and 228 KiB of

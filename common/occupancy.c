@@ -43,10 +43,10 @@ bool workgroup_fits(const struct gpu_target *target, const struct workgroup *wor
                      target->arch, target->registers_max);
   int64_t waves = waves_of(target, workgroup), fitting = waves_by_registers(target, workgroup);
   if (ceil_div(waves, target->eus_per_cu) > fitting)
-    return error_set(error,
-                     "needs %" PRId64 " registers in each of %" PRId64 " waves, %s holds %" PRId64
-                     " such waves in a compute unit",
-                     workgroup->registers, waves, target->arch, fitting * target->eus_per_cu);
+    return error_set(
+        error, "needs %" PRId64 " registers in each of %" PRId64 " %s, %s holds %" PRId64 " such %s in a %s",
+        workgroup->registers, waves, target->is_amd ? "waves" : "warps", target->arch, fitting * target->eus_per_cu,
+        target->is_amd ? "waves" : "warps", target->is_amd ? "compute unit" : "multiprocessor");
   return true;
 }
 

@@ -217,7 +217,7 @@ static int run_work(struct supervisor *supervisor, void *context) {
     return command_failed("run", EXIT_USAGE, &error);
   cleanup_free char *objects = xasprintf("%s/objects", agent->state);
   if (!devices_ask(supervisor->spawner, &agent->devices, &error) ||
-      !compile_pool_new(objects, (unsigned)option_integer(agent->options, "compilers"), &agent->pool, &error))
+      !pool_make(agent->options, objects, &agent->pool, &error))
     return command_failed("run", EXIT_FAILED, &error);
   if (!threads_prepare(agent, &error))
     return command_failed("run", EXIT_USAGE, &error);

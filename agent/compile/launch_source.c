@@ -70,6 +70,19 @@ char *reference_source(const struct kernel *kernel) {
   return text;
 }
 
+char *device_source(const struct kernel *kernel) {
+  char *text = NULL;
+  size_t size = 0;
+  FILE *out = open_memstream(&text, &size);
+  ALWAYS(out != NULL);
+  fprintf(out, "%s#include \"%s\"\nextern \"C\" __global__ void %s(", compile_prelude, kernel->sources[0].path,
+          kernel->entry);
+  parameter_types_write(out, kernel, "");
+  fputs(");\n", out);
+  ALWAYS(fclose(out) == 0);
+  return text;
+}
+
 static bool is_identifier(const char *text) {
   if (!isalpha((unsigned char)*text) && *text != '_')
     return false;
@@ -135,6 +148,84 @@ static bool manifest_defines_add(const struct kernel *kernel, const struct scope
   return true;
 }
 
+/* Which programs and libraries run, and where they look for files, is not a config's to say. */
+static bool variable_is_allowed(const char *name) {
+  static const char *const prefixes[] = {"LD_", "COLLECT_", "DYLD_", "BASH_", "CCC_", "WAVETUNE_"};
+  static const char *const names[] = {
+      "PATH",
+      "TMPDIR",
+      "TMP",
+      "TEMP",
+      "HOME",
+      "ENV",
+      "IFS",
+      "COMPILER_PATH",
+      "GCC_EXEC_PREFIX",
+      "GCC_COMPARE_DEBUG",
+      "CPATH",
+      "LIBRARY_PATH",
+      "C_INCLUDE_PATH",
+      "CPLUS_INCLUDE_PATH",
+      "OBJC_INCLUDE_PATH",
+      "LC_ALL",
+      "CLANG_CONFIG_FILE_USER_DIR",
+      "CLANG_CONFIG_FILE_SYSTEM_DIR",
+      "DEPENDENCIES_OUTPUT",
+      "SUNPRO_DEPENDENCIES",
+      "CUDA_PATH",
+      "CUDA_HOME",
+      "ROCM_PATH",
+      "HIP_PATH",
+      "HIP_CLANG_PATH",
+      "DEVICE_LIB_PATH",
+      "HIP_DEVICE_LIB_PATH",
+      "LLVM_PATH",
+  };
+  for (size_t i = 0; i < ARRAY_LENGTH(prefixes); i++) {
+    if (string_starts(name, prefixes[i]))
+      return false;
+  }
+  for (size_t i = 0; i < ARRAY_LENGTH(names); i++) {
+    if (string_equal(name, names[i]))
+      return false;
+  }
+  return true;
+}
+
+static bool variable_add(const char *name, struct value value, struct settings *environment, struct error *error) {
+  if (!variable_is_allowed(name))
+    return error_set(error,
+                     "the parameter %s of role env would change which compiler runs or what it reads; leave it "
+                     "out of the space",
+                     name);
+  if (value.type == VALUE_NONE)
+    return true;
+  cleanup_free char *text = value.type == VALUE_BOOL ? xstrdup(value.boolean ? "1" : "0") : value_format(value, false);
+  settings_add(environment, xasprintf("%s=%s", name, text));
+  return true;
+}
+
+/* An option of other languages is a definition in capitals: waves_per_eu is WAVES_PER_EU. */
+static char *option_format(const char *name, struct value value) {
+  cleanup_free char *capitals = xstrdup(name);
+  for (char *c = capitals; *c; c++)
+    *c = (char)toupper((unsigned char)*c);
+  return define_format(capitals, value);
+}
+
+/* Compilers take the last of two definitions of one name, or none: neither is what the space says. */
+static bool defines_differ(const struct settings *defines, struct error *error) {
+  for (size_t i = 0; i < defines->n; i++) {
+    size_t length = strcspn(defines->texts[i], "=") + 1;
+    for (size_t k = 0; k < i; k++) {
+      if (strncmp(defines->texts[i], defines->texts[k], length) == 0)
+        return error_set(error, "%.*s is defined twice, as an option in capitals and by its name; rename one of them",
+                         (int)length - 1, defines->texts[i]);
+    }
+  }
+  return true;
+}
+
 bool settings_of_config(const struct compile_request *request, struct settings *defines, struct settings *environment,
                         struct error *error) {
   const struct space *space = request->space;
@@ -150,13 +241,14 @@ bool settings_of_config(const struct compile_request *request, struct settings *
   for (size_t i = 0; i < space->n_parameters; i++) {
     const struct parameter *parameter = &space->parameters[i];
     cleanup_free char *text = NULL;
-    if (parameter->role == ROLE_ENV && values[i].type != VALUE_NONE) {
-      cleanup_free char *value =
-          values[i].type == VALUE_BOOL ? xstrdup(values[i].boolean ? "1" : "0") : value_format(values[i], false);
-      settings_add(environment, xasprintf("%s=%s", parameter->name, value));
-    } else if (parameter->role == ROLE_CONSTEXPR && (text = define_format(parameter->name, values[i]))) {
+    if (parameter->role == ROLE_ENV && !variable_add(parameter->name, values[i], environment, error))
+      return false;
+    if (parameter->role == ROLE_CONSTEXPR)
+      text = define_format(parameter->name, values[i]);
+    else if (parameter->role == ROLE_OPTION)
+      text = option_format(parameter->name, values[i]);
+    if (text)
       settings_add(defines, TAKE(text));
-    }
   }
-  return manifest_defines_add(request->kernel, &scope, defines, error);
+  return manifest_defines_add(request->kernel, &scope, defines, error) && defines_differ(defines, error);
 }

@@ -31,6 +31,8 @@ static bool ends_in(const char *text, const char *suffix) {
   return length > end && strcmp(text + length - end, suffix) == 0;
 }
 
+static bool is_object(const char *name) { return ends_in(name, ".so") || ends_in(name, ".co"); }
+
 static void scratch_remove(const char *path) {
   struct error error;
   if (!folder_remove(path, &error))
@@ -47,7 +49,7 @@ static void objects_list(const char *folder, int64_t before_s, struct objects *o
     int64_t used_s = status.st_atime > status.st_mtime ? status.st_atime : status.st_mtime;
     if (S_ISDIR(status.st_mode) && ends_in(entry->d_name, ".scratch") && used_s < before_s)
       scratch_remove(path);
-    if (!S_ISREG(status.st_mode) || !ends_in(entry->d_name, ".so"))
+    if (!S_ISREG(status.st_mode) || !is_object(entry->d_name))
       continue;
     *ret_bytes += (uint64_t)status.st_size;
     GROW(objects->all, objects->n, objects->capacity);

@@ -10,9 +10,11 @@
 #include <sys/eventfd.h>
 #include <time.h>
 
-#include "agent/compile/cc.h"
+#include "agent/compile/compilers.h"
 #include "agent/compile/objects.h"
 #include "common/file.h"
+#include "common/log.h"
+#include "common/sandbox.h"
 
 #define BUCKETS 1024
 #define PROCESSES_MAX 256
@@ -20,7 +22,7 @@
 enum job_state { JOB_QUEUED, JOB_RUNNING, JOB_DONE };
 
 struct job {
-  struct cc_job compile;
+  struct compile_job compile;
   char *object;
   enum job_state state;
   struct compile_result result;
@@ -37,7 +39,7 @@ struct ticket {
 };
 
 struct compile_pool {
-  struct cc cc;
+  struct compilers *compilers;
   char *cache; /* absolute */
   unsigned n_threads;
   pthread_t *threads;
@@ -61,7 +63,7 @@ void compile_result_release(struct compile_result *result) {
 static size_t bucket_of(const struct digest *digest) { return (digest->bytes[0] | digest->bytes[1] << 8) % BUCKETS; }
 
 static void job_free(struct job *job) {
-  cc_job_release(&job->compile);
+  compile_job_release(&job->compile);
   compile_result_release(&job->result);
   free(job->object);
   free(job);
@@ -113,7 +115,7 @@ static void *compile_thread(void *context) {
     job->state = JOB_RUNNING;
     int64_t timeout_ms = pool->timeout_ms;
     pthread_mutex_unlock(&pool->mutex);
-    struct compile_result result = cc_job_run(&pool->cc, &job->compile, job->object, timeout_ms, pool->stop_fd);
+    struct compile_result result = compile_job_run(&job->compile, job->object, timeout_ms, pool->stop_fd);
     pthread_mutex_lock(&pool->mutex);
     job->result = result;
     job->state = JOB_DONE;
@@ -125,14 +127,19 @@ static void *compile_thread(void *context) {
 }
 
 bool compile_pool_new(const char *cache, unsigned processes, struct compile_pool **ret_pool, struct error *error) {
-  struct cc cc;
-  if (!folder_make(cache, 0700, error) || !cc_open(&cc, error))
+  struct compilers *compilers;
+  if (!folder_make(cache, 0700, error) || !compilers_new(&compilers, error))
     return false;
+  if (!sandbox_confines_files())
+    log_warning(
+        "compile: this kernel has no Landlock; compilers run with rlimits and %s, but could read this machine's "
+        "files (--require-sandbox refuses that)",
+        sandbox_kind());
   long cpus = sysconf(_SC_NPROCESSORS_ONLN);
   unsigned n_threads = processes ? processes : cpus > 0 ? (unsigned)cpus : 1;
   struct compile_pool *pool = xcalloc(1, sizeof *pool);
-  pool->cc = cc;
-  pool->timeout_ms = CC_TIMEOUT_MS_DEFAULT;
+  pool->compilers = compilers;
+  pool->timeout_ms = COMPILE_TIMEOUT_MS_DEFAULT;
   pool->next_ticket = 1;
   pthread_mutex_init(&pool->mutex, NULL);
   pthread_cond_init(&pool->queued, NULL);
@@ -191,7 +198,7 @@ void compile_pool_free(struct compile_pool *pool) {
   pthread_cond_destroy(&pool->queued);
   pthread_cond_destroy(&pool->done);
   pthread_mutex_destroy(&pool->mutex);
-  cc_release(&pool->cc);
+  compilers_free(pool->compilers);
   free(pool->cache);
   free(pool->threads);
   free(pool);
@@ -204,25 +211,25 @@ void compile_pool_set_timeout(struct compile_pool *pool, int64_t timeout_ms) {
 }
 
 /* The job of a request's content: one that is there already, or a new one, queued unless its object is in the cache. */
-static struct job *job_for(struct compile_pool *pool, struct cc_job *compile) {
+static struct job *job_for(struct compile_pool *pool, struct compile_job *compile) {
   size_t bucket = bucket_of(&compile->digest);
   for (struct job *job = pool->jobs[bucket]; job; job = job->next_in_bucket) {
     if (digest_equal(&job->compile.digest, &compile->digest)) {
-      cc_job_release(compile);
+      compile_job_release(compile);
       return job;
     }
   }
   char text[DIGEST_TEXT_SIZE];
   struct job *job = xcalloc(1, sizeof *job);
-  job->object = xasprintf("%s/%s.so", pool->cache, digest_format(&compile->digest, text) + strlen("sha256:"));
+  job->object = xasprintf("%s/%s%s", pool->cache, digest_format(&compile->digest, text) + strlen("sha256:"),
+                          compile->compiler->kind->suffix);
   job->compile = *compile;
   job->is_shared = true;
   job->next_in_bucket = pool->jobs[bucket];
   pool->jobs[bucket] = job;
-  if (access(job->object, R_OK) == 0) {
+  if (compile_job_find(&job->compile, job->object, &job->result)) {
     object_touch(job->object);
     job->state = JOB_DONE;
-    job->result = (struct compile_result){.ok = true, .object = xstrdup(job->object)};
     return job;
   }
   if (pool->queue_last)
@@ -235,9 +242,11 @@ static struct job *job_for(struct compile_pool *pool, struct cc_job *compile) {
 }
 
 uint64_t compile_pool_submit(struct compile_pool *pool, const struct compile_request *request) {
-  struct cc_job compile;
+  struct compile_job compile;
+  const struct compiler *compiler;
   struct error error;
-  bool prepared = cc_job_prepare(&pool->cc, request, &compile, &error);
+  bool has_compiler = compilers_find(pool->compilers, request, &compiler, &error);
+  bool prepared = has_compiler && compile_job_prepare(compiler, request, &compile, &error);
   struct ticket *ticket = xcalloc(1, sizeof *ticket);
   pthread_mutex_lock(&pool->mutex);
   if (prepared) {
@@ -245,7 +254,8 @@ uint64_t compile_pool_submit(struct compile_pool *pool, const struct compile_req
   } else {
     ticket->job = xcalloc(1, sizeof *ticket->job);
     ticket->job->state = JOB_DONE;
-    ticket->job->result.detail = xstrdup(error.message);
+    ticket->job->result = (struct compile_result){
+        .could_not_run = !has_compiler, .detail = xstrdup(error.message), .resources = code_resources_unknown};
   }
   ticket->job->tickets++;
   uint64_t id = ticket->id = pool->next_ticket++;

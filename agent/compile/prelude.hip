@@ -13,7 +13,9 @@
  *                        float it is float; write `condition ? (float)half : 0.0f`, the two sides alike
  *   int8_t … uint64_t, size_t
  * It is AMD where __AMDGCN__ is defined (__gfx942__ names the arch), NVIDIA where __CUDA_ARCH__ is.
+ * What a kernel is called with must have the types of its manifest: float16 is _Float16, bfloat16 is uint16_t.
  * Entry points are `extern "C" __global__`, so that they are found by name. */
+#define _Bool bool
 
 #if defined(__CUDA_ARCH__) || defined(__CUDACC_RTC__)
 

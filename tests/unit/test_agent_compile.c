@@ -7,8 +7,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/command.h"
 #include "agent/compile/launch_source.h"
+#include "common/command.h"
 
 /* 2^32 tokens keep the compiler busy for minutes. */
 #define ENDLESS "#define a(x) x x x x\n#define b(x) a(a(a(a(x))))\nint y = b(b(b(b(+)))) 1;\n"
@@ -187,10 +187,7 @@ Test(compile, a_compile_that_nobody_wants_any_more_does_not_begin) {
                                        (struct fixture_options){.space = "{\"parameters\": {\"BLOCK\": [1, 2, 3]}}"});
   struct error error;
   uint64_t tickets[3];
-  cleanup_free char *cache = xasprintf("%s/cache", fixture.folder), *log = xasprintf("%s/log", fixture.folder);
-  cleanup_free char *script =
-      xasprintf("#!/bin/sh\nPATH=/usr/bin:/bin\necho \"$*\" >>%s\nexec /usr/bin/cc \"$@\"\n", log);
-  cleanup_free char *path = fake_compiler(&fixture, script);
+  cleanup_free char *cache = xasprintf("%s/cache", fixture.folder);
   compile_pool_free(fixture.pool);
   cr_assert(compile_pool_new(cache, 1, &fixture.pool, &error), "%s", error.message);
   for (uint64_t i = 0; i < 3; i++) {
@@ -206,12 +203,7 @@ Test(compile, a_compile_that_nobody_wants_any_more_does_not_begin) {
     cr_expect(result.ok, "%s", result.detail);
     compile_result_release(&result);
   }
-  cleanup_free char *lines = NULL;
-  size_t size;
-  cr_assert(file_read(log, 100000, &lines, &size, &error), "%s", error.message);
-  cr_expect_not_null(strstr(lines, "-DBLOCK=1"));
-  cr_expect_null(strstr(lines, "-DBLOCK=2"));
-  cr_expect_not_null(strstr(lines, "-DBLOCK=3"));
+  cr_expect_eq(files_in(&fixture, ".so"), 2, "the one in between was compiled too");
   fixture_free(&fixture);
 }
 

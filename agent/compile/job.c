@@ -1,0 +1,328 @@
+/* One compile, reproducibly: equal content gives equal bytes. Memory and threads: see job.h. */
+#include "agent/compile/job.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include "agent/compile/compiler.h"
+#include "agent/compile/rtc.h"
+#include "common/command.h"
+#include "common/file.h"
+
+#define SCANNED_SOURCE_MAX ((size_t)4 << 20)
+#define OUTPUT_MAX ((size_t)64 << 10)
+#define DETAIL_MAX 400
+
+static bool mentions(const char *text, const char *name, size_t length) {
+  for (const char *at = text; (at = memmem(at, strlen(at), name, length)); at++)
+    if ((at == text || (!isalnum((unsigned char)at[-1]) && at[-1] != '_')) && !isalnum((unsigned char)at[length]) &&
+        at[length] != '_')
+      return true;
+  return false;
+}
+
+/* Takes out the definitions that cannot change the object. */
+static bool defines_reduce(const struct kernel *kernel, const char *sources, struct settings *defines,
+                           struct error *error) {
+  bool used[SPACE_PARAMETERS_MAX + 256] = {false};
+  ALWAYS(defines->n <= ARRAY_LENGTH(used));
+  for (size_t i = 0; i < kernel->n_sources; i++) {
+    cleanup_free char *path = xasprintf("%s/%s", sources, kernel->sources[i].path);
+    cleanup_free char *text = NULL;
+    size_t size;
+    if (!file_read(path, SCANNED_SOURCE_MAX, &text, &size, error))
+      return false;
+    if (strstr(text, "##") || strlen(text) != size)
+      return true;
+    for (size_t k = 0; k < defines->n; k++) {
+      const char *name = defines->texts[k];
+      size_t length = strcspn(name, "=");
+      used[k] |= name[0] == '_' || string_starts(name, "NDEBUG=") || mentions(text, name, length);
+    }
+  }
+  size_t kept = 0;
+  for (size_t k = 0; k < defines->n; k++) {
+    if (used[k])
+      defines->texts[kept++] = defines->texts[k];
+    else
+      free(defines->texts[k]);
+  }
+  defines->n = kept;
+  return true;
+}
+
+static void digest_text(struct digest_stream *stream, const char *text) {
+  digest_stream_add(stream, text, strlen(text) + 1);
+}
+
+static struct digest job_digest(const struct compile_request *request, const struct compile_job *job) {
+  const struct compiler *compiler = job->compiler;
+  struct digest_stream *stream = digest_stream_new();
+  digest_text(stream, compiler->identity);
+  digest_text(stream, compiler->fingerprint);
+  digest_text(stream, job->arch ? job->arch : "");
+  for (size_t i = 0; compiler->kind->flags[i]; i++)
+    digest_text(stream, compiler->kind->flags[i]);
+  digest_text(stream, job->text); /* the prelude included */
+  digest_text(stream, "defines");
+  for (size_t i = 0; i < job->defines.n; i++)
+    digest_text(stream, job->defines.texts[i]);
+  digest_text(stream, "environment");
+  for (size_t i = 0; i < job->environment.n; i++)
+    digest_text(stream, job->environment.texts[i]);
+  digest_text(stream, "sources");
+  for (size_t i = 0; i < request->kernel->n_sources; i++) {
+    digest_text(stream, request->kernel->sources[i].path);
+    digest_stream_add(stream, request->kernel->sources[i].digest.bytes, DIGEST_SIZE);
+  }
+  if (request->is_reference)
+    digest_stream_add(stream, request->kernel->reference.digest.bytes, DIGEST_SIZE);
+  return digest_stream_finish(stream);
+}
+
+/* Features after a colon ("gfx942:sramecc+:xnack-") are left aside: an object without them runs with any. */
+static bool arch_read(const char *text, char **ret_arch, struct error *error) {
+  size_t length = strcspn(text, ":");
+  for (size_t i = 0; i < length; i++) {
+    if (!isalnum((unsigned char)text[i]) && text[i] != '_' && text[i] != '-')
+      return error_set(error, "\"%.40s\" is not the name of a GPU's architecture, such as gfx942 or sm_90", text);
+  }
+  *ret_arch = xstrndup(text, length);
+  return true;
+}
+
+/* What is compiled in a GPU's language, and what is looked for in the object. */
+static bool device_job_fill(const struct compile_request *request, struct compile_job *job, struct error *error) {
+  const struct kernel *kernel = request->kernel;
+  if (!arch_read(request->arch, &job->arch, error))
+    return false;
+  job->text = device_source(kernel);
+  job->entry = xstrdup(kernel->entry);
+  for (size_t i = 0; i < kernel->n_sources; i++)
+    settings_add(&job->files, xstrdup(kernel->sources[i].path));
+  return true;
+}
+
+bool compile_job_prepare(const struct compiler *compiler, const struct compile_request *request,
+                         struct compile_job *ret_job, struct error *error) {
+  const struct kernel *kernel = request->kernel;
+  struct compile_job job __attribute__((cleanup(compile_job_release))) = {.compiler = compiler};
+  if (request->is_reference && !kernel->reference.path)
+    return error_set(error, "the kernel %s has no reference", kernel->name);
+  job.sources = realpath(request->sources, NULL);
+  if (!job.sources)
+    return error_set(error, "cannot find the kernel's sources in %s: %s", request->sources, strerror(errno));
+  if (request->is_reference)
+    job.text = reference_source(kernel);
+  else if (kernel->language == LANGUAGE_C)
+    job.text = launch_source(kernel);
+  else if (!device_job_fill(request, &job, error))
+    return false;
+  if (!request->is_reference && (!settings_of_config(request, &job.defines, &job.environment, error) ||
+                                 !defines_reduce(kernel, job.sources, &job.defines, error)))
+    return false;
+  job.digest = job_digest(request, &job);
+  *ret_job = job;
+  job = (struct compile_job){0};
+  return true;
+}
+
+void compile_job_release(struct compile_job *job) {
+  free(job->sources);
+  free(job->text);
+  free(job->arch);
+  free(job->entry);
+  settings_release(&job->files);
+  settings_release(&job->defines);
+  settings_release(&job->environment);
+  *job = (struct compile_job){0};
+}
+
+/* The first line that tells of an error, else the first line, without the folder's name and in plain ASCII. */
+static char *detail_of(const char *output, const char *sources) {
+  const char *best = NULL;
+  for (const char *line = output; *line; line += strcspn(line, "\n"), line += *line == '\n') {
+    size_t length = strcspn(line, "\n");
+    if (!best && length)
+      best = line;
+    if (memmem(line, length, "error:", 6) || memmem(line, length, "undefined reference", 19)) {
+      best = line;
+      break;
+    }
+  }
+  if (!best)
+    return NULL;
+  size_t prefix = strlen(sources);
+  if (strncmp(best, sources, prefix) == 0 && best[prefix] == '/')
+    best += prefix + 1;
+  size_t length = strcspn(best, "\n");
+  char *detail = xstrndup(best, length < DETAIL_MAX ? length : DETAIL_MAX);
+  for (char *c = detail; *c; c++)
+    if (*c < 0x20 || *c > 0x7e)
+      *c = ' ';
+  return detail;
+}
+
+static void fail(struct compile_result *result, char *detail) {
+  result->ok = false;
+  free(result->detail);
+  result->detail = detail;
+}
+
+static void fail_to_run(struct compile_result *result, char *detail) {
+  fail(result, detail);
+  result->could_not_run = true;
+}
+
+/* What compilers and linkers say when it is the machine's fault. */
+static bool is_of_the_machine(const struct command_result *result, const char *output) {
+  static const int reasons[] = {ENOSPC, EDQUOT, EIO, EROFS, EMFILE, ENFILE};
+  if (WIFEXITED(result->status) && WEXITSTATUS(result->status) == RTC_EXIT_MACHINE)
+    return true;
+  for (size_t i = 0; i < ARRAY_LENGTH(reasons); i++) {
+    if (strstr(output, strerrordesc_np(reasons[i])))
+      return true;
+  }
+  return false;
+}
+
+static char *status_detail(const struct command_result *result, int64_t timeout_ms) {
+  if (result->timed_out)
+    return xasprintf("the compiler did not end within %lld ms", (long long)timeout_ms);
+  if (result->stopped)
+    return xstrdup("the agent stopped while it was compiled");
+  if (WIFSIGNALED(result->status))
+    return xasprintf("the compiler was ended by signal %d (%s)", WTERMSIG(result->status),
+                     strsignal(WTERMSIG(result->status)));
+  return xasprintf("the compiler exited with status %d and said nothing", WEXITSTATUS(result->status));
+}
+
+/* Syncs what the compiler wrote before it gets its name, so that a name in the cache always is a whole object. */
+static bool object_publish(const char *from, const char *object, struct error *error) {
+  cleanup_fd int fd = open(from, O_RDONLY | O_CLOEXEC);
+  if (fd < 0 || fsync(fd) < 0 || rename(from, object) < 0)
+    return error_set(error, "cannot put the object into the cache as %s: %s", object, strerror(errno));
+  return true;
+}
+
+/* What a GPU's object says of the kernel's entry; of other objects nothing is known. */
+static bool resources_read(const struct compile_job *job, const char *object, struct code_resources *ret_resources,
+                           struct error *error) {
+  cleanup_free char *bytes = NULL;
+  cleanup_code_object struct code_object *code = NULL;
+  const struct code_kernel *kernel;
+  size_t size;
+  *ret_resources = code_resources_unknown;
+  if (!job->entry)
+    return true;
+  if (!file_read(object, COMPILE_OBJECT_MAX, &bytes, &size, error) || !code_object_parse(bytes, size, &code, error))
+    return error_prefix(error, "the compiler's object cannot be read: ");
+  if (!code_object_kernel(code, job->entry, &kernel, error))
+    return error_prefix(error, "the source defines no `extern \"C\" __global__` function %s: ", job->entry);
+  *ret_resources = kernel->resources;
+  return true;
+}
+
+/* The config's environment comes first: of two settings of one name getenv finds the first. */
+static void environment_make(const struct compile_job *job, const char *scratch, struct settings *environment) {
+  for (size_t i = 0; i < job->environment.n; i++)
+    settings_add(environment, xstrdup(job->environment.texts[i]));
+  settings_add(environment, xstrdup("PATH=/usr/local/bin:/usr/bin:/bin"));
+  settings_add(environment, xstrdup("LC_ALL=C"));
+  settings_add(environment, xstrdup("SOURCE_DATE_EPOCH=0"));
+  settings_add(environment, xasprintf("TMPDIR=%s", scratch));
+}
+
+static bool compile_sandbox(const struct compile_job *job, const char *scratch, struct sandbox **ret_sandbox,
+                            struct error *error) {
+  const struct settings *shared = &job->compiler->readable;
+  cleanup_free const char **readable = xcalloc(shared->n + 2, sizeof *readable);
+  for (size_t i = 0; i < shared->n; i++)
+    readable[i] = shared->texts[i];
+  readable[shared->n] = job->sources;
+  struct sandbox_rules rules = {readable, (const char *const[]){scratch, NULL}};
+  return sandbox_new(&rules, ret_sandbox, error);
+}
+
+static void compile_in(const struct compile_job *job, const char *scratch, const char *object, int64_t timeout_ms,
+                       int stop_fd, struct compile_result *result) {
+  const struct compiler_kind *kind = job->compiler->kind;
+  struct error error;
+  cleanup_free char *text_path = xasprintf("%s/%s", scratch, kind->text_name);
+  cleanup_free char *object_path = xasprintf("%s/%s", scratch, kind->object_name);
+  cleanup_sandbox struct sandbox *sandbox = NULL;
+  cleanup_settings struct settings arguments = {0}, environment = {0};
+  if (!file_write_atomically(text_path, job->text, strlen(job->text), 0600, &error) ||
+      !compile_sandbox(job, scratch, &sandbox, &error)) {
+    fail_to_run(result, xstrdup(error.message));
+    return;
+  }
+  environment_make(job, scratch, &environment);
+  kind->command_make(job->compiler, job, &arguments, &environment);
+  settings_add(&arguments, NULL);
+  settings_add(&environment, NULL);
+  struct command command = {
+      .arguments = arguments.texts,
+      .environment = environment.texts,
+      .folder = scratch,
+      .timeout_ms = timeout_ms,
+      .cpu_seconds_max = (uint64_t)timeout_ms / 1000 + 1,
+      .memory_bytes_max = COMPILE_MEMORY_MAX,
+      .file_bytes_max = COMPILE_OBJECT_MAX,
+      .output_max = OUTPUT_MAX,
+      .sandbox = sandbox,
+      .stop_fd = stop_fd,
+  };
+  struct command_result ran;
+  int64_t start = clock_monotonic_ms();
+  if (!command_run(&command, &ran, &error)) {
+    fail_to_run(result, xstrdup(error.message));
+    return;
+  }
+  cleanup_free char *output = ran.output;
+  /* At least 1: 0 says that nothing had to be compiled. */
+  result->compile_ms = clock_monotonic_ms() - start + 1;
+  result->timed_out = ran.timed_out;
+  if (!ran.succeeded) {
+    char *detail = ran.timed_out || ran.stopped ? NULL : detail_of(output, job->sources);
+    fail(result, detail ? detail : status_detail(&ran, timeout_ms));
+    result->could_not_run = ran.stopped || is_of_the_machine(&ran, output);
+  } else if (!resources_read(job, object_path, &result->resources, &error)) {
+    fail(result, xstrdup(error.message));
+  } else if (!object_publish(object_path, object, &error)) {
+    fail_to_run(result, xstrdup(error.message));
+  }
+}
+
+struct compile_result compile_job_run(const struct compile_job *job, const char *object, int64_t timeout_ms,
+                                      int stop_fd) {
+  struct compile_result result = {.ok = true, .resources = code_resources_unknown};
+  struct error error;
+  char suffix[17];
+  random_hex(suffix, 8);
+  cleanup_free char *scratch = xasprintf("%s.%s.scratch", object, suffix);
+  if (mkdir(scratch, 0700) < 0) {
+    fail_to_run(&result, xasprintf("cannot make the folder %s: %s", scratch, strerror(errno)));
+    return result;
+  }
+  compile_in(job, scratch, object, timeout_ms, stop_fd, &result);
+  if (!folder_remove(scratch, &error))
+    fail_to_run(&result, xstrdup(error.message));
+  if (result.ok)
+    result.object = xstrdup(object);
+  return result;
+}
+
+bool compile_job_find(const struct compile_job *job, const char *object, struct compile_result *ret_result) {
+  struct compile_result result = {.ok = true};
+  struct error error;
+  if (access(object, R_OK) < 0 || !resources_read(job, object, &result.resources, &error))
+    return false;
+  result.object = xstrdup(object);
+  *ret_result = result;
+  return true;
+}

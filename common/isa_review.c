@@ -261,7 +261,7 @@ bool isa_review_make(const char *text, const struct code_object *object, struct 
       continue;
     GROW(review->functions, review->n, capacity);
     struct isa_function *function = &review->functions[review->n++];
-    *function = (struct isa_function){.name = xstrndup(name, length)};
+    *function = (struct isa_function){.name = review_text(name, length)};
     if (!function_make(function, &reading, resources_of(object, function->name), error))
       return false;
   }

@@ -35,6 +35,15 @@ size_t review_count(const struct review_findings *findings, enum review_severity
   return n;
 }
 
+char *review_text(const char *text, size_t length) {
+  char *copy = xstrndup(text, length);
+  for (char *c = copy; *c; c++) {
+    if (*c < ' ' || *c > '~')
+      *c = '?';
+  }
+  return copy;
+}
+
 json_t *review_findings_to_json(const struct review_findings *findings) {
   json_t *array = json_array();
   for (size_t i = 0; i < findings->n; i++) {

@@ -35,6 +35,9 @@ void review_findings_release(struct review_findings *findings);
 
 size_t review_count(const struct review_findings *findings, enum review_severity severity);
 
+/* A copy of what a file says, for people and JSON: what is no printable ASCII becomes '?'. Owned by the caller. */
+must_check char *review_text(const char *text, size_t length);
+
 /* [{"severity", "sentence", "source"}] */
 must_check json_t *review_findings_to_json(const struct review_findings *findings);
 /* A line each, "  warning: sentence", and below it its source; what matters most first. */

@@ -14,7 +14,7 @@ from .expressions import Expression, ExpressionError, expression, grouped, subst
 from .keys import Key, format_key
 from .spaces import Config
 
-TYPES = {"bool": "i1", "int8": "i8", "uint8": "u8", "int16": "i16", "uint16": "u16", "int32": "i32", "uint32": "u32",
+TYPES = {"bool": "u1", "int8": "i8", "uint8": "u8", "int16": "i16", "uint16": "u16", "int32": "i32", "uint32": "u32",
          "int64": "i64", "uint64": "u64", "float16": "fp16", "bfloat16": "bf16", "float32": "fp32", "float64": "fp64"}
 BYTES = {"bool": 1, "int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "int64": 8, "uint64": 8,
          "float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
@@ -105,7 +105,7 @@ class _Specialiser:
             self.integer(parameter, dtype, text, annotated)
 
     def check_annotated(self, name: str, annotated: str, dtype: str) -> None:
-        kinds = {**{v: k for k, v in TYPES.items()}, "u1": "bool"}
+        kinds = {**{v: k for k, v in TYPES.items()}, "i1": "bool"}
         known = kinds.get(annotated)
         is_integer = bool(known) and "float" not in known and "float" not in dtype
         if known is None or (known != dtype and not (is_integer and BYTES[dtype] >= BYTES[known])):

@@ -1,0 +1,77 @@
+"""What the tests of the Triton bridge share: running its command line, kernels to pack, the build's own programs."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+KERNELS = pathlib.Path(__file__).resolve().parent / "kernels"
+ADD = ["--signature", "x_ptr=*fp32[n_elements], y_ptr=*fp32[n_elements], output_ptr=*fp32[n_elements]:write",
+       "--grid", "lambda meta: (triton.cdiv(n_elements, meta['BLOCK_SIZE']), )"]
+MATMUL = ["--signature", "a_ptr=*fp16[M,K], b_ptr=*fp16[K,N], c_ptr=*fp16[M,N]:write, stride_am=i64(K), "
+          "stride_ak=i64(1), stride_bk=i64(N), stride_bn=i64(1), stride_cm=i64(N), stride_cn=i64(1), "
+          "ACTIVATION=constexpr('leaky_relu')",
+          "--grid", "lambda META: (triton.cdiv(M, META['BLOCK_SIZE_M']) * triton.cdiv(N, META['BLOCK_SIZE_N']), )"]
+SOFTMAX = ["--signature", "output_ptr=*fp32[n_rows,n_cols]:write, input_ptr=*fp32[n_rows,n_cols], "
+           "input_row_stride=i64(n_cols), output_row_stride=i64(n_cols)", "--grid", "min(cus * occupancy, n_rows)"]
+
+
+def command(*arguments):
+    """The command line, in the environment that it runs in."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "python"), "PYTHONDONTWRITEBYTECODE": "1"}
+    return [sys.executable, "-m", "wavetune", *map(str, arguments)], environment
+
+
+def run(*arguments, status=0, **environment):
+    """Runs python3 -m wavetune; returns (stdout, stderr)."""
+    argv, env = command(*arguments)
+    done = subprocess.run(argv, env={**env, **environment}, capture_output=True, text=True, timeout=300)
+    assert done.returncode == status, done.stderr + done.stdout
+    return done.stdout, done.stderr
+
+
+def refusal(*arguments, status=2):
+    """The one sentence with which a command refuses."""
+    out, err = run(*arguments, status=status)
+    assert out == "" and err.count("\n") == 1, (out, err)
+    return err
+
+
+def read(folder, name="build.json"):
+    return json.loads((pathlib.Path(folder) / name).read_text())
+
+
+def program(name):
+    """A program of the C build, or a skip that says so."""
+    path = pathlib.Path(os.environ.get("WAVETUNE_BUILD", ROOT / "build/dev")) / name
+    if not path.exists():
+        pytest.skip(f"{path} is not built")
+    return path
+
+
+@pytest.fixture
+def add_folder(tmp_path):
+    """A kernel folder with the vector addition, made without compiling anything: what pack writes for a file."""
+    folder = tmp_path / "add"
+    folder.mkdir()
+    (folder / "vector_add.py").write_text((KERNELS / "vector_add.py").read_text())
+    (folder / "space.json").write_text((KERNELS / "vector_add.space.json").read_text())
+    buffers = [{"name": name, "dtype": "float32", "shape": ["n"], "access": access}
+               for name, access in (("x_ptr", "read"), ("y_ptr", "read"), ("output_ptr", "write"))]
+    (folder / "kernel.json").write_text(json.dumps({
+        "name": "add", "key": ["n"], "arguments": [*buffers, {"name": "n_elements", "dtype": "int64", "value": "n"}],
+        "versions": {"triton": {"language": "triton", "entry": "add_kernel", "sources": ["vector_add.py"],
+                                "launch": {"grid": ["ceil_div(n, BLOCK_SIZE)"]}}}}))
+    return folder
+
+
+def edit(folder, name, change):
+    """Rewrites a JSON file of a folder with what `change` makes of it."""
+    path = folder / name
+    value = json.loads(path.read_text())
+    change(value)
+    path.write_text(json.dumps(value))

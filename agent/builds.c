@@ -7,16 +7,6 @@
 #define BLOB_MAX ((size_t)64 << 20)
 #define WARPS_MAX 1024
 
-struct config_object {
-  uint64_t config;
-  struct lease_object object;
-};
-
-struct build_objects {
-  size_t n;
-  struct config_object *all; /* by rising config, each once */
-};
-
 void lease_object_release(struct lease_object *object) {
   free(object->path);
   launch_spec_release(&object->launch);
@@ -49,7 +39,7 @@ static bool blob_prepare(const struct preparing *preparing, const struct source 
   cleanup_free char *bytes = NULL, *stale = NULL;
   size_t size;
   digest_format(&source->digest, text);
-  cleanup_free char *path = xasprintf("%s/blob-%s.so", preparing->folder, text + strlen("sha256:"));
+  cleanup_free char *path = xasprintf("%s/blob-%s.co", preparing->folder, text + strlen("sha256:"));
   if (file_read(path, BLOB_MAX, &stale, &size, &ignored) && bytes_have_digest(stale, size, &source->digest)) {
     object_touch(path);
     bytes = TAKE(stale);

@@ -1,7 +1,7 @@
 /* A build's objects on this machine: for each config of a lease the code that is loaded and how it is launched, or why
  * there is none. docs/builds.md is what a build is.
  *
- * The variant is chosen by the key, configs are matched by value. Objects lie in FOLDER/blob-<digest>.so, each fetched
+ * The variant is chosen by the key, configs are matched by value. Objects lie in FOLDER/blob-<digest>.co, each fetched
  * once and checked against its digest whenever it is used.
  * Memory: build_objects own everything. Threads: any; several may share a folder. */
 #ifndef WAVETUNE_AGENT_BUILDS_H
@@ -23,7 +23,16 @@ struct lease_object {
 };
 void lease_object_release(struct lease_object *object);
 
-struct build_objects;
+struct config_object {
+  uint64_t config;
+  struct lease_object object;
+};
+
+struct build_objects {
+  size_t n;
+  struct config_object *all; /* by rising config, each once */
+};
+
 struct build_request {
   const struct kernel *kernel;
   const struct key *key;

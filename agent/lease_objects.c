@@ -53,7 +53,7 @@ static struct lease_object object_of_compile(struct compile_result *result) {
       .detail = TAKE(result->detail),
       .compile_ms = result->compile_ms,
   };
-  object.launch.resources = result->resources;
+  object.launch.resources = result->ok ? result->resources : code_resources_unknown;
   return object;
 }
 

@@ -297,8 +297,6 @@ bool build_variant(const struct build *build, const struct key *key, size_t *ret
     }
   }
   cleanup_free char *key_text = key_format(key);
-  return error_at(error, "/key",
-                  "no variant of the build for %s holds for the key %s; pack one for it with `python3 -m wavetune "
-                  "pack … --key \"%s\"` and push it with `wavetune kernel push DIR --build FOLDER`",
-                  build->arch, key_text, key_text);
+  return error_at(error, "/key", "no variant of the build for %s covers this key; pack one with " BUILD_COMMANDS,
+                  build->arch, build->arch, key_text);
 }

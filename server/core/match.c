@@ -134,14 +134,11 @@ bool match_environment(const struct environment *partial, const struct known_env
                    fitting.n);
 }
 
-#define PACK_COMMANDS                                                                                                  \
-  "pack one with `python3 -m wavetune pack … --key \"%s\"` and push it with `wavetune kernel push DIR --build FOLDER`"
-
 bool match_has_build(const struct key *key, const struct match_builds *builds, struct error *error) {
   if (!builds->required || builds->n > 0)
     return true;
   cleanup_free char *key_text = key_format(key);
-  return error_at(error, "/kernel", "this kernel has no build; " PACK_COMMANDS, key_text);
+  return error_at(error, "/kernel", "this kernel has no build; pack one with " BUILD_COMMANDS, "ARCH", key_text);
 }
 
 static const char *stated(const char *text) { return text ? text : "not stated"; }
@@ -154,9 +151,9 @@ static bool refuse_toolchain(const struct environment *environment, const struct
   return error_at(
       error, "/environment",
       "no build of this kernel is for arch %.40s with triton %.40s and torch %.40s (the newest is for %.40s "
-      "with triton %.40s and torch %.40s); " PACK_COMMANDS,
+      "with triton %.40s and torch %.40s); pack one with " BUILD_COMMANDS,
       environment->arch, stated(environment->triton), stated(environment->torch), newest->arch, newest->triton,
-      stated(newest->torch), key_text);
+      stated(newest->torch), environment->arch, key_text);
 }
 
 bool match_build(const struct environment *environment, const struct key *key, const struct match_builds *builds,

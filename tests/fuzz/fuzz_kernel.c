@@ -1,18 +1,23 @@
 /* Manifests and builds from anybody: {"manifest": …, "key": …, "space": …, "build": …}, each member optional. What is
- * accepted must hold together: a hash that parsing again gives too, and a build and a job that can be asked about. */
+ * accepted must hold together: a hash that parsing again gives too, a build and a job that can be asked about, and a
+ * head that chooses as its build does. */
 #include "common/build.h"
 
 static void check_build(const struct kernel *kernel, json_t *json, const struct key *key) {
-  cleanup_build struct build *build = NULL;
+  cleanup_build struct build *build = NULL, *head = NULL;
   struct error error;
-  size_t index;
+  size_t index, again;
   if (!json)
     return;
   /* The input cannot know the kernel's hash. */
   if (json_is_object(json))
     ALWAYS(json_object_set_new(json, "kernel", json_digest_text(&kernel->hash)) == 0);
-  if (build_parse(json, kernel, &build, &error) && key && build_variant(build, key, &index, &error))
-    ALWAYS(index < build->n_variants);
+  if (!build_parse(json, kernel, &build, &error))
+    return;
+  cleanup_json json_t *head_json = build_head(build);
+  ALWAYS(build_parse_head(head_json, &build->digest, kernel, &head, &error));
+  if (key && build_variant(build, key, &index, &error))
+    ALWAYS(index < build->n_variants && build_variant(head, key, &again, &error) && again == index);
 }
 
 static void check_job(const struct kernel *kernel, const json_t *input) {

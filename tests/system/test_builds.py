@@ -250,10 +250,10 @@ def test_hardware_that_is_not_there_yet_is_stated_and_the_toolchain_comes_from_t
 def test_a_key_that_no_variant_covers_is_refused_with_the_command_that_packs_it(server, folder, pushed):
     answer = job_of(server, pushed[0], n=7)
     assert answer.status == 422 and answer.json["pointer"] == "/key"
-    assert 'python3 -m wavetune pack … --key "n=7"' in answer.json["detail"]
+    assert 'python3 -m wavetune pack DIR --arch gfx942 --key "n=7" --output FOLDER' in answer.json["detail"]
     assert "wavetune kernel push DIR --build FOLDER" in answer.json["detail"]
     done = wavetune(server, "submit", folder, "--key", "n=7", "--environment", json.dumps(MI300X), check=False)
-    assert done.returncode == 4 and 'python3 -m wavetune pack … --key "n=7"' in done.stderr and "/key" in done.stderr
+    assert done.returncode == 4 and 'pack DIR --arch gfx942 --key "n=7" --output FOLDER' in done.stderr and "/key" in done.stderr
     assert server.items("/v1/jobs") == []
 
 

@@ -139,7 +139,7 @@ Test(build, a_key_that_no_variant_holds_for_is_refused_with_what_to_pack) {
   cr_assert_eq(index, 9u);
   cr_assert_str_eq(error.pointer, "/key");
   cr_assert(strstr(error.message, "gfx942") && strstr(error.message, "n=33") &&
-                strstr(error.message, "python3 -m wavetune pack … --key \"n=33, dtype=fp32\""),
+                strstr(error.message, "python3 -m wavetune pack DIR --arch gfx942 --key \"n=33, dtype=fp32\" --output"),
             "%s", error.message);
 }
 

@@ -7,8 +7,8 @@
  * are wanted again. MATRIX: `mfma` by the matrix cores (INSTRUCTION rows and columns at once: 16 or 32), or `fma`.
  * WAVES_PER_EU (AMD) tells the compiler for how many wavefronts to leave registers.
  *
- * By the key: ELEMENT_BYTES 4 (float) or 2 (_Float16), EXTENT the type of m, n and k, VECTOR_A and VECTOR_B how many
- * elements at once may be loaded of a's and b's rows, EDGES whether any tile reaches beyond a matrix.
+ * By the key: ELEMENT_BYTES 4 (float) or 2 (_Float16), VECTOR_A and VECTOR_B how many elements at once may be loaded of
+ * a's and b's rows, EDGES whether any tile reaches beyond a matrix.
  *
  * A wave's lanes share their columns of c so that each has up to 4 neighbours: what it reads of b and writes to c is one
  * wide access. With `mfma` the columns of an instruction are therefore not neighbours but every 4th; and the k that one
@@ -263,8 +263,8 @@ static __device__ inline void wides_store(wides &next, element *a, element *b) {
 
 extern "C" __global__ __launch_bounds__(THREADS, WAVES_PER_EU) void matmul(element *__restrict__ c,
                                                                            const element *__restrict__ a,
-                                                                           const element *__restrict__ b, EXTENT m,
-                                                                           EXTENT n, EXTENT k) {
+                                                                           const element *__restrict__ b, int64_t m,
+                                                                           int64_t n, int64_t k) {
   alignas(16) __shared__ element a_tiles[STAGES][A_TILE], b_tiles[STAGES][B_TILE];
   const unsigned block_rows = (m + BLOCK_M - 1) / BLOCK_M, block_columns = (n + BLOCK_N - 1) / BLOCK_N;
   const unsigned in_group = blockIdx.x % (GROUP_M * block_columns);

@@ -102,6 +102,9 @@ static int cuda_memory_new(void **ret_address, size_t size) {
 
 static int cuda_memory_free(void *address) { return cuda.memory_free((uintptr_t)address); }
 
+static int cuda_host_memory_new(void **ret_address, size_t size) { return cuda.host_memory_new(ret_address, size, 0); }
+static int cuda_host_memory_free(void *address) { return cuda.host_memory_free(address); }
+
 static int cuda_upload(void *to, const void *from, size_t size, void *stream) {
   return cuda.upload((uintptr_t)to, from, size, stream);
 }
@@ -224,6 +227,8 @@ static const struct gpu_api cuda_api = {
     .memory_info = cuda_memory_info,
     .memory_new = cuda_memory_new,
     .memory_free = cuda_memory_free,
+    .host_memory_new = cuda_host_memory_new,
+    .host_memory_free = cuda_host_memory_free,
     .upload = cuda_upload,
     .download = cuda_download,
     .copy = cuda_copy,

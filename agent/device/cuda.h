@@ -28,6 +28,8 @@ struct cuda_launch_config; /* CUlaunchConfig */
   X(memory_info, "cuMemGetInfo_v2", false, (size_t *free_bytes, size_t *total_bytes))                                  \
   X(memory_new, "cuMemAlloc_v2", false, (uint64_t *address, size_t size))                                              \
   X(memory_free, "cuMemFree_v2", false, (uint64_t address))                                                            \
+  X(host_memory_new, "cuMemHostAlloc", false, (void **address, size_t size, unsigned flags))                           \
+  X(host_memory_free, "cuMemFreeHost", false, (void *address))                                                         \
   X(upload, "cuMemcpyHtoDAsync_v2", false, (uint64_t to, const void *from, size_t size, void *stream))                 \
   X(download, "cuMemcpyDtoHAsync_v2", false, (void *to, uint64_t from, size_t size, void *stream))                     \
   X(copy, "cuMemcpyDtoDAsync_v2", false, (uint64_t to, uint64_t from, size_t size, void *stream))                      \

@@ -38,6 +38,8 @@ struct gpu_api {
   int (*memory_info)(size_t *ret_free, size_t *ret_total);
   int (*memory_new)(void **ret_address, size_t size);
   int (*memory_free)(void *address);
+  int (*host_memory_new)(void **ret_address, size_t size); /* pinned: copies to it do not hold the host up */
+  int (*host_memory_free)(void *address);
   int (*upload)(void *to, const void *from, size_t size, void *stream);
   int (*download)(void *to, const void *from, size_t size, void *stream);
   int (*copy)(void *to, const void *from, size_t size, void *stream);

@@ -70,6 +70,9 @@ static int hip_memory_info(size_t *ret_free, size_t *ret_total) { return hip.mem
 static int hip_memory_new(void **ret_address, size_t size) { return hip.memory_new(ret_address, size); }
 static int hip_memory_free(void *address) { return hip.memory_free(address); }
 
+static int hip_host_memory_new(void **ret_address, size_t size) { return hip.host_memory_new(ret_address, size, 0); }
+static int hip_host_memory_free(void *address) { return hip.host_memory_free(address); }
+
 static int hip_upload(void *to, const void *from, size_t size, void *stream) {
   return hip.upload(to, from, size, stream);
 }
@@ -127,6 +130,8 @@ static const struct gpu_api hip_api = {
     .memory_info = hip_memory_info,
     .memory_new = hip_memory_new,
     .memory_free = hip_memory_free,
+    .host_memory_new = hip_host_memory_new,
+    .host_memory_free = hip_host_memory_free,
     .upload = hip_upload,
     .download = hip_download,
     .copy = hip_copy,

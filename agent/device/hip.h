@@ -25,6 +25,8 @@
   X(memory_info, "hipMemGetInfo", false, int, (size_t *free_bytes, size_t *total_bytes))                               \
   X(memory_new, "hipMalloc", false, int, (void **address, size_t size))                                                \
   X(memory_free, "hipFree", false, int, (void *address))                                                               \
+  X(host_memory_new, "hipHostMalloc", false, int, (void **address, size_t size, unsigned flags))                       \
+  X(host_memory_free, "hipHostFree", false, int, (void *address))                                                      \
   X(upload, "hipMemcpyHtoDAsync", false, int, (void *to, const void *from, size_t size, void *stream))                 \
   X(download, "hipMemcpyDtoHAsync", false, int, (void *to, void *from, size_t size, void *stream))                     \
   X(copy, "hipMemcpyDtoDAsync", false, int, (void *to, void *from, size_t size, void *stream))                         \

@@ -31,6 +31,8 @@
   X(memory_info, "cuMemGetInfo_v2", (size_t *free_bytes, size_t *total_bytes))                                         \
   X(memory_new, "cuMemAlloc_v2", (uint64_t *address, size_t size))                                                     \
   X(memory_free, "cuMemFree_v2", (uint64_t address))                                                                   \
+  X(host_memory_new, "cuMemHostAlloc", (void **address, size_t size, unsigned flags))                                  \
+  X(host_memory_free, "cuMemFreeHost", (void *address))                                                                \
   X(upload, "cuMemcpyHtoDAsync_v2", (uint64_t to, const void *from, size_t size, void *stream))                        \
   X(download, "cuMemcpyDtoHAsync_v2", (void *to, uint64_t from, size_t size, void *stream))                            \
   X(copy, "cuMemcpyDtoDAsync_v2", (uint64_t to, uint64_t from, size_t size, void *stream))                             \
@@ -198,6 +200,12 @@ int hipMalloc(void **address, size_t size) {
 }
 
 int hipFree(void *address) { return translate(cuda.memory_free((uintptr_t)address)); }
+
+int hipHostMalloc(void **address, size_t size, unsigned flags) {
+  return flags ? hipErrorInvalidValue : translate(cuda.host_memory_new(address, size, 0));
+}
+
+int hipHostFree(void *address) { return translate(cuda.host_memory_free(address)); }
 
 int hipMemcpyHtoDAsync(void *to, const void *from, size_t size, void *stream) {
   return translate(cuda.upload((uintptr_t)to, from, size, stream));

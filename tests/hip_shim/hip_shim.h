@@ -26,6 +26,8 @@ int hipSetDevice(int device);
 int hipMemGetInfo(size_t *free_bytes, size_t *total_bytes);
 int hipMalloc(void **address, size_t size);
 int hipFree(void *address);
+int hipHostMalloc(void **address, size_t size, unsigned flags);
+int hipHostFree(void *address);
 int hipMemcpyHtoDAsync(void *to, const void *from, size_t size, void *stream);
 int hipMemcpyDtoHAsync(void *to, void *from, size_t size, void *stream);
 int hipMemcpyDtoDAsync(void *to, void *from, size_t size, void *stream);

@@ -455,6 +455,20 @@ GPU_TEST(a_gpu_that_is_not_there_is_not_opened) {
   }
 }
 
+/* Without an AMD driver's files nothing tells what HIP's GPU is. */
+Test(device_gpu, a_hip_gpu_of_unknown_kind_is_a_sentence_that_says_what_to_do) {
+  struct error error;
+  struct device *gpu;
+  hip_choose();
+  if (!device_open("hip0", &gpu, &error))
+    cr_skip("%s", error.message);
+  device_close(gpu);
+  setenv("WAVETUNE_KFD_TOPOLOGY", "/nowhere", 1);
+  unsetenv("WAVETUNE_ARCH");
+  cr_expect_not(device_open("hip0", &gpu, &error));
+  cr_expect_not_null(strstr(error.message, "WAVETUNE_ARCH"), "%s", error.message);
+}
+
 /* Runs `body` in a process of its own, as a worker is one, and returns its wait status. */
 static int status_in_child(const char *back_end, void (*body)(struct device *gpu)) {
   int status = 0;

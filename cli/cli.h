@@ -77,6 +77,8 @@ must_check int job_print(struct http_client *client, const json_t *job);
   COMMAND(kernel_hash)                                                                                                 \
   COMMAND(space_expand)                                                                                                \
   COMMAND(space_count)                                                                                                 \
+  COMMAND(occupancy)                                                                                                   \
+  COMMAND(utilization)                                                                                                 \
   COMMAND(submit)                                                                                                      \
   COMMAND(jobs)                                                                                                        \
   COMMAND(show)                                                                                                        \

@@ -10,7 +10,12 @@
 #include "agent/compile/launch_source.h"
 
 #define COMPILE_TIMEOUT_MS_DEFAULT 60000
+/* A sanitizer reserves terabytes of addresses in a runtime compiler's process, which is a program of ours. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define COMPILE_MEMORY_MAX UINT64_MAX
+#else
 #define COMPILE_MEMORY_MAX ((uint64_t)4 << 30)
+#endif
 #define COMPILE_OBJECT_MAX ((uint64_t)64 << 20)
 
 struct compiler;

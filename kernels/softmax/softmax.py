@@ -57,7 +57,7 @@ def softmax_fused(y, x, rows, columns, BLOCK: tl.constexpr, num_stages: tl.const
     offsets = tl.arange(0, BLOCK)
     mask = offsets < columns
     for row in tl.range(tl.program_id(0), rows, tl.num_programs(0), num_stages=num_stages):
-        first = row.to(tl.int64) * columns
+        first = tl.cast(row, tl.int64) * columns
         values = tl.load(x + first + offsets, mask=mask, other=float("-inf"))
         exponentials = tl.exp(values - tl.max(values, axis=0))
         tl.store(y + first + offsets, exponentials / tl.sum(exponentials, axis=0), mask=mask)

@@ -1,0 +1,313 @@
+/* A lease's objects from a build: folders as `pack` writes them, with code for gfx942 that clang makes here. */
+#include "agent/builds.h"
+
+#include <criterion/criterion.h>
+#include <sys/stat.h>
+
+#include "common/command.h"
+#include "common/file.h"
+
+#define ARCH "gfx942"
+/* Two arguments and n; n is compiled in where it is 1. Two scratch pointers follow, as since Triton 3.5. */
+#define CODE                                                                                                           \
+  "kernel void f(global float *y, global const float *x, int n, global void *g, global void *p) {\n"                   \
+  "  local float shared[64]; int i = __builtin_amdgcn_workitem_id_x(); shared[i] = x[i];\n"                            \
+  "  if (i < n) y[i] = shared[63 - i]; }\n"
+
+struct packed {
+  char *folder; /* build.json and objects/ in it, and "cache" */
+  struct kernel *kernel;
+  struct key key;
+  struct space *space;
+  json_t *build;
+  struct digest code; /* of the object */
+  size_t n_read;      /* blobs that were asked for */
+};
+
+static json_t *json_of(const char *text) {
+  struct error error = {0};
+  json_t *json = NULL;
+  cr_assert(json_parse(text, strlen(text), &json, &error), "%s", error.message);
+  return json;
+}
+
+static void file_write(const char *folder, const char *name, const void *bytes, size_t size) {
+  struct error error = {0};
+  cleanup_free char *path = xasprintf("%s/%s", folder, name);
+  cr_assert(file_write_atomically(path, bytes, size, 0600, &error), "%s", error.message);
+}
+
+/* Compiles CODE; skips the test where that cannot be done. */
+static void code_compile(const char *folder, char **ret_bytes, size_t *ret_size) {
+  struct error error = {0};
+  struct command_result result;
+  cleanup_free char *clang = NULL, *object = xasprintf("%s/f.co", folder);
+  static const char *const environment[] = {"PATH=/usr/bin:/bin", NULL};
+  if (!program_find("clang-19", &clang, &error))
+    cr_skip("no code for " ARCH " can be made: %s", error.message);
+  file_write(folder, "f.cl", CODE, strlen(CODE));
+  const char *const arguments[] = {
+      clang,  "-x",   "cl", "-cl-std=CL2.0", "--target=amdgcn-amd-amdhsa", "-mcpu=" ARCH, "-nogpulib", "-O2", "-o",
+      object, "f.cl", NULL};
+  struct command command = {.arguments = (char *const *)arguments,
+                            .environment = (char *const *)environment,
+                            .folder = folder,
+                            .timeout_ms = 60000,
+                            .cpu_seconds_max = 60,
+                            .memory_bytes_max = (uint64_t)8 << 30,
+                            .file_bytes_max = (uint64_t)1 << 30,
+                            .output_max = 4096,
+                            .stop_fd = -1};
+  cr_assert(command_run(&command, &result, &error), "%s", error.message);
+  if (!result.succeeded)
+    cr_skip("clang-19 makes no code for " ARCH ": %s", result.output);
+  free(result.output);
+  cr_assert(file_read(object, (size_t)1 << 20, ret_bytes, ret_size, &error), "%s", error.message);
+}
+
+#define METADATA                                                                                                       \
+  "{\"name\": \"f\", \"shared\": 4096, \"num_warps\": 4, \"warp_size\": 64, \"num_ctas\": 1, "                         \
+  "\"launch_cooperative_grid\": false, \"scratch\": 2, \"global_scratch_size\": 0, \"profile_scratch_size\": 0}"
+
+/* A build of two variants; that for n == 1 has no argument n. BLOCK 64 is packed with members in another order, 128 failed,
+ * 256 is not there. */
+static struct packed packed_new(const char *metadata) {
+  struct packed packed = {0};
+  struct error error = {0};
+  char folder[] = "/tmp/wavetune-test-XXXXXX", digest[DIGEST_TEXT_SIZE];
+  cleanup_free char *bytes = NULL;
+  size_t size;
+  cr_assert_not_null(mkdtemp(folder));
+  packed.folder = xstrdup(folder);
+  code_compile(folder, &bytes, &size);
+  packed.code = digest_of(bytes, size);
+  cleanup_free char *objects = xasprintf("%s/objects", folder);
+  cr_assert(folder_make(objects, 0700, &error));
+  file_write(objects, digest_format(&packed.code, digest) + strlen("sha256:"), bytes, size);
+  cleanup_json json_t *manifest =
+      json_pack("{s:s, s:s, s:s, s:[{s:s, s:s}], s:[s], s:o, s:{s:[s]}}", "name", "test", "language", "triton", "entry",
+                "f", "sources", "path", "f.py", "digest", digest, "key", "n", "arguments",
+                json_of("[{\"name\": \"y\", \"dtype\": \"float32\", \"shape\": [64], \"access\": \"write\"},"
+                        "{\"name\": \"x\", \"dtype\": \"float32\", \"shape\": [64], \"access\": \"read\"},"
+                        "{\"name\": \"n\", \"dtype\": \"int32\", \"value\": \"n\"}]"),
+                "launch", "grid", "ceil_div(n, BLOCK)");
+  cr_assert(kernel_parse(manifest, &packed.kernel, &error), "%s", error.message);
+  cleanup_json json_t *key = json_of("{\"n\": 64}");
+  cr_assert(key_parse(key, NULL, 0, &packed.key, &error));
+  cleanup_json json_t *space = json_of("{\"parameters\": {\"BLOCK\": [64, 128, 256], \"num_warps\": [4]}, "
+                                       "\"roles\": {\"num_warps\": \"option\"}}");
+  cr_assert(space_parse(space, &packed.space, &error), "%s", error.message);
+  packed.build = json_pack(
+      "{s:o, s:{s:s}, s:s, s:i, s:[{s:s, s:o, s:o, s:[{s:o, s:s, s:o}]}, {s:o, s:{}, s:[{s:o, s:s, s:o}], s:[{s:o, "
+      "s:s}]}]}",
+      "kernel", json_digest_text(&packed.kernel->hash), "toolchain", "triton", "3.6.0", "arch", ARCH, "warp_size", 64,
+      "variants", "when", "n == 1", "signature", json_of("{\"y\": \"*fp32\", \"x\": \"*fp32\"}"), "constexprs",
+      json_of("{\"n\": 1}"), "objects", "config", json_of("{\"BLOCK\": 64, \"num_warps\": 4}"), "digest", digest,
+      "metadata", json_of(metadata), "signature", json_of("{\"y\": \"*fp32\", \"x\": \"*fp32\", \"n\": \"i32\"}"),
+      "constexprs", "objects", "config", json_of("{\"num_warps\": 4, \"BLOCK\": 64}"), "digest", digest, "metadata",
+      json_of(metadata), "failed", "config", json_of("{\"BLOCK\": 128, \"num_warps\": 4}"), "error", "out of LDS");
+  cr_assert_not_null(packed.build);
+  cleanup_free char *text = json_canonical(packed.build);
+  file_write(folder, "build.json", text, strlen(text));
+  return packed;
+}
+
+static void packed_free(struct packed *packed) {
+  struct error error = {0};
+  kernel_free(packed->kernel);
+  key_release(&packed->key);
+  space_free(packed->space);
+  json_decref(packed->build);
+  cr_expect(folder_remove(packed->folder, &error), "%s", error.message);
+  free(packed->folder);
+}
+
+static bool blob_read(void *context, const struct source *source, char **ret_bytes, size_t *ret_size,
+                      struct error *error) {
+  struct packed *packed = context;
+  packed->n_read++;
+  return build_folder_blob(packed->folder, source, ret_bytes, ret_size, error);
+}
+
+/* Prepares all configs of the space for n, on a device of `arch`. */
+static bool prepare(struct packed *packed, const char *arch, int64_t n, struct build_objects **ret_objects,
+                    struct error *error) {
+  static const uint64_t configs[] = {2, 0, 1, 0};
+  cleanup_free char *cache = xasprintf("%s/cache", packed->folder);
+  struct build_request request = {packed->kernel, &packed->key, packed->space, arch, ARRAY_LENGTH(configs), configs};
+  struct source_reader reader = {blob_read, packed};
+  packed->key.values[0] = value_int(n);
+  return build_objects_prepare(cache, packed->build, &request, &reader, ret_objects, error);
+}
+
+static struct build_objects *prepared(struct packed *packed, int64_t n) {
+  struct build_objects *objects = NULL;
+  struct error error = {0};
+  cr_assert(prepare(packed, ARCH, n, &objects, &error), "%s", error.message);
+  return objects;
+}
+
+static void expect_refused(struct packed *packed, const char *arch, int64_t n, const char *message) {
+  struct build_objects *objects;
+  struct error error = {0};
+  cr_expect_not(prepare(packed, arch, n, &objects, &error));
+  cr_expect_not_null(strstr(error.message, message), "%s", error.message);
+}
+
+Test(builds, an_object_lies_on_the_disk_with_how_it_is_launched) {
+  struct packed packed = packed_new(METADATA);
+  struct build_objects *objects = prepared(&packed, 64);
+  const struct lease_object *object = build_objects_find(objects, 0);
+  struct error error = {0};
+  char *bytes;
+  size_t size;
+  cr_assert(object->is_ok, "%s", object->detail);
+  cr_assert(file_read(object->path, (size_t)1 << 20, &bytes, &size, &error), "%s", error.message);
+  struct digest digest = digest_of(bytes, size);
+  cr_expect(digest_equal(&digest, &packed.code));
+  free(bytes);
+  const struct launch_spec *launch = &object->launch;
+  cr_expect_str_eq(launch->entry, "f");
+  cr_expect_eq(launch->threads, 256);
+  cr_expect_eq(launch->shared_bytes, 4096);
+  cr_expect_eq(launch->n_scratch, 2);
+  cr_expect_eq(launch->cluster, 1);
+  cr_expect_not(launch->cooperative);
+  cr_expect_eq(launch->n_arguments, 3);
+  cr_expect_eq(launch->resources.lds_bytes, 256);
+  cr_expect_gt(launch->resources.vgprs, 0);
+  build_objects_free(objects);
+  packed_free(&packed);
+}
+
+Test(builds, a_config_that_failed_has_the_text_and_one_that_is_absent_says_so) {
+  struct packed packed = packed_new(METADATA);
+  struct build_objects *objects = prepared(&packed, 64);
+  const struct lease_object *failed = build_objects_find(objects, 1), *absent = build_objects_find(objects, 2);
+  cr_expect_not(failed->is_ok);
+  cr_expect_eq(failed->outcome, OUTCOME_COMPILE);
+  cr_expect_str_eq(failed->detail, "out of LDS");
+  cr_expect_eq(absent->outcome, OUTCOME_COMPILE);
+  cr_expect_not_null(strstr(absent->detail, "the build has no object of {\"BLOCK\":256,\"num_warps\":4}"), "%s",
+                     absent->detail);
+  build_objects_free(objects);
+  packed_free(&packed);
+}
+
+Test(builds, a_blob_is_fetched_once) {
+  struct packed packed = packed_new(METADATA);
+  build_objects_free(prepared(&packed, 64));
+  build_objects_free(prepared(&packed, 64));
+  cr_expect_eq(packed.n_read, 1);
+  packed_free(&packed);
+}
+
+Test(builds, a_blob_that_was_damaged_on_the_disk_is_fetched_again) {
+  struct packed packed = packed_new(METADATA);
+  struct build_objects *objects = prepared(&packed, 64);
+  cr_assert_eq(truncate(build_objects_find(objects, 0)->path, 100), 0);
+  build_objects_free(objects);
+  objects = prepared(&packed, 64);
+  cr_expect(build_objects_find(objects, 0)->is_ok);
+  cr_expect_eq(packed.n_read, 2);
+  build_objects_free(objects);
+  packed_free(&packed);
+}
+
+/* The code takes n all the same: what is launched would not be what was compiled. */
+Test(builds, code_that_takes_other_arguments_than_are_passed_is_not_used) {
+  struct packed packed = packed_new(METADATA);
+  struct build_objects *objects = prepared(&packed, 1);
+  const struct lease_object *object = build_objects_find(objects, 0);
+  cr_expect_not(object->is_ok);
+  cr_expect_not_null(strstr(object->detail, "its code takes 5 arguments and a launch passes 4"), "%s", object->detail);
+  build_objects_free(objects);
+  packed_free(&packed);
+}
+
+Test(builds, code_that_takes_an_argument_of_another_size_is_not_used) {
+  struct packed packed = packed_new(METADATA);
+  packed.kernel->arguments[2].dtype = DTYPE_INT64;
+  struct build_objects *objects = prepared(&packed, 64);
+  cr_expect_not_null(strstr(build_objects_find(objects, 0)->detail, "argument \"n\" with 4 bytes"));
+  build_objects_free(objects);
+  packed_free(&packed);
+}
+
+Test(builds, an_object_that_cannot_be_launched_has_the_outcome_compile) {
+  static const struct {
+    const char *metadata, *detail;
+  } cases[] = {
+      {"{\"name\": \"g\", \"num_warps\": 4, \"scratch\": 2}", "the build's object cannot be used: "},
+      {"{\"num_warps\": 4}", "\"name\""},
+      {"{\"name\": \"f\"}", "\"num_warps\""},
+      {"{\"name\": \"f\", \"num_warps\": 4, \"scratch\": 2, \"global_scratch_size\": 64}", "scratch memory"},
+      {"{\"name\": \"f\", \"num_warps\": 4, \"scratch\": 2, \"profile_scratch_size\": 64}", "scratch memory"},
+  };
+  for (size_t i = 0; i < ARRAY_LENGTH(cases); i++) {
+    struct packed packed = packed_new(cases[i].metadata);
+    struct build_objects *objects = prepared(&packed, 64);
+    const struct lease_object *object = build_objects_find(objects, 0);
+    cr_expect_not(object->is_ok);
+    cr_expect_eq(object->outcome, OUTCOME_COMPILE);
+    cr_expect_not_null(strstr(object->detail, cases[i].detail), "%s", object->detail);
+    build_objects_free(objects);
+    packed_free(&packed);
+  }
+}
+
+Test(builds, a_build_for_another_arch_is_refused) {
+  struct packed packed = packed_new(METADATA);
+  expect_refused(&packed, "gfx90a", 64, "the build is for gfx942 and this device is gfx90a");
+  packed_free(&packed);
+}
+
+Test(builds, a_key_that_no_variant_covers_is_refused) {
+  struct packed packed = packed_new(METADATA);
+  json_object_set_new(json_array_get(json_object_get(packed.build, "variants"), 1), "when", json_string("n == 2"));
+  expect_refused(&packed, ARCH, 64, "no variant of the build for gfx942 holds");
+  packed_free(&packed);
+}
+
+Test(builds, a_build_of_another_kernel_is_refused) {
+  struct packed packed = packed_new(METADATA);
+  json_object_set_new(packed.build, "kernel", json_digest_text(&packed.code));
+  expect_refused(&packed, ARCH, 64, "for another kernel");
+  packed_free(&packed);
+}
+
+Test(builds, a_variant_with_other_arguments_than_the_manifest_is_refused) {
+  struct packed packed = packed_new(METADATA);
+  json_t *variant = json_array_get(json_object_get(packed.build, "variants"), 1);
+  json_object_set_new(json_object_get(variant, "signature"), "z", json_string("*fp32"));
+  expect_refused(&packed, ARCH, 64, "takes 4 arguments and the manifest of test has 3");
+  json_object_del(json_object_get(variant, "signature"), "x");
+  expect_refused(&packed, ARCH, 64, "does not take argument \"x\"");
+  packed_free(&packed);
+}
+
+Test(builds, a_blob_that_cannot_be_had_is_an_error) {
+  struct packed packed = packed_new(METADATA);
+  char digest[DIGEST_TEXT_SIZE];
+  cleanup_free char *path =
+      xasprintf("%s/objects/%s", packed.folder, digest_format(&packed.code, digest) + strlen("sha256:"));
+  file_write(packed.folder, "other", "other", 5);
+  cr_assert_eq(unlink(path), 0);
+  expect_refused(&packed, ARCH, 64, path);
+  cleanup_free char *other = xasprintf("%s/other", packed.folder);
+  cr_assert_eq(rename(other, path), 0);
+  expect_refused(&packed, ARCH, 64, "is not the blob sha256:");
+  packed_free(&packed);
+}
+
+Test(builds, a_folder_that_pack_wrote_is_read) {
+  struct packed packed = packed_new(METADATA);
+  struct error error = {0};
+  json_t *build;
+  cr_assert(build_folder_read(packed.folder, &build, &error), "%s", error.message);
+  cr_expect(json_equal(build, packed.build));
+  json_decref(build);
+  cr_expect_not(build_folder_read("/nowhere", &build, &error));
+  cr_expect_not_null(strstr(error.message, "/nowhere/build.json"), "%s", error.message);
+  packed_free(&packed);
+}

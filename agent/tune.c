@@ -501,7 +501,7 @@ static const struct option_spec tune_options[] = {
     {"key", OPTION_TEXT, "NAME=VALUE,…", NULL, 0, 0, "what to tune for, e.g. rows=4096,columns=1024", true},
     {"json", OPTION_FLAG, NULL, NULL, 0, 0, "print one JSON object instead of a table", false},
     {"device", OPTION_TEXT, "NAME", NULL, 0, 0, "the device, as probe names it; default: the first that fits", false},
-    {"build", OPTION_TEXT, "FOLDER", NULL, 0, 0, "of a triton kernel: what `python3 -m wavetune pack` wrote", false},
+    {"build", OPTION_TEXT, "FOLDER", NULL, 0, 0, "of a triton kernel: what `python3 -m wavetune pack` wrote", true},
     {"finalists", OPTION_INTEGER, "N", "8", 1, 1024, "configs that go from the screen to the finals", false},
     {"processes", OPTION_INTEGER, "N", "3", VERDICT_PROCESSES_MIN, 1000,
      "fresh processes in which the finalists are measured", false},

@@ -1,6 +1,6 @@
 /* What NVIDIA's management library tells of a GPU's state: clocks, power, temperature, who else uses it.
  *
- * Prototypes are those of nvml.h of CUDA 12; nvmlReturn_t is int, a device handle a pointer. The library comes with the
+ * Prototypes and structs are those of nvml.h of CUDA 12.9; nvmlReturn_t is int, a device handle a pointer. The library comes with the
  * driver but not into every container: without it nothing is known, which is no error.
  * Memory: static; the library stays open. Threads: one. */
 #include "agent/device/nvml.h"

@@ -366,6 +366,20 @@ static json_t *outcomes_to_json(const struct tuning *tuning) {
   return outcomes;
 }
 
+/* {"runtime": [3, 15]}: the configs that are not correct, in rising order. */
+static json_t *failed_to_json(const struct tuning *tuning) {
+  json_t *failed = json_object();
+  for (size_t i = 0; i < tuning->n; i++) {
+    if (tuning->tuned[i].outcome == OUTCOME_CORRECT)
+      continue;
+    const char *name = outcome_name(tuning->tuned[i].outcome);
+    if (!json_object_get(failed, name))
+      json_object_set_new(failed, name, json_array());
+    json_array_append_new(json_object_get(failed, name), json_integer((json_int_t)tuning->tuned[i].config));
+  }
+  return failed;
+}
+
 static json_t *examples_to_json(const struct tuning *tuning) {
   json_t *examples = json_object();
   for (size_t i = 0; i < OUTCOME_COUNT; i++) {
@@ -412,13 +426,14 @@ static void code_print(const json_t *code) {
 static void json_report(const struct tuning *tuning, const json_t *outcomes, const json_t *verdict) {
   const struct kernel_folder *folder = tuning->folder;
   uint64_t winner = (uint64_t)json_integer_value(json_object_get(verdict, "winner"));
-  cleanup_json json_t *answer = json_pack(
-      "{s:o, s:s, s:o, s:o, s:s, s:s, s:s, s:I, s:I, s:O, s:o, s:O, s:{s:I, s:o}}", "kernel",
-      json_digest_text(&folder->kernel->hash), "name", folder->kernel->name, "key", key_to_json(&tuning->key),
-      "environment", environment_to_json(&tuning->device->environment), "device", tuning->device->name, "regime",
-      option_text(tuning->options, "regime"), "version", WAVETUNE_VERSION, "configs", (json_int_t)tuning->n, "baseline",
-      (json_int_t)tuning->baseline, "outcomes", outcomes, "examples", examples_to_json(tuning), "verdict", verdict,
-      "winner", "config", (json_int_t)winner, "config_values", space_config_to_json(folder->space, winner));
+  cleanup_json json_t *answer =
+      json_pack("{s:o, s:s, s:o, s:o, s:s, s:s, s:s, s:I, s:I, s:O, s:o, s:o, s:O, s:{s:I, s:o}}", "kernel",
+                json_digest_text(&folder->kernel->hash), "name", folder->kernel->name, "key", key_to_json(&tuning->key),
+                "environment", environment_to_json(&tuning->device->environment), "device", tuning->device->name,
+                "regime", option_text(tuning->options, "regime"), "version", WAVETUNE_VERSION, "configs",
+                (json_int_t)tuning->n, "baseline", (json_int_t)tuning->baseline, "outcomes", outcomes, "failed",
+                failed_to_json(tuning), "examples", examples_to_json(tuning), "verdict", verdict, "winner", "config",
+                (json_int_t)winner, "config_values", space_config_to_json(folder->space, winner));
   cleanup_json json_t *code = code_to_json(tuning, winner);
   if (code)
     json_object_update(json_object_get(answer, "winner"), code);

@@ -20,7 +20,9 @@ struct measured {
   enum outcome outcome;
   char detail[400];
   size_t n;
-  bool has_timer;
+  bool has_timer, has_conditions;
+  struct code_resources resources;
+  char object[256];
 };
 
 /* A lease and what it yielded. */
@@ -46,7 +48,13 @@ static bool trial_measured(void *context, const struct lease *lease, const struc
   (void)lease;
   cr_assert_lt(trial->n, MEASURED_MAX);
   struct measured *measured = &trial->measured[trial->n++];
-  *measured = (struct measured){measurement->config, measurement->outcome, "", measurement->n, measurement->timer};
+  *measured = (struct measured){.config = measurement->config,
+                                .outcome = measurement->outcome,
+                                .n = measurement->n,
+                                .has_timer = measurement->timer != NULL,
+                                .has_conditions = measurement->conditions != NULL,
+                                .resources = measurement->resources};
+  snprintf(measured->object, sizeof measured->object, "%s", measurement->object ? measurement->object : "");
   snprintf(measured->detail, sizeof measured->detail, "%s", measurement->detail ? measurement->detail : "");
   for (size_t i = 0; i < measurement->n; i++)
     cr_expect(measurement->samples_us[i] > 0 && measurement->baseline_us[i] > 0);
@@ -523,5 +531,161 @@ Test(agent_lease_execute, hides_the_token_from_kernels) {
   setenv("WAVETUNE_TOKEN", "wt_secret", 1);
   trial_run(&trial);
   expect_correct(&trial, 0, SCREEN_ROUNDS);
+  trial_free(&trial);
+}
+
+/* Gives the trial's lease objects as a build's: those of the compile pool, each with so many spills, or with none of
+ * them where spills[i] is -1. */
+static struct build_objects objects_of(struct trial *trial, const int64_t *spills, size_t n) {
+  struct build_objects objects = {.n = n, .all = xcalloc(n, sizeof *objects.all)};
+  for (size_t i = 0; i < n; i++) {
+    struct lease_object *object = &objects.all[i].object;
+    objects.all[i].config = i;
+    object->is_ok = spills[i] >= 0;
+    object->launch = launch_spec_default();
+    object->launch.resources.vgprs = 100 + (int64_t)i;
+    object->launch.resources.vgpr_spills = spills[i];
+    object->launch.resources.sgpr_spills = 0;
+    if (object->is_ok)
+      object->path = fixture_object(&trial->fixture, i, false);
+    else
+      object->detail = xstrdup("was not packed");
+    object->outcome = OUTCOME_COMPILE;
+  }
+  return objects;
+}
+
+static void objects_free(struct build_objects *objects) {
+  for (size_t i = 0; i < objects->n; i++)
+    lease_object_release(&objects->all[i].object);
+  free(objects->all);
+}
+
+Test(agent_lease_execute, measures_the_objects_of_a_build_those_that_spill_last) {
+  struct trial trial = trial_new("", 4, STAGE_SCREEN);
+  struct build_objects objects = objects_of(&trial, (int64_t[]){0, 7, -1, 0}, 4);
+  trial.lease.objects = &objects;
+  trial.executor.compiles_first = false;
+  trial_run(&trial);
+  cr_expect_eq(trial.end, LEASE_DONE);
+  cr_assert_eq(trial.n, 4);
+  expect_outcome(&trial, 2, OUTCOME_COMPILE, "was not packed");
+  expect_correct(&trial, 3, SCREEN_ROUNDS);
+  cr_expect_eq(trial.measured[3].config, 1);
+  cr_expect_eq(trial.measured[3].resources.vgprs, 101);
+  objects_free(&objects);
+  trial_free(&trial);
+}
+
+Test(agent_lease_execute, a_baseline_without_an_object_in_the_build_ends_the_lease) {
+  struct trial trial = trial_new("", 2, STAGE_FINAL);
+  struct build_objects objects = objects_of(&trial, (int64_t[]){-1, 0}, 2);
+  trial.lease.objects = &objects;
+  trial_run(&trial);
+  cr_expect_eq(trial.end, LEASE_DONE);
+  cr_expect_eq(trial.n, 1);
+  expect_outcome(&trial, 0, OUTCOME_COMPILE, "baseline: was not packed");
+  objects_free(&objects);
+  trial_free(&trial);
+}
+
+Test(agent_lease_execute, names_the_code_of_what_a_gpu_ran) {
+  struct trial trial = trial_new("", 1, STAGE_FINAL);
+  trial.executor.is_gpu = true;
+  trial_run(&trial);
+  cr_expect_neq(trial.measured[0].object[0], 0);
+  cr_expect(access(trial.measured[0].object, R_OK) == 0, "%s", trial.measured[0].object);
+  trial_free(&trial);
+}
+
+Test(agent_lease_execute, names_no_code_of_what_a_cpu_ran) {
+  struct trial trial = trial_new("", 1, STAGE_FINAL);
+  trial_run(&trial);
+  cr_expect_eq(trial.measured[0].object[0], 0);
+  trial_free(&trial);
+}
+
+#define WRITES_BEHIND_ITS_BUFFER "if (MODE == 1) y[n] = 7;"
+
+Test(agent_lease_execute, a_screen_goes_on_in_a_fresh_worker_after_a_write_out_of_bounds) {
+  struct trial trial = trial_new(WRITES_BEHIND_ITS_BUFFER NOTE_PID, 3, STAGE_SCREEN);
+  cleanup_free char *path = test_file(&trial);
+  trial_run(&trial);
+  cr_expect_eq(trial.end, LEASE_DONE);
+  expect_outcome(&trial, 1, OUTCOME_CORRECTNESS, "a byte outside of the buffer was written");
+  expect_correct(&trial, 2, SCREEN_ROUNDS);
+  cr_expect_eq(count_processes(path), 2);
+  trial_free(&trial);
+}
+
+Test(agent_lease_execute, a_final_is_measured_again_without_who_wrote_out_of_bounds) {
+  struct trial trial = trial_new(WRITES_BEHIND_ITS_BUFFER NOTE_PID, 3, STAGE_FINAL);
+  cleanup_free char *path = test_file(&trial);
+  trial_run(&trial);
+  cr_expect_eq(trial.end, LEASE_DONE);
+  cr_expect_eq(trial.n, 3);
+  expect_outcome(&trial, 1, OUTCOME_CORRECTNESS, "a byte outside of the buffer was written");
+  expect_correct(&trial, 0, FINAL_ROUNDS);
+  expect_correct(&trial, 2, FINAL_ROUNDS);
+  cr_expect_eq(count_processes(path), 2);
+  trial_free(&trial);
+}
+
+static int sentinel_work(struct supervisor *supervisor, void *context) {
+  struct trial *trial = context;
+  trial->executor.spawner = supervisor->spawner;
+  trial->end = executor_sentinel(&trial->executor, NULL, NULL, &trial->error) ? LEASE_DONE : LEASE_FAILED;
+  return 0;
+}
+
+static enum lease_end sentinel_on(struct trial *trial, const char *device) {
+  struct supervisor supervisor = {.work = sentinel_work, .context = trial};
+  trial->executor.device = device;
+  cr_assert_eq(supervise(&supervisor), 0);
+  return trial->end;
+}
+
+Test(agent_lease_execute, a_device_that_works_passes_its_sentinel) {
+  struct trial trial = trial_new("", 1, STAGE_SCREEN);
+  cr_expect_eq(sentinel_on(&trial, "cpu0"), LEASE_DONE, "%s", trial.error.message);
+  trial_free(&trial);
+}
+
+Test(agent_lease_execute, a_device_that_is_not_there_does_not_pass_its_sentinel) {
+  struct trial trial = trial_new("", 1, STAGE_SCREEN);
+  cr_expect_eq(sentinel_on(&trial, "gpu7"), LEASE_FAILED);
+  cr_expect_not_null(strstr(trial.error.message, "gpu7 does not pass its sentinel: no device gpu7"), "%s",
+                     trial.error.message);
+  trial_free(&trial);
+}
+
+Test(agent_lease_execute, a_sentinel_that_hangs_is_not_passed) {
+  struct trial trial = trial_new("", 1, STAGE_SCREEN);
+  trial.executor.limits.open_ms = 0;
+  cr_expect_eq(sentinel_on(&trial, "cpu0"), LEASE_FAILED);
+  cr_expect_not_null(strstr(trial.error.message, "cpu0 does not pass its sentinel: the worker was killed after"), "%s",
+                     trial.error.message);
+  trial_free(&trial);
+}
+
+Test(agent_lease_execute, blames_a_gpu_whose_workers_die_before_it_is_a_configs_turn) {
+  struct trial trial = trial_new("", 1, STAGE_SCREEN);
+  trial.executor.is_gpu = true;
+  trial.executor.limits.open_ms = 0;
+  trial_run(&trial);
+  cr_expect_eq(trial.end, LEASE_FAILED);
+  cr_expect(trial.executor.is_suspect);
+  cr_expect_not_null(strstr(trial.error.message, "cpu0 is not trusted any more"), "%s", trial.error.message);
+  cr_expect_eq(trial.n, 0, "the baseline is not to blame");
+  trial_free(&trial);
+}
+
+Test(agent_lease_execute, can_be_stopped_while_a_device_does_not_pass_its_sentinel) {
+  struct trial trial = trial_new("", 1, STAGE_SCREEN);
+  trial.executor.device = "gpu7";
+  trial.stop_at_poll = 40;
+  trial_run(&trial);
+  cr_expect_eq(trial.end, LEASE_STOPPED);
+  cr_expect_not(trial.executor.is_suspect);
   trial_free(&trial);
 }

@@ -268,6 +268,35 @@ Test(worker, an_answer_tells_what_is_known_of_the_launch_and_of_the_device) {
   child_end(&child);
 }
 
+/* The worker is told that the kernel is for a GPU; its objects still are the CPU's, which has no use for a geometry. */
+static void send_open_for_gpu(struct child *child) {
+  char *object = object_of(child, GOOD, false), *reference = object_of(child, 0, true);
+  json_t *manifest = json_deep_copy(child->folder->kernel->json);
+  json_object_set_new(manifest, "language", json_string("hip"));
+  json_object_set_new(manifest, "launch", fixture_json("{\"grid\": [\"cus\"], \"block\": [256]}"));
+  send_request(child,
+               json_pack("{s:s, s:s, s:o, s:{s:i}, s:O, s:i, s:s, s:s, s:{s:i, s:s}}", "do", "open", "device", "cpu0",
+                         "kernel", manifest, "key", "n", 1000, "space", child->folder->space->json, "seed", 7, "regime",
+                         "warm", "reference", reference, "baseline", "config", GOOD, "object", object));
+  free(object);
+  free(reference);
+}
+
+Test(worker, what_cannot_run_has_the_outcome_constraints_and_is_not_loaded) {
+  struct child child = child_start();
+  send_open_for_gpu(&child);
+  expect_member(&child, "opened", NULL);
+  send_text(&child, "{\"do\":\"measure\",\"rounds\":3,\"configs\":[{\"config\":0,\"object\":\"/dev/null\","
+                    "\"launch\":{\"resources\":{\"workgroup_max\":64}}}]}");
+  json_t *answer = receive(&child);
+  cr_assert_not_null(answer);
+  cr_expect_str_eq(json_string_value(json_object_get(answer, "outcome")), "constraints");
+  cr_expect_not_null(strstr(json_string_value(json_object_get(answer, "detail")), "has 256 threads in a workgroup"));
+  json_decref(answer);
+  expect_member(&child, "done", NULL);
+  child_end(&child);
+}
+
 Test(worker, a_launch_with_an_argument_that_the_manifest_lacks_has_the_outcome_runtime) {
   struct child child = child_start();
   open_good(&child);

@@ -1,7 +1,8 @@
 /* What cuda.c shares with cuda_facts.c: the calls of CUDA's driver.
  *
  * Prototypes, constants and version suffixes are those of cuda.h of CUDA 12.8 and 13.0, which agree in all that is
- * used here, but that 13.0 gives cuEventElapsedTime a second symbol with the same parameters. CUresult and CUdevice are int, CUdeviceptr is a 64-bit integer, handles are pointers.
+ * used here, but that 13.0 gives cuEventElapsedTime a second symbol with the same parameters. CUresult and CUdevice are
+ * int, CUdeviceptr is a 64-bit integer, handles are pointers.
  * Memory: static. Threads: see gpu.h. */
 #ifndef WAVETUNE_AGENT_DEVICE_CUDA_H
 #define WAVETUNE_AGENT_DEVICE_CUDA_H

@@ -64,8 +64,8 @@ static json_t *facts_more(int device, const struct hip_attributes *known, const 
                           int runtime_version) {
   json_t *facts = json_object();
   size_t memory_bytes = 0;
-  if (hip.device_memory(&memory_bytes, device) == 0)
-    fact_set(facts, "memory_bytes", (int64_t)memory_bytes);
+  bool is_told = hip.device_memory(&memory_bytes, device) == 0;
+  fact_set(facts, "memory_bytes", is_told ? (int64_t)memory_bytes : node->memory_bytes);
   fact_set(facts, "hip_version", runtime_version);
   fact_set(facts, "l2_bytes", node->l2_bytes);
   fact_set(facts, "llc_bytes", node->llc_bytes);

@@ -49,7 +49,7 @@ def main():
             before, metrics = statements_of(bench, server), driver.metrics(server)
             cpu, postgres_cpu = driver.cpu_seconds(server.process.pid), bench.postgres_cpu_seconds()
             began = time.monotonic()
-            harness.wavetune(server, "submit", f"{harness.KERNELS}/noop", "--key", f"n={i + 1}", "--wait", timeout=600)
+            harness.wavetune(server, "submit", f"{harness.KERNELS}/noop:c", "--key", f"n={i + 1}", "--wait", timeout=600)
             elapsed = time.monotonic() - began
             cpu, postgres_cpu = driver.cpu_seconds(server.process.pid) - cpu, bench.postgres_cpu_seconds() - postgres_cpu
             after = {name: value - metrics.get(name, 0) for name, value in driver.metrics(server).items()}

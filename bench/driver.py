@@ -119,7 +119,7 @@ def register(server, kernel="noop"):
     """Registers a kernel by submitting a job, which is cancelled, and returns its hash."""
     folder = harness.KERNELS / kernel
     key = ",".join(f"{name}=1" for name in json.loads((folder / "kernel.json").read_text())["key"])
-    done = harness.wavetune(server, "submit", folder, "--key", key, "--environment", json.dumps(ENVIRONMENT), "--json", "--run",
+    done = harness.wavetune(server, "submit", f"{folder}:c", "--key", key, "--environment", json.dumps(ENVIRONMENT), "--json", "--run",
                             "register")
     job = json.loads(done.stdout)[0]["job"]
     assert server.request("DELETE", f"/v1/jobs/{job}").status == 200

@@ -110,6 +110,10 @@ Test(kernels, layernorm) { check_kernel("layernorm:c", matrices); }
 Test(kernels, matmul) {
   check_kernel("matmul:c", (const char *const[]){"M=1,N=1,K=1", "M=7,N=5,K=3", "M=97,N=129,K=65", NULL});
 }
+Test(kernels, attention) {
+  check_kernel("attention:c",
+               (const char *const[]){"heads=1,sequence=1,head_dim=1", "heads=3,sequence=77,head_dim=40", NULL});
+}
 Test(kernels, noop) { check_kernel("noop:c", (const char *const[]){"n=1", NULL}); }
 
 Test(kernels, the_configs_of_noop_share_one_object) {

@@ -80,6 +80,7 @@ def test_json_is_read_strictly(text, reason):
 def test_keys_are_read_as_the_command_line_of_the_c_programs_reads_them():
     assert parse_key("M=4096,scale=1e-5,flag=True,none=None,dtype=fp16,text='1',n=-3") == {
         "M": 4096, "scale": 1e-05, "flag": True, "none": None, "dtype": "fp16", "text": "1", "n": -3}
+    assert parse_key("n=33, dtype=fp32") == {"n": 33, "dtype": "fp32"}
     assert format_key(parse_key("M=1,text='1',t=a")) == "M=1,text='1',t=a"
 
 

@@ -1,6 +1,6 @@
 /* Code objects for tests: files of the tree, those compiled now, and those put together byte by byte.
  *
- * Memory: what functions return is the caller's. Threads: one. */
+ * Memory: what functions return is the caller's; those that take a file free it. Threads: one. */
 #ifndef WAVETUNE_TESTS_CODE_OBJECT_FIXTURE_H
 #define WAVETUNE_TESTS_CODE_OBJECT_FIXTURE_H
 
@@ -26,6 +26,7 @@ static inline struct code_object *code_file_parse(struct code_file file) {
   struct code_object *object = NULL;
   struct error error;
   cr_assert(code_object_parse(file.bytes, file.size, &object, &error), "%s at %s", error.message, error.pointer);
+  free(file.bytes);
   return object;
 }
 
@@ -37,6 +38,7 @@ static inline void code_file_refused(struct code_file file, const char *words) {
   cr_assert_null(object);
   cleanup_free char *text = xasprintf("%s at %s", error.message, error.pointer);
   cr_assert_not_null(strstr(text, words), "%s\n  expected: %s", text, words);
+  free(file.bytes);
 }
 
 /* Parses a copy of the exact size, so that a sanitizer sees one byte too far; whether it was read. */
@@ -59,6 +61,7 @@ static inline void code_file_torture(struct code_file file) {
     code_file_survives(file.bytes, file.size);
     file.bytes[i] = (char)(file.bytes[i] ^ flips[i % 3]);
   }
+  free(file.bytes);
 }
 
 /* Runs a program with what it says on stdout and stderr as the result; fails the test when it does. */

@@ -475,6 +475,7 @@ Test(code_object, two_metadata_notes_are_refused) {
   parts->segment.p_filesz += note;
   memcpy(twice.bytes, file.bytes, file.size);
   memcpy(twice.bytes + file.size, file.bytes + offsetof(struct elf_parts, note), note);
+  free(file.bytes);
   code_file_refused(twice, "two metadata notes");
 }
 
@@ -490,7 +491,7 @@ Test(code_object, what_people_have_instead_is_named) {
       {"#!/bin/sh", "does not begin as an ELF file does"},
   };
   for (size_t i = 0; i < ARRAY_LENGTH(others); i++)
-    code_file_refused((struct code_file){(char *)others[i].bytes, strlen(others[i].bytes)}, others[i].words);
+    code_file_refused((struct code_file){xstrdup(others[i].bytes), strlen(others[i].bytes)}, others[i].words);
 }
 
 Test(code_object, is_recognised_by_its_first_bytes) {
@@ -498,6 +499,7 @@ Test(code_object, is_recognised_by_its_first_bytes) {
   cr_assert(code_object_is(file.bytes, file.size));
   cr_assert_not(code_object_is(file.bytes, 19));
   cr_assert_not(code_object_is("#!/bin/sh and some more", 23));
+  free(file.bytes);
 }
 
 /* Kernels by name */

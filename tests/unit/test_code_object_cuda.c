@@ -236,5 +236,6 @@ Test(code_object_cuda, more_parameters_than_a_kernel_has_are_refused) {
     memcpy(larger.bytes + at, parameter, sizeof parameter);
   section(larger, ".nv.info.scale")->sh_offset = file.size;
   section(larger, ".nv.info.scale")->sh_size = n * sizeof parameter;
+  free(file.bytes);
   code_file_refused(larger, "a kernel has more than 1024 parameters");
 }

@@ -117,7 +117,9 @@ static bool arguments_agree(const struct preparing *preparing, const struct laun
     if (is_compiled_in(preparing, argument))
       continue;
     int64_t size = argument->is_buffer ? 8 : (int64_t)dtype_size(argument->dtype), expected = taken[at++]->size;
-    if (size != expected && argument->dtype != DTYPE_BOOL)
+    /* Triton passes an integer in 32 bits where the variant's `when` says that it fits: the low half of the storage. */
+    bool is_narrowed = expected == 4 && (argument->dtype == DTYPE_INT64 || argument->dtype == DTYPE_UINT64);
+    if (size != expected && argument->dtype != DTYPE_BOOL && !(is_narrowed && !argument->is_buffer))
       return error_set(error,
                        "its code takes argument \"%s\" with %lld bytes and the manifest passes %lld; pack the "
                        "kernel again",

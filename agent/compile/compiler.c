@@ -64,14 +64,17 @@ struct compiler *compiler_new(const struct compiler_kind *kind, const char *path
   readable_add_of(compiler, path);
   if (real)
     readable_add_of(compiler, real);
-  const char *more = getenv("WAVETUNE_TOOLCHAIN");
-  cleanup_free char *folders = xstrdup(more ? more : "");
-  char *rest = folders;
+  compiler_read_folders(compiler, getenv("WAVETUNE_TOOLCHAIN"));
+  return compiler;
+}
+
+void compiler_read_folders(struct compiler *compiler, const char *folders) {
+  cleanup_free char *copy = xstrdup(folders ? folders : "");
+  char *rest = copy;
   for (char *folder; (folder = strsep(&rest, ":"));) {
     if (*folder == '/')
       readable_add(compiler, folder, "");
   }
-  return compiler;
 }
 
 void compiler_free(struct compiler *compiler) {

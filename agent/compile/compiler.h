@@ -43,6 +43,8 @@ DEFINE_CLEANUP(struct compiler *, cleanup_compiler_free, compiler_free)
  * machine: the system's programs and libraries, ROCm and CUDA where they are usually installed, and the folders of
  * `path` and of $WAVETUNE_TOOLCHAIN (colon-separated). */
 must_check struct compiler *compiler_new(const struct compiler_kind *kind, const char *path);
+/* Lets it see more folders of the machine: absolute ones of a colon-separated list; NULL: none. */
+void compiler_read_folders(struct compiler *compiler, const char *folders);
 /* The macros that a C compiler predefines, as text. */
 must_check bool compiler_macros(const char *path, const char *flag, char **ret_text, struct error *error);
 /* "clang 19.1.7" of such a text; NULL when it is neither gcc nor clang. Owned by the caller. */

@@ -29,9 +29,10 @@ static void rtc_command_make(const struct compiler *compiler, const struct compi
     settings_add(arguments, xstrdup(compiler->kind->flags[i]));
   for (size_t i = 0; i < job->defines.n; i++)
     settings_add(arguments, xasprintf("-D%s", job->defines.texts[i]));
-  /* It loads more libraries, which lie beside it. */
-  const char *end = strrchr(compiler->path, '/');
-  settings_add(environment, xasprintf("LD_LIBRARY_PATH=%.*s", end ? (int)(end - compiler->path) : 0, compiler->path));
+  /* It loads more libraries, which lie beside it; this program's own may lie where only the variable says. */
+  const char *end = strrchr(compiler->path, '/'), *more = getenv("LD_LIBRARY_PATH");
+  settings_add(environment, xasprintf("LD_LIBRARY_PATH=%.*s%s%s", end ? (int)(end - compiler->path) : 0, compiler->path,
+                                      more ? ":" : "", more ? more : ""));
 }
 
 static void hiprtc_command_make(const struct compiler *compiler, const struct compile_job *job,
@@ -72,6 +73,7 @@ static bool rtc_open(const struct compiler_kind *kind, const char *symbols, cons
   cleanup_compiler struct compiler *compiler = compiler_new(kind, path);
   compiler->identity = xstrdup(identity);
   settings_add(&compiler->readable, xstrdup(PROGRAM));
+  compiler_read_folders(compiler, library_path);
   *ret_compiler = TAKE(compiler);
   return true;
 }

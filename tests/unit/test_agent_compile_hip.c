@@ -6,6 +6,7 @@
 
 #include "agent/compile/compiler.h"
 #include "agent/compile/rtc.h"
+#include "agent/measure_options.h"
 #include "common/sandbox.h"
 #include "tests/unit/agent_fixture.h"
 
@@ -423,18 +424,55 @@ Test(compile_c, a_compiler_that_was_led_astray_cannot_write_beside_its_scratch_f
   expect_detail_of("echo \"error: $( (echo x >../planted.so) 2>&1)\"; exit 1", "Permission denied");
 }
 
-Test(compile_c, on_a_kernel_without_landlock_compiling_goes_on) {
+/* Makes this process one on a kernel without Landlock. */
+static void landlock_take_away(void) {
   scmp_filter_ctx context = seccomp_init(SCMP_ACT_ALLOW);
   cr_assert_not_null(context);
   cr_assert_eq(seccomp_rule_add(context, SCMP_ACT_ERRNO(ENOSYS), SYS_landlock_create_ruleset, 0), 0);
   cr_assert_eq(seccomp_load(context), 0);
   seccomp_release(context);
   cr_expect_not(sandbox_confines_files());
+}
+
+Test(compile_c, on_a_kernel_without_landlock_compiling_goes_on) {
+  landlock_take_away();
   struct fixture fixture = fixture_new(FIXTURE_GOOD, (struct fixture_options){0});
   struct compile_result result = fixture_compile(&fixture, 0);
   cr_expect(result.ok, "%s", result.detail);
   compile_result_release(&result);
   fixture_free(&fixture);
+}
+
+/* Whether a pool is made with the option --require-sandbox. */
+static bool pool_is_made(struct error *error) {
+  static const struct option_spec specs[] = {MEASURE_OPTIONS};
+  static const struct command_spec command = {
+      .name = "test", .arguments = "", .options = specs, .n_options = ARRAY_LENGTH(specs)};
+  char folder[] = "/tmp/wavetune-test-XXXXXX", *arguments[] = {(char[]){"--require-sandbox"}, NULL};
+  cleanup_options struct options *options = NULL;
+  struct compile_pool *pool;
+  struct error remove_error;
+  cr_assert_not_null(mkdtemp(folder));
+  options_parse("wavetune-agent", &command, 1, arguments, &options);
+  bool made = pool_make(options, folder, &pool, error);
+  if (made)
+    compile_pool_free(pool);
+  cr_expect(folder_remove(folder, &remove_error), "%s", remove_error.message);
+  return made;
+}
+
+Test(compile_c, whoever_requires_a_sandbox_gets_one) {
+  NEEDS_LANDLOCK;
+  struct error error;
+  cr_expect(pool_is_made(&error), "%s", error.message);
+}
+
+Test(compile_c, whoever_requires_a_sandbox_does_not_start_without) {
+  struct error error;
+  landlock_take_away();
+  cr_expect_not(pool_is_made(&error));
+  cr_expect(string_starts(error.message, "--require-sandbox: this kernel confines compilers by: seccomp;"), "%s",
+            error.message);
 }
 
 /* The sentence of a compile that this machine cannot do; owned by the caller. */

@@ -2,7 +2,6 @@
 #include "agent/devices.h"
 
 #include "agent/worker_client.h"
-#include "common/log.h"
 
 #define PROBE_MS 60000 /* a GPU driver may have to wake every device first */
 
@@ -43,13 +42,16 @@ static bool devices_read(const json_t *answer, struct devices *ret, struct error
   return true;
 }
 
-/* Why a back end has no device: the first thing to know when a GPU is missed. */
-static void absent_log(const json_t *answer) {
+char *devices_absent(const struct devices *devices) {
   json_t *absent;
   size_t i;
-  json_array_foreach (json_object_get(answer, "absent"), i, absent)
-    log_info("devices: no %s: %s", json_string_value(json_object_get(absent, "backend")),
-             json_string_value(json_object_get(absent, "reason")));
+  char *text = xstrdup("");
+  json_array_foreach (devices->absent, i, absent) {
+    cleanup_free char *shorter = text;
+    text = xasprintf("%s%sno %s: %s", shorter, i ? "; " : "", json_string_value(json_object_get(absent, "backend")),
+                     json_string_value(json_object_get(absent, "reason")));
+  }
+  return text;
 }
 
 bool devices_ask(struct spawner *spawner, struct devices *ret_devices, struct error *error) {
@@ -66,7 +68,7 @@ bool devices_ask(struct spawner *spawner, struct devices *ret_devices, struct er
     return error_set(error, "the devices cannot be probed: %s", end.detail);
   if (!devices_read(answer, ret_devices, error))
     return false;
-  absent_log(answer);
+  ret_devices->absent = json_incref(json_object_get(answer, "absent"));
   return true;
 }
 
@@ -76,6 +78,7 @@ void devices_release(struct devices *devices) {
     json_decref(devices->seen[i].json);
   }
   free(devices->seen);
+  json_decref(devices->absent);
   *devices = (struct devices){0};
 }
 

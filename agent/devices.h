@@ -17,12 +17,17 @@ struct device_seen {
 struct devices {
   size_t n;
   struct device_seen *seen;
+  json_t *absent; /* back ends without a device: [{"backend", "reason"}]; may be NULL */
 };
 
 /* Asks a worker. Environments that are not full are refused. */
 must_check bool devices_ask(struct spawner *spawner, struct devices *ret_devices, struct error *error);
 void devices_release(struct devices *devices);
 #define cleanup_devices __attribute__((cleanup(devices_release)))
+
+/* "no hip: the HIP runtime is not installed; no cuda: …": the first thing to know when a GPU is missed. "" when every
+ * back end has a device. Owned by the caller. */
+must_check char *devices_absent(const struct devices *devices);
 
 /* The device with this name, the first one when it is NULL; an unknown name is an error that lists those there are. */
 must_check bool devices_find(const struct devices *devices, const char *name, const struct device_seen **ret_device,

@@ -219,6 +219,9 @@ static int run_work(struct supervisor *supervisor, void *context) {
   if (!devices_ask(supervisor->spawner, &agent->devices, &error) ||
       !pool_make(agent->options, objects, &agent->pool, &error))
     return command_failed("run", EXIT_FAILED, &error);
+  cleanup_free char *absent = devices_absent(&agent->devices);
+  if (absent[0])
+    log_info("devices: %s", absent);
   if (!threads_prepare(agent, &error))
     return command_failed("run", EXIT_USAGE, &error);
   /* Before enrolling: that hands the leases of an earlier run back, and what they yielded would come late. */

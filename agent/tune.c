@@ -140,15 +140,17 @@ static bool file_of_folder(void *context, const struct source *source, char **re
 static bool device_choose(struct tuning *tuning, struct error *error) {
   const char *name = option_text(tuning->options, "device");
   enum language language = tuning->folder->kernel->language;
+  struct error reason;
   if (!devices_find(&tuning->devices, name, &tuning->device, error))
     return false;
-  for (size_t i = 0; !name && i < tuning->devices.n; i++) {
+  bool fits = language_fits(language, device_is_gpu(tuning->device), &reason);
+  for (size_t i = 1; !name && !fits && i < tuning->devices.n; i++) {
     tuning->device = &tuning->devices.seen[i];
-    if (language_fits(language, device_is_gpu(tuning->device), error))
-      return true;
+    fits = language_fits(language, device_is_gpu(tuning->device), &reason);
   }
-  return language_fits(language, device_is_gpu(tuning->device), error) ||
-         error_prefix(error, "%s cannot be tuned on %s: ", tuning->folder->kernel->name, tuning->device->name);
+  cleanup_free char *absent = devices_absent(&tuning->devices);
+  return fits || error_set(error, "%s cannot be tuned on %s: %s%s%s", tuning->folder->kernel->name,
+                           tuning->device->name, reason.message, absent[0] ? "; " : "", absent);
 }
 
 static bool build_choose(struct tuning *tuning, struct error *error) {
@@ -182,8 +184,8 @@ static bool tuning_read(struct tuning *tuning, struct error *error) {
   if (!string_equal(regime, "cold") && !string_equal(regime, "warm"))
     return error_set(error, "--regime must be cold or warm, not \"%.40s\"", regime);
   return key_parse_text(key, (const char *const *)kernel->key_names, kernel->n_key_names, &tuning->key, error) &&
-         kernel_accepts(kernel, &tuning->key, tuning->folder->space, error) && device_choose(tuning, error) &&
-         build_choose(tuning, error) && space_list(tuning, error);
+         kernel_accepts(kernel, &tuning->key, tuning->folder->space, error) && build_choose(tuning, error) &&
+         device_choose(tuning, error) && space_list(tuning, error);
 }
 
 static bool build_prepare(struct tuning *tuning, const char *folder, struct error *error) {

@@ -125,6 +125,35 @@ def test_tune_refuses_what_it_cannot_read_with_one_sentence(tmp_path):
         assert said in done.stderr and done.stderr.count("\n") == 1, (arguments, done.stderr)
 
 
+VECTOR_ADD = harness.SOURCE / "kernels/vector_add"
+
+
+def as_triton(folder):
+    """The quick kernel's folder, its manifest in triton."""
+    shutil.copytree(harness.QUICK, folder)
+    kernel = json.loads((folder / "kernel.json").read_text())
+    kernel["versions"]["c"].update(language="triton", launch={"grid": ["n"]})
+    (folder / "kernel.json").write_text(json.dumps(kernel))
+    return folder
+
+
+def test_tune_refuses_a_kernel_that_the_device_cannot_run():
+    done = agent("tune", f"{VECTOR_ADD}:hip", "--key", "n=1024", "--device", "cpu0")
+    assert done.returncode == 2
+    assert "cannot be tuned on cpu0: kernels in hip run on GPUs" in done.stderr, done.stderr
+
+
+def test_tune_takes_a_build_for_kernels_that_need_one_and_for_no_other(tmp_path):
+    kernel = as_triton(tmp_path / "kernel")
+    for arguments, said in (
+        ((harness.QUICK, "--build", tmp_path), "takes no --build"),
+        ((kernel,), "python3 -m wavetune pack"),
+        ((kernel, "--build", tmp_path / "absent"), "absent/build.json"),
+    ):
+        done = agent("tune", *arguments, "--key", "n=10")
+        assert done.returncode == 2 and said in done.stderr, done.stderr
+
+
 def test_tune_says_that_the_default_does_not_work(tmp_path):
     folder = tmp_path / "kernel"
     folder.mkdir()

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 
 import pytest
@@ -94,6 +95,27 @@ def test_occupancy_of_a_cubin():
     document = answer("occupancy", CUBIN, "--kernel", "reversed")
     assert document["workgroup"] == {"threads": 256, "waves": 8, "vgprs": 14, "lds_bytes": 1024}
     assert "256 bytes a thread lie in memory" in advice(answer("occupancy", CUBIN, "--kernel", "on_stack", "--warps", 4))
+
+
+SPILLING = """
+extern "C" __attribute__((global, amdgpu_flat_work_group_size(64, 256), amdgpu_waves_per_eu(8, 8))) void k(volatile int *p) {
+  int a[200];
+  _Pragma("unroll") for (int i = 0; i < 200; i++) a[i] = p[i];
+  _Pragma("unroll") for (int i = 0; i < 200; i++) p[400 - i] = a[i];
+}
+"""
+
+
+@pytest.mark.skipif(not (shutil.which("clang-19") and shutil.which("ld.lld-19")),
+                    reason="clang-19 or lld-19 is not installed (tests/run.sh brings them)")
+def test_spills_are_warned_of(tmp_path):
+    source, code = tmp_path / "k.hip", tmp_path / "k.co"
+    source.write_text(SPILLING)
+    subprocess.run(["clang-19", "-x", "hip", "--cuda-device-only", "--offload-arch=gfx942", "-nogpulib", "-nogpuinc", "-O3",
+                    "--no-gpu-bundle-output", source, "-o", code], check=True, timeout=60, capture_output=True)
+    document = answer("occupancy", code)
+    assert document["resources"]["vgpr_spills"] > 0
+    assert f"{document['resources']['vgpr_spills']} registers are spilled" in advice(document)
 
 
 def test_a_workgroup_that_cannot_run_exits_with_1():

@@ -201,6 +201,14 @@ Test(code_object_cuda, two_kernels_in_one_section_are_refused) {
   code_file_refused(file, "kernel \"dynamic\" has no section .text of its own");
 }
 
+Test(code_object_cuda, two_kernels_of_one_name_are_refused) {
+  struct code_file file = sm_90();
+  Elf64_Sym *first = entry_symbol(file), *second = first + 1;
+  section(file, ".text.on_stack")->sh_name = section(file, ".text.dynamic")->sh_name;
+  second->st_name = first->st_name;
+  code_file_refused(file, "two kernels of the name \"dynamic\"");
+}
+
 Test(code_object_cuda, symbol_tables_are_one) {
   struct code_file none = sm_90(), two = sm_90(), broken = sm_90();
   section(none, ".symtab")->sh_type = SHT_PROGBITS;
@@ -209,6 +217,27 @@ Test(code_object_cuda, symbol_tables_are_one) {
   code_file_refused(two, "has two symbol tables");
   section(broken, ".symtab")->sh_size -= 1;
   code_file_refused(broken, "is damaged");
+}
+
+Test(code_object_cuda, names_of_sections_that_are_nowhere_are_refused) {
+  struct code_file file = sm_90();
+  header(file)->e_shoff = header(file)->e_shnum = 0;
+  header(file)->e_shstrndx = SHN_XINDEX;
+  code_file_refused(file, "the cubin is damaged");
+}
+
+Test(code_object_cuda, more_sections_than_a_cubin_has_are_refused) {
+  struct code_file file = sm_90();
+  size_t n = 65537, begin = (file.size + 7) / 8 * 8;
+  struct code_file larger = {xcalloc(1, begin + n * sizeof(Elf64_Shdr)), begin + n * sizeof(Elf64_Shdr)};
+  memcpy(larger.bytes, file.bytes, file.size);
+  free(file.bytes);
+  /* Their number stands in the first of them, where it does not fit into the header. */
+  ((Elf64_Shdr *)(larger.bytes + begin))->sh_size = n;
+  header(larger)->e_shoff = begin;
+  header(larger)->e_shnum = 0;
+  header(larger)->e_shstrndx = SHN_XINDEX;
+  code_file_refused(larger, "has 65537 sections, at most 65536 are read");
 }
 
 Test(code_object_cuda, a_section_without_a_name_is_refused) {

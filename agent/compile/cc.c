@@ -35,7 +35,7 @@ static void cc_command_make(const struct compiler *compiler, const struct compil
     settings_add(arguments, xstrdup(last[i]));
 }
 
-static const struct compiler_kind cc_kind = {".so", "wavetune.launch.c", "object.so", cc_flags, cc_command_make};
+static const struct compiler_kind cc_kind = {".so", "wavetune.launch.c", "object.so", NULL, cc_flags, cc_command_make};
 
 bool cc_open(struct compiler **ret_compiler, struct error *error) {
   cleanup_free char *path = NULL, *macros = NULL;

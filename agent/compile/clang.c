@@ -39,8 +39,8 @@ static void clang_command_make(const struct compiler *compiler, const struct com
     settings_add(arguments, xstrdup(last[i]));
 }
 
-static const struct compiler_kind clang_kind = {".co", "wavetune.launch.hip", "object.co", clang_flags,
-                                                clang_command_make};
+static const struct compiler_kind clang_kind = {".co",       "wavetune.launch.hip", "object.co", "invalid target ID",
+                                                clang_flags, clang_command_make};
 
 static bool has_linker(const char *path, struct error *error) {
   char *const arguments[] = {(char *)(uintptr_t)path, (char[]){"--print-prog-name=lld"}, NULL};

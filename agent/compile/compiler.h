@@ -20,6 +20,7 @@ struct compiler_kind {
   const char *suffix;       /* of its objects: ".so", ".co" */
   const char *text_name;    /* what the job's text is called in the scratch folder, where the compiler runs */
   const char *object_name;  /* what it writes there */
+  const char *arch_refusal; /* what its log says when it does not know the arch; NULL: it is not told one */
   const char *const *flags; /* that every compile has; NULL-terminated; part of the digest */
   /* Adds the command that compiles the job's text; `compile_job_run` has the environment that all compilers share. */
   void (*command_make)(const struct compiler *compiler, const struct compile_job *job, struct settings *arguments,

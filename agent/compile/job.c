@@ -209,14 +209,18 @@ static bool object_publish(const char *from, const char *object, struct error *e
   return true;
 }
 
-/* What a GPU's object says of the kernel's entry; of other objects nothing is known. */
-static bool resources_read(const struct compile_job *job, const char *object, struct code_resources *ret_resources,
-                           struct error *error) {
+/* Whether the object is there, and what a GPU's says of the kernel's entry; of other objects nothing is known. */
+static bool object_read(const struct compile_job *job, const char *object, struct code_resources *ret_resources,
+                        struct error *error) {
   cleanup_free char *bytes = NULL;
   cleanup_code_object struct code_object *code = NULL;
   const struct code_kernel *kernel;
+  struct stat status;
   size_t size;
   *ret_resources = code_resources_unknown;
+  /* Not what a link leads to: the compiler was confined, whoever reads this is not. */
+  if (lstat(object, &status) < 0 || !S_ISREG(status.st_mode))
+    return error_set(error, "the compiler said that all was well and left no object");
   if (!job->entry)
     return true;
   if (!file_read(object, COMPILE_OBJECT_MAX, &bytes, &size, error) || !code_object_parse(bytes, size, &code, error))
@@ -287,11 +291,15 @@ static void compile_in(const struct compile_job *job, const char *scratch, const
   /* At least 1: 0 says that nothing had to be compiled. */
   result->compile_ms = clock_monotonic_ms() - start + 1;
   result->timed_out = ran.timed_out;
-  if (!ran.succeeded) {
+  const char *refusal = kind->arch_refusal;
+  if (!ran.succeeded && refusal && strstr(output, refusal)) {
+    fail_to_run(result, xasprintf("%s does not know the architecture %s; install a newer one", job->compiler->identity,
+                                  job->arch));
+  } else if (!ran.succeeded) {
     char *detail = ran.timed_out || ran.stopped ? NULL : detail_of(output, job->sources);
     fail(result, detail ? detail : status_detail(&ran, timeout_ms));
     result->could_not_run = ran.stopped || is_of_the_machine(&ran, output);
-  } else if (!resources_read(job, object_path, &result->resources, &error)) {
+  } else if (!object_read(job, object_path, &result->resources, &error)) {
     fail(result, xstrdup(error.message));
   } else if (!object_publish(object_path, object, &error)) {
     fail_to_run(result, xstrdup(error.message));
@@ -320,7 +328,7 @@ struct compile_result compile_job_run(const struct compile_job *job, const char 
 bool compile_job_find(const struct compile_job *job, const char *object, struct compile_result *ret_result) {
   struct compile_result result = {.ok = true};
   struct error error;
-  if (access(object, R_OK) < 0 || !resources_read(job, object, &result.resources, &error))
+  if (access(object, R_OK) < 0 || !object_read(job, object, &result.resources, &error))
     return false;
   result.object = xstrdup(object);
   *ret_result = result;

@@ -45,10 +45,10 @@ static void nvrtc_command_make(const struct compiler *compiler, const struct com
   rtc_command_make(compiler, job, "nvrtc", "--gpu-architecture", arguments, environment);
 }
 
-static const struct compiler_kind hiprtc_kind = {".co", "wavetune.launch.hip", "object.co", hiprtc_flags,
-                                                 hiprtc_command_make};
-static const struct compiler_kind nvrtc_kind = {".co", "wavetune.launch.hip", "object.co", nvrtc_flags,
-                                                nvrtc_command_make};
+static const struct compiler_kind hiprtc_kind = {".co",        "wavetune.launch.hip", "object.co", "invalid target ID",
+                                                 hiprtc_flags, hiprtc_command_make};
+static const struct compiler_kind nvrtc_kind = {
+    ".co", "wavetune.launch.hip", "object.co", "invalid value for --gpu-architecture", nvrtc_flags, nvrtc_command_make};
 
 /* Opens the first of `libraries` that loads; it answers with two lines. */
 static bool rtc_open(const struct compiler_kind *kind, const char *symbols, const struct settings *libraries,

@@ -247,8 +247,6 @@ Test(compile_nvrtc, an_object_without_the_kernel_is_a_failure_that_says_so) {
                  "the source defines no `extern \"C\" __global__` function f: ");
 }
 
-Test(compile_clang, an_arch_that_the_compiler_does_not_know_is_a_failure) { expect_failure(GOOD, "gfx1", "gfx1"); }
-
 Test(compile_clang, an_arch_that_is_no_name_is_refused) {
   expect_failure(GOOD, "gfx942 -include x", "\"gfx942 -include x\" is not the name of a GPU's architecture");
 }
@@ -419,6 +417,10 @@ Test(compile_c, a_compiler_that_was_led_astray_cannot_read_the_machines_files) {
   expect_detail_of("echo \"error: $(cat /etc/passwd 2>&1 | head -n 1)\"; exit 1", "Permission denied");
 }
 
+Test(compile_c, a_compiler_that_was_led_astray_cannot_pass_a_link_off_as_its_object) {
+  expect_detail_of("ln -s /etc/passwd object.so", "the compiler said that all was well and left no object");
+}
+
 Test(compile_c, a_compiler_that_was_led_astray_cannot_write_beside_its_scratch_folder) {
   NEEDS_LANDLOCK;
   expect_detail_of("echo \"error: $( (echo x >../planted.so) 2>&1)\"; exit 1", "Permission denied");
@@ -490,6 +492,18 @@ static char *refusal_of(const char *arch) {
 static void expect_refusal(const char *arch, const char *expected) {
   cleanup_free char *detail = refusal_of(arch);
   cr_expect_not_null(strstr(detail, expected), "%s", detail);
+}
+
+Test(compile_clang, an_arch_that_is_too_new_for_the_compiler_is_not_the_configs_fault) {
+  expect_refusal("gfx999", "does not know the architecture gfx999; install a newer one");
+}
+
+Test(compile_hiprtc, an_arch_that_is_too_new_for_the_compiler_is_not_the_configs_fault) {
+  expect_refusal("gfx999", "hiprtc 6.4.43484 does not know the architecture gfx999; install a newer one");
+}
+
+Test(compile_nvrtc, an_arch_that_is_too_new_for_the_compiler_is_not_the_configs_fault) {
+  expect_refusal("sm_999", "does not know the architecture sm_999; install a newer one");
 }
 
 Test(compile_hip, a_cpu_is_no_device_for_it) {

@@ -54,12 +54,31 @@ char *devices_absent(const struct devices *devices) {
   return text;
 }
 
-bool devices_ask(struct spawner *spawner, struct devices *ret_devices, struct error *error) {
+static void text_replace(char **text, const char *with) {
+  if (!with)
+    return;
+  free(*text);
+  *text = xstrdup(with);
+}
+
+void devices_state_python(struct devices *devices, const struct python_versions *versions) {
+  for (size_t i = 0; i < devices->n; i++) {
+    struct device_seen *device = &devices->seen[i];
+    if (string_equal(device->backend, "cpu"))
+      continue;
+    text_replace(&device->environment.torch, versions->torch);
+    text_replace(&device->environment.triton, versions->triton);
+    ALWAYS(json_object_set_new(device->json, "environment", environment_to_json(&device->environment)) == 0);
+  }
+}
+
+bool devices_ask(struct spawner *spawner, const char *python, struct devices *ret_devices, struct error *error) {
+  cleanup_python_versions struct python_versions versions = {0};
   struct worker_client *worker;
   struct worker_limits limits = {.open_ms = PROBE_MS, .config_ms = PROBE_MS};
   cleanup_json json_t *request = json_pack("{s:s}", "do", "probe"), *answer = NULL;
   struct worker_end end;
-  if (!worker_start(spawner, limits, &worker, error))
+  if ((python && !python_versions_ask(python, &versions, error)) || !worker_start(spawner, limits, &worker, error))
     return false;
   worker_ask(worker, request);
   enum worker_event event = worker_next(worker, NULL, NULL, NULL, &answer, &end);
@@ -69,6 +88,7 @@ bool devices_ask(struct spawner *spawner, struct devices *ret_devices, struct er
   if (!devices_read(answer, ret_devices, error))
     return false;
   ret_devices->absent = json_incref(json_object_get(answer, "absent"));
+  devices_state_python(ret_devices, &versions);
   return true;
 }
 

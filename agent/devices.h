@@ -4,6 +4,7 @@
 #ifndef WAVETUNE_AGENT_DEVICES_H
 #define WAVETUNE_AGENT_DEVICES_H
 
+#include "agent/python_versions.h"
 #include "agent/spawner.h"
 #include "common/environment.h"
 
@@ -20,8 +21,15 @@ struct devices {
   json_t *absent; /* back ends without a device: [{"backend", "reason"}]; may be NULL */
 };
 
-/* Asks a worker. Environments that are not full are refused. */
-must_check bool devices_ask(struct spawner *spawner, struct devices *ret_devices, struct error *error);
+/* Asks a worker. Environments that are not full are refused. `python` (NULL: none) is the interpreter that kernels are
+ * served from here: the environments of GPUs state its torch and triton. */
+must_check bool devices_ask(struct spawner *spawner, const char *python, struct devices *ret_devices,
+                            struct error *error);
+/* The option that all commands with this need have. */
+#define OPTION_PYTHON                                                                                                  \
+  {"python", OPTION_TEXT, "PROGRAM", NULL, 0, 0, "the Python whose torch and triton GPU environments state", false}
+/* States torch and triton in the environments of all devices but CPUs. */
+void devices_state_python(struct devices *devices, const struct python_versions *versions);
 void devices_release(struct devices *devices);
 #define cleanup_devices __attribute__((cleanup(devices_release)))
 

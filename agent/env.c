@@ -27,7 +27,7 @@ static int env_work(struct supervisor *supervisor, void *context) {
   struct error error;
   cleanup_devices struct devices devices = {0};
   const struct device_seen *device;
-  if (!devices_ask(supervisor->spawner, &devices, &error))
+  if (!devices_ask(supervisor->spawner, option_text(options, "python"), &devices, &error))
     return command_failed("env", EXIT_FAILED, &error);
   if (!devices_find(&devices, option_text(options, "device"), &device, &error))
     return command_failed("env", EXIT_USAGE, &error);
@@ -128,6 +128,7 @@ static int reset_run(struct options *options) {
 }
 
 static const struct option_spec env_options[] = {
+    OPTION_PYTHON,
     {"device", OPTION_TEXT, "NAME", NULL, 0, 0, "the device, as probe names it; default: the first", false},
     {"query", OPTION_FLAG, NULL, NULL, 0, 0, "print it as a URL query: rocm=…&gpu=…, what GET /v1/cache takes", true},
 };

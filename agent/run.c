@@ -216,7 +216,7 @@ static int run_work(struct supervisor *supervisor, void *context) {
   if (!agent_prepare(agent, &error))
     return command_failed("run", EXIT_USAGE, &error);
   cleanup_free char *objects = xasprintf("%s/objects", agent->state);
-  if (!devices_ask(supervisor->spawner, &agent->devices, &error) ||
+  if (!devices_ask(supervisor->spawner, option_text(agent->options, "python"), &agent->devices, &error) ||
       !pool_make(agent->options, objects, &agent->pool, &error))
     return command_failed("run", EXIT_FAILED, &error);
   cleanup_free char *absent = devices_absent(&agent->devices);
@@ -257,6 +257,7 @@ static const struct option_spec run_options[] = {
      "the agent's id, spool and compiled objects; default: /var/lib/wavetune-agent, of a user ~/.local/state/…", false},
     {"name", OPTION_TEXT, "NAME", NULL, 0, 0, "what people call this agent; default: the host's name", false},
     {"device", OPTION_LIST, "NAME", NULL, 0, 0, "work on this device only; default: all GPUs, else the CPU", false},
+    OPTION_PYTHON,
     {"idle-exit", OPTION_INTEGER, "SECONDS", "0", 0, 86400, "end after so long without work; 0: never", false},
     MEASURE_OPTIONS,
 };

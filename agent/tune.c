@@ -498,7 +498,7 @@ static int tune_work(struct supervisor *supervisor, void *context) {
   struct error error;
   struct tuning tuning = {.magic = TUNING_MAGIC, .options = context, .supervisor = supervisor};
   int code = EXIT_OK;
-  if (!devices_ask(supervisor->spawner, &tuning.devices, &error))
+  if (!devices_ask(supervisor->spawner, option_text(tuning.options, "python"), &tuning.devices, &error))
     code = command_failed("tune", EXIT_FAILED, &error);
   else if (!tuning_read(&tuning, &error))
     code = command_failed("tune", EXIT_USAGE, &error);
@@ -515,6 +515,7 @@ static int tune_run(struct options *options) {
 }
 
 static const struct option_spec tune_options[] = {
+    OPTION_PYTHON,
     {"key", OPTION_TEXT, "NAME=VALUE,…", NULL, 0, 0, "what to tune for, e.g. rows=4096,columns=1024", true},
     {"json", OPTION_FLAG, NULL, NULL, 0, 0, "print one JSON object instead of a table", false},
     {"device", OPTION_TEXT, "NAME", NULL, 0, 0, "the device, as probe names it; default: the first that fits", false},

@@ -1,0 +1,158 @@
+/* What the agent spends for each launch that it measures, beside the kernel's own time: the default config of a kernel
+ * timed against itself as a lease does it (paired rounds, cold operands), by the clock on the wall around it all.
+ *
+ *   launch_overhead DEVICE KERNEL KEY [ROUNDS]     launch_overhead cuda0 kernels/vector_add:hip n=16777216
+ *
+ * "own time" is that of a launch in a run of many with nothing between them; "measured" the median sample, which is what
+ * a decision rests on. Memory: ends with the process. Threads: one, and those of the compile pool. */
+#include <inttypes.h>
+
+#include "agent/compile/compile.h"
+#include "agent/compile/rtc.h"
+#include "agent/measure/check.h"
+#include "agent/measure/rounds.h"
+#include "common/file.h"
+#include "common/kernel_folder.h"
+
+#define ROUNDS_DEFAULT 200
+#define RUN_CALLS 1000
+#define RUN_US_MAX 2e6
+
+struct bench {
+  struct kernel_folder *folder;
+  char *sources; /* the folder's path, without the version */
+  struct key key;
+  struct device *device;
+  struct compile_pool *pool;
+};
+
+static struct compile_result compile(struct bench *bench, bool is_reference) {
+  struct compile_request request = {.kernel = bench->folder->kernel,
+                                    .key = &bench->key,
+                                    .space = bench->folder->space,
+                                    .config = bench->folder->space->default_ordinal,
+                                    .is_reference = is_reference,
+                                    .sources = bench->sources,
+                                    .gpu_name = bench->device->gpu_name,
+                                    .arch = bench->device->arch};
+  struct compile_result result = compile_pool_wait(bench->pool, compile_pool_submit(bench->pool, &request));
+  if (!result.ok)
+    die("%s", result.detail);
+  return result;
+}
+
+static struct candidate *candidate_of(struct problem *problem, const struct compile_result *object) {
+  struct launch_spec spec = launch_spec_default();
+  struct candidate *candidate = NULL;
+  struct error error = {0};
+  spec.resources = object->resources;
+  if (candidate_load(problem, problem->space->default_ordinal, object->object, &spec, &candidate, &error) !=
+          OUTCOME_CORRECT ||
+      candidate_check(problem, candidate, &error) != OUTCOME_CORRECT)
+    die("%s", error.message);
+  return candidate;
+}
+
+static void turn_ignore(void *context, uint64_t config) { (void)context, (void)config; }
+
+static int compare_doubles(const void *a, const void *b) {
+  double left = *(const double *)a, right = *(const double *)b;
+  return (left > right) - (left < right);
+}
+
+static double median(double *values, size_t n) {
+  qsort(values, n, sizeof *values, compare_doubles);
+  return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
+}
+
+/* The time of one launch among many that follow each other directly. */
+static double own_time_us(struct problem *problem, struct timed *timed) {
+  double calls = timed->estimate_us > 0 ? RUN_US_MAX / timed->estimate_us : RUN_CALLS;
+  struct device_timing timing = {.launch = candidate_launch(timed->candidate),
+                                 .rotation = &problem->rotation,
+                                 .calls = calls < 1           ? 1
+                                          : calls > RUN_CALLS ? RUN_CALLS
+                                                              : (unsigned)calls};
+  struct error error = {0};
+  if (!problem->device->ops->time(problem->device, &timing, 1, &error))
+    die("%s", error.message);
+  return timing.us;
+}
+
+static double sum(const double *values, size_t n) {
+  double total = 0;
+  for (size_t i = 0; i < n; i++)
+    total += values[i];
+  return total;
+}
+
+static void measure(struct bench *bench, struct problem *problem, const struct compile_result *object, size_t rounds) {
+  const struct turn turn = {turn_ignore, NULL};
+  struct error error = {0};
+  struct timed baseline = {.candidate = candidate_of(problem, object)},
+               config = {.candidate = candidate_of(problem, object)};
+  if (!timed_warm_up(problem, &baseline, WARM_UP_BASELINE_US, &error))
+    die("%s", error.message);
+  int64_t begin = clock_monotonic_ns();
+  rounds_run(problem, &baseline, &config, 1, rounds, 1, &turn);
+  double wall_us = (double)(clock_monotonic_ns() - begin) / 1e3;
+  if (config.failed)
+    die("%s", config.error.message);
+  double launches = (double)config.n * (config.calls + baseline.calls);
+  double kernel_us =
+      sum(config.samples_us, config.n) * config.calls + sum(config.baseline_us, config.n) * baseline.calls;
+  double own_us = own_time_us(problem, &config), overhead_us = (wall_us - kernel_us) / launches;
+  printf("%s on %s, %s: %zu rounds of %u + %u launches\n", bench->folder->kernel->name, bench->device->gpu_name,
+         bench->device->ops->timer, config.n, config.calls, baseline.calls);
+  printf("own time of a launch           %10.3f us\n", own_us);
+  printf("measured                       %10.3f us\n", median(config.samples_us, config.n));
+  printf("the wall's time of a launch    %10.3f us\n", wall_us / launches);
+  printf("overhead of a measured launch  %10.3f us\n", overhead_us);
+  printf("ratio: overhead / own time %.3f x; measured / own time %.3f x\n", overhead_us / own_us,
+         median(config.samples_us, config.n) / own_us);
+  candidate_free(problem, config.candidate);
+  candidate_free(problem, baseline.candidate);
+  timed_release(&config);
+  timed_release(&baseline);
+}
+
+int main(int argc, char **argv) {
+  /* The compile pool runs runtime compilers in a process of this program, as of the agent. */
+  if (argc >= 2 && string_equal(argv[1], "rtc"))
+    rtc_main(argc, argv);
+  json_object_seed(0);
+  struct bench bench = {0};
+  struct error error = {0};
+  struct reference *reference = NULL;
+  char cache[] = "/tmp/wavetune-bench-XXXXXX";
+  int64_t rounds = ROUNDS_DEFAULT;
+  if (argc < 4 || argc > 5 || (argc == 5 && (rounds = atoll(argv[4])) < 1) || rounds > 100000)
+    die("usage: launch_overhead DEVICE KERNEL KEY [ROUNDS]");
+  if (!kernel_folder_load(argv[2], &bench.folder, &error) ||
+      !key_parse_text(argv[3], (const char *const *)bench.folder->kernel->key_names, bench.folder->kernel->n_key_names,
+                      &bench.key, &error) ||
+      !kernel_accepts(bench.folder->kernel, &bench.key, bench.folder->space, &error) ||
+      !device_open(argv[1], &bench.device, &error))
+    die("%s", error.message);
+  if (!mkdtemp(cache) || !compile_pool_new(cache, 0, &bench.pool, &error))
+    die("cannot compile: %s", error.message);
+  const char *colon = strrchr(argv[2], ':');
+  bench.sources = colon ? xstrndup(argv[2], (size_t)(colon - argv[2])) : xstrdup(argv[2]);
+  struct compile_result host = compile(&bench, true), object = compile(&bench, false);
+  struct problem_options options = {bench.folder->space->default_ordinal, 1, true, ROTATION_BYTES_MAX};
+  struct problem *problem = NULL;
+  if (!reference_load(host.object, &reference, &error) ||
+      !problem_new(bench.device, bench.folder->kernel, &bench.key, bench.folder->space, reference, &options, &problem,
+                   &error))
+    die("%s", error.message);
+  measure(&bench, problem, &object, (size_t)rounds);
+  problem_free(problem);
+  compile_result_release(&object);
+  compile_result_release(&host);
+  compile_pool_free(bench.pool);
+  device_close(bench.device);
+  key_release(&bench.key);
+  kernel_folder_free(bench.folder);
+  free(bench.sources);
+  return folder_remove(cache, &error) ? 0 : 1;
+}

@@ -69,11 +69,15 @@ must_check int job_follow(struct http_client *client, const char *job, int64_t p
 /* Prints a finished job: the table of finalists, the winner, the equivalence set (show.c). */
 must_check int job_print(struct http_client *client, const json_t *job);
 
+/* Prints the winner's assembly, or its TTGIR (show_code.c). */
+must_check int job_print_code(struct http_client *client, const json_t *job, bool wants_asm, bool as_json);
+
 #define COMMANDS(COMMAND)                                                                                              \
   COMMAND(kernel_push)                                                                                                 \
   COMMAND(kernel_list)                                                                                                 \
   COMMAND(kernel_show)                                                                                                 \
   COMMAND(kernel_builds)                                                                                               \
+  COMMAND(kernel_check)                                                                                                \
   COMMAND(kernel_hash)                                                                                                 \
   COMMAND(space_expand)                                                                                                \
   COMMAND(space_count)                                                                                                 \

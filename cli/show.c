@@ -184,6 +184,8 @@ static int command_show(struct options *options) {
     }
     return recompute(client, job, option_flag(options, "json"));
   }
+  if (option_flag(options, "asm") || option_flag(options, "ttgir"))
+    return job_print_code(client, job, option_flag(options, "asm"), option_flag(options, "json"));
   if (!option_flag(options, "json"))
     return job_print(client, job);
   cli_print_json(job);
@@ -195,6 +197,11 @@ static const struct option_spec show_options[] = {
      .type = OPTION_FLAG,
      .flag_only = true,
      .help = "decide again from the stored samples and compare; 1 when the verdicts differ"},
+    {.name = "asm", .type = OPTION_FLAG, .flag_only = true, .help = "print the winner's assembly"},
+    {.name = "ttgir",
+     .type = OPTION_FLAG,
+     .flag_only = true,
+     .help = "print the winner's TTGIR, of a kernel in triton"},
     SERVER_OPTIONS,
 };
 

@@ -180,6 +180,7 @@ void code_object_free(struct code_object *object) {
   free(object->kernels);
   free(object->target);
   free(object->target_full);
+  json_decref(object->notes);
   free(object);
 }
 

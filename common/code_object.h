@@ -60,6 +60,7 @@ struct code_object {
   int version;       /* AMDGPU: code object version (4, 5, 6); CUDA: 0 */
   size_t n_kernels;
   struct code_kernel *kernels;
+  json_t *notes; /* AMDGPU: all of the metadata note, {"amdhsa.kernels": […], …}; CUDA: NULL */
 };
 
 /* Whether the bytes are one of the two at all, by their first bytes. */

@@ -5,6 +5,7 @@
 
 #include "common/code_object_parse.h"
 #include "common/names.h"
+#include "common/review.h"
 
 #define OSABI_AMDGPU_HSA 64                 /* ELFOSABI_AMDGPU_HSA */
 #define NOTE_METADATA 32                    /* NT_AMDGPU_METADATA */
@@ -283,6 +284,40 @@ static bool read_target(const struct elf_image *image, const msgpack_object *tex
   return true;
 }
 
+/* A value of the note, whatever it is; as deep as msgpack-c reads (32). */
+static json_t *note_to_json(const msgpack_object *value) {
+  json_t *json = NULL;
+  cleanup_free char *text = NULL;
+  switch (value->type) {
+  case MSGPACK_OBJECT_BOOLEAN:
+    return json_boolean(value->via.boolean);
+  case MSGPACK_OBJECT_POSITIVE_INTEGER:
+    return json_integer(value->via.u64 < INT64_MAX ? (json_int_t)value->via.u64 : INT64_MAX);
+  case MSGPACK_OBJECT_NEGATIVE_INTEGER:
+    return json_integer(value->via.i64);
+  case MSGPACK_OBJECT_STR:
+    text = review_text(value->via.str.ptr, value->via.str.size);
+    return json_string(text);
+  case MSGPACK_OBJECT_ARRAY:
+    json = json_array();
+    for (uint32_t i = 0; i < value->via.array.size; i++)
+      ALWAYS(json_array_append_new(json, note_to_json(&value->via.array.ptr[i])) == 0);
+    return json;
+  case MSGPACK_OBJECT_MAP:
+    json = json_object();
+    for (uint32_t i = 0; i < value->via.map.size; i++) {
+      const msgpack_object_kv *member = &value->via.map.ptr[i];
+      if (member->key.type != MSGPACK_OBJECT_STR)
+        continue;
+      cleanup_free char *name = review_text(member->key.via.str.ptr, member->key.via.str.size);
+      ALWAYS(json_object_set_new(json, name, note_to_json(&member->val)) == 0);
+    }
+    return json;
+  default:
+    return json_null();
+  }
+}
+
 static bool read_metadata(const struct elf_image *image, const msgpack_object *root, struct code_object *object,
                           struct error *error) {
   char pointer[JSON_POINTER_SIZE];
@@ -291,6 +326,7 @@ static bool read_metadata(const struct elf_image *image, const msgpack_object *r
       !get_member(root, "", "amdhsa.target", MSGPACK_OBJECT_STR, "text", &target, error) ||
       !read_target(image, target, object, error))
     return false;
+  object->notes = note_to_json(root);
   if (!find_member(root, "amdhsa.kernels"))
     return true;
   if (!get_member(root, "", "amdhsa.kernels", MSGPACK_OBJECT_ARRAY, "an array", &kernels, error))

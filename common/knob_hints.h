@@ -16,7 +16,8 @@
 #include "common/review.h"
 
 #define KNOB_POINTS_MAX 200000
-#define KNOB_REGISTERS_NEAR 16 /* VGPRs above a boundary that a compiler may save: two granules */
+#define KNOB_REGISTERS_NEAR                                                                                            \
+  8 /* VGPRs above a boundary that a compiler may save: one granule, as `wavetune occupancy` */
 
 /* X(enumerator, name): what a kernel is, as far as the guide's advice differs. */
 #define KERNEL_KINDS(X)                                                                                                \

@@ -33,9 +33,11 @@ static void subject_release(struct subject *subject) {
 }
 
 static bool find_target(const char *arch, const struct gpu_target **ret, struct error *error) {
-  *ret = gpu_target_find(arch);
-  if (*ret)
+  const struct gpu_target *target = gpu_target_find(arch);
+  if (target) {
+    *ret = target;
     return true;
+  }
   size_t n;
   const struct gpu_target *targets = gpu_targets(&n);
   cleanup_free char *list = xstrdup("");

@@ -37,6 +37,7 @@ struct agent {
   const struct options *options;
   struct supervisor *supervisor;
   char *state;   /* folder */
+  char *faults;  /* folder in it, of what debug agents say */
   char boot[33]; /* nonce of this process */
   char *name;
   struct devices devices; /* of this machine */

@@ -32,7 +32,9 @@ static enum step screen_config(struct execution *execution, size_t index) {
     /* What died was the baseline, maybe of what an earlier config had left in the process. */
     if (end.config != work->config && !is_first)
       continue;
-    return hand_on_failure(execution, work, end_outcome(event), end.detail, (clock_monotonic_ns() - began_ns) / 1000);
+    cleanup_free char *told = event == WORKER_CRASHED ? fault_rerun(execution, work) : NULL;
+    cleanup_free char *detail = xasprintf("%s%s%s", end.detail, told ? "; run again alone: " : "", told ? told : "");
+    return hand_on_failure(execution, work, end_outcome(event), detail, (clock_monotonic_ns() - began_ns) / 1000);
   }
 }
 

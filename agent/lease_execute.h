@@ -26,11 +26,13 @@ struct executor {
   int64_t screen_rounds, final_rounds;
   int64_t compile_window;     /* compiles submitted ahead of the measurement */
   int64_t configs_per_worker; /* screen only */
+  const char *faults; /* folder for what a debug agent says of configs that kill their worker; NULL: not asked */
   /* Kept from one lease to the next: the worker, what was opened in it, the configs that it measured. */
   struct worker_client *worker;
   char *opened;
   int64_t configs_in_worker;
   _Atomic uint64_t current; /* the config being measured, WORKER_CONFIG_NONE between */
+  int64_t n_reruns;         /* under a debug agent, so far */
   bool is_suspect;          /* the device has not passed its sentinel: whoever sees it pass sets this back */
 };
 

@@ -40,13 +40,20 @@ enum step object_take_baseline(struct execution *execution);
 enum step object_take(struct execution *execution, size_t index);
 enum step object_take_all(struct execution *execution);
 
-/* lease_worker.c: makes sure that there is a worker in which the lease is open, asks it, waits. */
+/* lease_worker.c: what a worker is asked (agent/worker.h; new references). */
+must_check json_t *open_request(const struct execution *execution);
+must_check json_t *config_request(const struct work *work);
+/* Makes sure that there is a worker in which the lease is open, asks it, waits. */
 enum step worker_ready(struct execution *execution, bool fresh);
 void measure_ask(struct execution *execution, const size_t *indices, size_t n, int64_t rounds);
 /* Takes answers until the worker is done or has ended; answers[i] gets that of indices[i]. STEP_ON: *ret_event says
  * which of the two. */
 enum step measure_wait(struct execution *execution, const size_t *indices, size_t n, json_t **answers,
                        enum worker_event *ret_event, struct worker_end *ret_end);
+
+/* fault_rerun.c: a sentence on why the config killed its worker, from one more run of it alone under ROCdebug-agent; NULL
+ * where that is not installed or does not apply. Owned by the caller. */
+must_check char *fault_rerun(struct execution *execution, const struct work *work);
 
 /* lease_answers.c: measurements for the hook. The baseline's failure ends the lease: nothing can be paired with it. */
 enum step hand_on_failure(struct execution *execution, const struct work *work, enum outcome outcome,

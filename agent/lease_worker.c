@@ -40,14 +40,14 @@ bool executor_sentinel(struct executor *executor, bool (*stopped)(void *context)
                              reason ? reason : "the worker did not say why");
 }
 
-static json_t *config_request(const struct work *work) {
+json_t *config_request(const struct work *work) {
   json_t *request = json_pack("{s:I, s:s, s:o}", "config", (json_int_t)work->config, "object", work->object->path,
                               "launch", launch_spec_to_json(&work->object->launch));
   ALWAYS(request != NULL);
   return request;
 }
 
-static json_t *open_request(const struct execution *execution) {
+json_t *open_request(const struct execution *execution) {
   const struct lease *lease = execution->lease;
   return json_pack("{s:s, s:s, s:O, s:o, s:O, s:I, s:s, s:s?, s:o}", "do", "open", "device",
                    execution->executor->device, "kernel", lease->kernel->json, "key", key_to_json(&lease->key), "space",

@@ -19,7 +19,7 @@ bool pool_make(const struct options *options, const char *cache, struct compile_
 }
 
 struct executor executor_make(const struct options *options, struct spawner *spawner, struct compile_pool *pool,
-                              const struct device_seen *device) {
+                              const struct device_seen *device, const char *faults) {
   return (struct executor){
       .spawner = spawner,
       .pool = pool,
@@ -34,6 +34,7 @@ struct executor executor_make(const struct options *options, struct spawner *spa
       .final_rounds = option_integer(options, "final-rounds"),
       .compile_window = COMPILE_WINDOW,
       .configs_per_worker = CONFIGS_PER_WORKER,
+      .faults = string_equal(device->backend, "hip") ? faults : NULL,
       .current = WORKER_CONFIG_NONE,
   };
 }

@@ -26,8 +26,9 @@ bool device_is_gpu(const struct device_seen *device);
 must_check bool pool_make(const struct options *options, const char *cache, struct compile_pool **ret_pool,
                           struct error *error);
 
+/* `faults` is the folder for what a debug agent says of configs that kill their worker, where there is one (hip). */
 struct executor executor_make(const struct options *options, struct spawner *spawner, struct compile_pool *pool,
-                              const struct device_seen *device);
+                              const struct device_seen *device, const char *faults);
 
 /* Where the agent keeps its state, and where `tune` keeps what can be made again; owned by the caller. */
 char *state_folder_default(void);

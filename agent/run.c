@@ -88,6 +88,7 @@ static void agent_release(struct agent *agent) {
   held_table_free(agent->held);
   devices_release(&agent->devices);
   free(agent->state);
+  free(agent->faults);
   free(agent->name);
   free(agent->id);
   pthread_mutex_destroy(&agent->mutex);
@@ -133,6 +134,7 @@ static bool agent_prepare(struct agent *agent, struct error *error) {
   if (!client_new(agent, &agent->poster_client, error) || !client_new(agent, &agent->keeper_client, error))
     return false;
   agent->state = state ? xstrdup(state) : state_folder_default();
+  agent->faults = xasprintf("%s/faults", agent->state);
   agent->name = name ? xstrdup(name) : name_default();
   return folder_make(agent->state, 0700, error) &&
          spool_open(agent->state, SPOOL_SHORTEN_AT_DEFAULT, &agent->spool, error);
@@ -174,7 +176,7 @@ static bool threads_prepare(struct agent *agent, struct error *error) {
     if (!device_is_asked_for(agent, device, has_gpu))
       continue;
     threads[n] = (struct device_thread){.agent = agent, .device = device};
-    threads[n].executor = executor_make(agent->options, agent->supervisor->spawner, agent->pool, device);
+    threads[n].executor = executor_make(agent->options, agent->supervisor->spawner, agent->pool, device, agent->faults);
     ok = client_new(agent, &threads[n].client, error);
     n += ok;
   }

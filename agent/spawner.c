@@ -25,6 +25,7 @@ struct spawner {
   bool ended;
   bool requested, answered;
   bool ok;
+  char *const *environment; /* of the request; NULL: nothing to add */
   struct spawned spawned;
   struct error error;
 };
@@ -63,17 +64,25 @@ static void spawner_wake(struct spawner *spawner) {
   ALWAYS(fd_write_all(spawner->wake_fd, &(uint64_t){1}, sizeof(uint64_t)));
 }
 
-/* Kernels are other people's code: they need not know who we are to the server. */
-static char **environment_without_token(void) {
-  size_t n = 0, kept = 0;
-  while (environ[n])
+static size_t strings_count(char *const *strings) {
+  size_t n = 0;
+  while (strings && strings[n])
     n++;
-  char **copy = xcalloc(n + 1, sizeof *copy);
+  return n;
+}
+
+/* What is added comes first: of two settings of one name getenv finds the first. Kernels are other people's code: they
+ * need not know who we are to the server. The strings are borrowed. */
+static char **environment_make(char *const *added) {
+  size_t n_added = strings_count(added), n = strings_count(environ), kept = 0;
+  char **environment = xcalloc(n_added + n + 1, sizeof *environment);
+  for (size_t i = 0; i < n_added; i++)
+    environment[kept++] = added[i];
   for (size_t i = 0; i < n; i++) {
     if (!string_starts(environ[i], "WAVETUNE_TOKEN="))
-      copy[kept++] = environ[i];
+      environment[kept++] = environ[i];
   }
-  return copy;
+  return environment;
 }
 
 /* Between fork and exec of a program with threads: async-signal-safe calls only. */
@@ -117,7 +126,7 @@ static bool page_make(int *ret_fd, struct worker_status **ret_status, struct err
   return true;
 }
 
-static bool spawn(struct spawned *ret, struct error *error) {
+static bool spawn(char *const *added, struct spawned *ret, struct error *error) {
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) < 0)
     return error_set(error, "cannot make a worker's socket: %s", strerror(errno));
@@ -128,7 +137,7 @@ static bool spawn(struct spawned *ret, struct error *error) {
   cleanup_fd int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
   cleanup_fd int socket_high = fcntl(theirs, F_DUPFD_CLOEXEC, OUT_OF_THE_WAY);
   cleanup_fd int page_high = fcntl(page, F_DUPFD_CLOEXEC, OUT_OF_THE_WAY);
-  cleanup_free char **environment = environment_without_token();
+  cleanup_free char **environment = environment_make(added);
   pid_t parent = getpid();
   bool has_files = null >= 0 && socket_high >= 0 && page_high >= 0;
   pid_t pid = has_files ? fork() : -1;
@@ -147,7 +156,7 @@ static bool spawn(struct spawned *ret, struct error *error) {
 static void serve_request(struct spawner *spawner) {
   pthread_mutex_lock(&spawner->mutex);
   if (spawner->requested && !spawner->answered) {
-    spawner->ok = spawn(&spawner->spawned, &spawner->error);
+    spawner->ok = spawn(spawner->environment, &spawner->spawned, &spawner->error);
     spawner->answered = true;
     pthread_cond_broadcast(&spawner->changed);
   }
@@ -183,7 +192,8 @@ void spawner_end(struct spawner *spawner) {
   spawner_wake(spawner);
 }
 
-bool spawner_spawn(struct spawner *spawner, struct spawned *ret_spawned, struct error *error) {
+bool spawner_spawn(struct spawner *spawner, char *const *environment, struct spawned *ret_spawned,
+                   struct error *error) {
   pthread_mutex_lock(&spawner->mutex);
   while (spawner->requested && !spawner->ended) /* another thread's turn */
     pthread_cond_wait(&spawner->changed, &spawner->mutex);
@@ -191,6 +201,7 @@ bool spawner_spawn(struct spawner *spawner, struct spawned *ret_spawned, struct 
   if (!spawner->ended) {
     spawner->requested = true;
     spawner->answered = false;
+    spawner->environment = environment;
     spawner_wake(spawner);
     while (!spawner->answered && !spawner->ended)
       pthread_cond_wait(&spawner->changed, &spawner->mutex);

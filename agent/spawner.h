@@ -31,7 +31,9 @@ struct spawned {
   struct worker_status *status;
 };
 
-/* Any thread but the main one: waits until the main one has started a worker. */
-must_check bool spawner_spawn(struct spawner *spawner, struct spawned *ret_spawned, struct error *error);
+/* Any thread but the main one: waits until the main one has started a worker. `environment` (NULL: none) are
+ * "NAME=VALUE" strings that come before this process's own, NULL-terminated. */
+must_check bool spawner_spawn(struct spawner *spawner, char *const *environment, struct spawned *ret_spawned,
+                              struct error *error);
 
 #endif

@@ -41,6 +41,7 @@ struct tuning {
   const struct device_seen *device;
   struct kernel_folder *folder;
   char *sources;
+  char *faults; /* folder of what a debug agent says */
   struct key key;
   uint64_t baseline;
   json_t *build; /* of a triton kernel; NULL else */
@@ -78,6 +79,7 @@ static void tuning_release(struct tuning *tuning) {
   free(tuning->baseline_failure);
   free(tuning->finalist_failure);
   free(tuning->sources);
+  free(tuning->faults);
   key_release(&tuning->key);
   if (tuning->folder)
     kernel_folder_free(tuning->folder);
@@ -213,7 +215,9 @@ static bool tuning_prepare(struct tuning *tuning, struct error *error) {
       !pool_make(tuning->options, objects, &tuning->pool, error) ||
       (tuning->build && !build_prepare(tuning, objects, error)))
     return false;
-  tuning->executor = executor_make(tuning->options, tuning->supervisor->spawner, tuning->pool, tuning->device);
+  tuning->faults = xasprintf("%s/faults", state);
+  tuning->executor =
+      executor_make(tuning->options, tuning->supervisor->spawner, tuning->pool, tuning->device, tuning->faults);
   return true;
 }
 

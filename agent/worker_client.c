@@ -33,8 +33,13 @@ struct worker_client {
 
 bool worker_start(struct spawner *spawner, struct worker_limits limits, struct worker_client **ret_worker,
                   struct error *error) {
+  return worker_start_under(spawner, NULL, limits, ret_worker, error);
+}
+
+bool worker_start_under(struct spawner *spawner, char *const *environment, struct worker_limits limits,
+                        struct worker_client **ret_worker, struct error *error) {
   struct spawned process;
-  if (!spawner_spawn(spawner, &process, error))
+  if (!spawner_spawn(spawner, environment, &process, error))
     return false;
   struct worker_client *worker = xcalloc(1, sizeof *worker);
   worker->process = process;

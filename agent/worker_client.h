@@ -18,6 +18,9 @@ struct worker_client;
 
 must_check bool worker_start(struct spawner *spawner, struct worker_limits limits, struct worker_client **ret_worker,
                              struct error *error);
+/* With more of an environment (agent/spawner.h). */
+must_check bool worker_start_under(struct spawner *spawner, char *const *environment, struct worker_limits limits,
+                                   struct worker_client **ret_worker, struct error *error);
 
 /* Closes the socket, gives the worker a moment to leave its device in order, then kills it. */
 void worker_free(struct worker_client *worker);

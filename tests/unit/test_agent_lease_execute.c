@@ -534,6 +534,62 @@ Test(agent_lease_execute, hides_the_token_from_kernels) {
   trial_free(&trial);
 }
 
+/* A kernel whose config 1 kills its worker, and which stands in for ROCdebug-agent when it runs under it: it writes what
+ * that would print to the file that the options name. */
+#define FAULT_AND_TELL                                                                                                 \
+  "const char *o = getenv(\"ROCM_DEBUG_AGENT_OPTIONS\");"                                                              \
+  "if (MODE == 1 && o) {"                                                                                              \
+  "  char path[4096]; const char *from = strstr(o, \"--output=\") + 9;"                                                \
+  "  snprintf(path, sizeof path, \"%.*s\", (int)strcspn(from, \" \"), from);"                                          \
+  "  FILE *f = fopen(path, \"w\"); fputs(\"wave_1: pc=0x40 (stopped, reason: MEMORY_VIOLATION)\\n\", f); fclose(f);"   \
+  "}"                                                                                                                  \
+  "if (MODE == 1) kill(getpid(), SIGABRT);"
+
+Test(agent_lease_execute, runs_what_killed_its_worker_again_under_a_debug_agent) {
+  struct trial trial = trial_new(FAULT_AND_TELL, 3, STAGE_SCREEN);
+  cleanup_free char *faults = xasprintf("%s/faults", trial.fixture.folder);
+  setenv("WAVETUNE_DEBUG_AGENT", "/proc/self/exe", 1); /* any file that is there */
+  trial.executor.faults = faults;
+  trial_run(&trial);
+  cr_expect_eq(trial.end, LEASE_DONE);
+  expect_outcome(
+      &trial, 1, OUTCOME_RUNTIME,
+      "killed by signal 6 (Aborted) while checking; run again alone: 1 wave stopped by MEMORY_VIOLATION, the "
+      "first at pc 0x40 (");
+  expect_correct(&trial, 2, SCREEN_ROUNDS);
+  trial_free(&trial);
+}
+
+Test(agent_lease_execute, says_when_the_debug_agent_saw_nothing) {
+  struct trial trial = trial_new("if (MODE == 1) kill(getpid(), SIGABRT);", 2, STAGE_SCREEN);
+  cleanup_free char *faults = xasprintf("%s/faults", trial.fixture.folder);
+  setenv("WAVETUNE_DEBUG_AGENT", "/proc/self/exe", 1);
+  trial.executor.faults = faults;
+  trial_run(&trial);
+  expect_outcome(&trial, 1, OUTCOME_RUNTIME, "run again alone: the debug agent says nothing of a fault");
+  trial_free(&trial);
+}
+
+Test(agent_lease_execute, says_when_nothing_of_a_fault_can_be_kept) {
+  struct trial trial = trial_new("if (MODE == 1) kill(getpid(), SIGABRT);", 2, STAGE_SCREEN);
+  setenv("WAVETUNE_DEBUG_AGENT", "/proc/self/exe", 1);
+  trial.executor.faults = "/dev/null/faults";
+  trial_run(&trial);
+  expect_outcome(&trial, 1, OUTCOME_RUNTIME, "run again alone: nothing can be kept: ");
+  trial_free(&trial);
+}
+
+Test(agent_lease_execute, runs_only_so_many_again) {
+  struct trial trial = trial_new("if (MODE == 1) kill(getpid(), SIGABRT);", 2, STAGE_SCREEN);
+  cleanup_free char *faults = xasprintf("%s/faults", trial.fixture.folder);
+  setenv("WAVETUNE_DEBUG_AGENT", "/proc/self/exe", 1);
+  trial.executor.faults = faults;
+  trial.executor.n_reruns = 8;
+  trial_run(&trial);
+  cr_expect_null(strstr(measured_of(&trial, 1)->detail, "run again"));
+  trial_free(&trial);
+}
+
 /* Gives the trial's lease objects as a build's: those of the compile pool, each with so many spills, or with none of
  * them where spills[i] is -1. */
 static struct build_objects objects_of(struct trial *trial, const int64_t *spills, size_t n) {

@@ -1,8 +1,11 @@
 /* The compile pool: turns (kernel, key, config) into objects on disk, ahead of the measurement, in bounded processes.
  *
- * Which compiler: a kernel in c, and every reference, by the system's; a kernel in hip by its arch: gfx… with hiprtc of
- * ROCm 6 or later where that is installed, else clang 19 or later; sm_… with NVRTC. The runtime compilers are libraries
+ * Which compiler: a kernel in c, and every reference, by the system's; a kernel in hip by its arch: gfx… with what
+ * $WAVETUNE_HIP_COMPILER names ("hiprtc", or the path of a clang or of hiprtc's library), else hiprtc of ROCm 6 or later
+ * where that is installed, else clang 19 to 22, else ROCm's clang; sm_… with NVRTC. The runtime compilers are libraries
  * that one process a compile loads (`wavetune-agent rtc`), so that they are confined and killed like any other.
+ * A source in hip comes after the prelude (prelude.hip says which words it may use) and before a declaration of its
+ * entry with the types of the manifest's arguments: one that disagrees does not compile.
  * An object is cached under its content: digest of sources, defines, flags, compiler and its version. Compilers run as
  * child processes with limits on time, memory and output, in a scratch folder of their own, in a sandbox in which they
  * see the kernel's sources and the toolchain, no network and nothing else of the machine. A compile that fails is an
@@ -27,10 +30,10 @@ struct compile_request {
   const struct kernel *kernel;
   const struct key *key;
   const struct space *space;
-  uint64_t config;     /* ordinal; ignored for a reference */
-  bool is_reference;   /* compile the kernel's reference instead */
-  const char *sources; /* folder that holds the manifest's source paths */
-  const char *gpu_name, *arch;
+  uint64_t config;             /* ordinal; ignored for a reference */
+  bool is_reference;           /* compile the kernel's reference instead */
+  const char *sources;         /* folder that holds the manifest's source paths */
+  const char *gpu_name, *arch; /* of the device: "gfx942", "sm_90"; "x86_64" */
 };
 
 /* Queues a compile and returns its ticket; the same content twice is compiled once. */

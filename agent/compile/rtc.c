@@ -37,6 +37,8 @@ static void rtc_command_make(const struct compiler *compiler, const struct compi
 
 static void hiprtc_command_make(const struct compiler *compiler, const struct compile_job *job,
                                 struct settings *arguments, struct settings *environment) {
+  /* The library below hiprtc keeps what it compiled in the user's home; the pool's cache is enough. */
+  settings_add(environment, xstrdup("AMD_COMGR_CACHE=0"));
   rtc_command_make(compiler, job, "hiprtc", "--offload-arch", arguments, environment);
 }
 

@@ -25,7 +25,7 @@ from .record import config_objects, installed_key, make_record
 from .source import Decorated, load_function
 from .spaces import Config
 from .specialise import Variant, define_values, variants_of
-from .target import make_backend, make_target, triton_version
+from .target import make_backend, make_target, triton_version, uses_buffer_ops
 
 VARIANTS_MAX = 256
 OBJECTS_MAX = 65536
@@ -83,7 +83,8 @@ def make_plan(request: Request) -> Plan:
     configs = list(kernel.space.points([{**key, **facts} for key in keys]))
     if not configs:
         raise PackError("the conditions of the space exclude every config for the keys given")
-    variants = variants_of(jit, kernel.manifest, configs, keys, target.backend == "hip")
+    uses_range = target.backend == "hip" and any(uses_buffer_ops(version, config) for config in configs)
+    variants = variants_of(jit, kernel.manifest, configs, keys, uses_range)
     if len(variants) > VARIANTS_MAX:
         raise PackError(f"the keys need {len(variants)} variants, a build has at most {VARIANTS_MAX}; pack fewer keys")
     own = [list(kernel.space.points([{**key, **facts} for key in variant.keys])) for variant in variants]
@@ -141,7 +142,8 @@ def compile_all(plan: Plan, tasks: list[Task], objects: Path) -> list[dict[str, 
 
     def run(number: int) -> dict[str, Any]:
         try:
-            return store_result(compile_task(tasks[distinct[number]], jit, target), target, version, objects)
+            return store_result(compile_task(tasks[distinct[number]], jit, target, version), target, version,
+                                objects)
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # whatever a compiler raises belongs to its config

@@ -12,7 +12,7 @@ from typing import Any, Mapping
 from .canonical import digest_bytes
 from .errors import PackError
 from .specialise import Variant
-from .target import scratch_pointers
+from .target import scratch_pointers, uses_buffer_ops
 
 _TEXTS = {"hip": ("ttgir", "amdgcn"), "cuda": ("ttgir", "ptx")}
 
@@ -34,8 +34,8 @@ class Task:
         return (self.variant.when, items(self.constexprs), items(self.options), items(self.environment))
 
 
-def _attributes(task: Task, jit: Any, backend: Any) -> dict[tuple[int], list[list[Any]]]:
-    uses_range = os.environ.get("AMDGCN_USE_BUFFER_OPS", "1") not in ("0", "false", "off")
+def _attributes(task: Task, jit: Any, backend: Any, version: tuple[int, int]) -> dict[tuple[int], list[list[Any]]]:
+    uses_range = uses_buffer_ops(version, os.environ)
     attributes = {}
     for index, name in enumerate(jit.arg_names):
         text = task.variant.attributes.get(name, "")
@@ -46,7 +46,7 @@ def _attributes(task: Task, jit: Any, backend: Any) -> dict[tuple[int], list[lis
     return attributes
 
 
-def compile_task(task: Task, jit: Any, target: Any) -> Any:
+def compile_task(task: Task, jit: Any, target: Any, version: tuple[int, int]) -> Any:
     """Triton's CompiledKernel. Any exception is the compiler's answer to this config."""
     import triton
     from triton.compiler import ASTSource, make_backend
@@ -54,7 +54,7 @@ def compile_task(task: Task, jit: Any, target: Any) -> Any:
     signature = {name: "constexpr" if name in compiled_in else task.variant.signature[name] for name in jit.arg_names}
     source = ASTSource(fn=jit, signature=signature,
                        constexprs={(jit.arg_names.index(name),): value for name, value in compiled_in.items()},
-                       attrs=_attributes(task, jit, make_backend(target)))
+                       attrs=_attributes(task, jit, make_backend(target), version))
     options = dict(task.options)
     if jit.debug:
         options["debug"] = True

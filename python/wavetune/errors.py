@@ -9,8 +9,18 @@ class PackError(Exception):
         self.status = status
 
 
+def _telling(error: BaseException) -> str:
+    """Of Triton's CompilationError the place and the reason, without the function's text between them."""
+    lines = str(error).splitlines()
+    marker = next((i for i, line in enumerate(lines) if line.strip() == "^"), None)
+    if marker is None:
+        return str(error)
+    reason = " ".join(lines[marker + 1:]).strip() or str(error.__cause__ or "")
+    return f"{lines[0]} {lines[marker - 1].strip()}: {reason}"
+
+
 def one_line(error: BaseException | str, limit: int = 300) -> str:
     """The text of an exception on one line: what a build says of a config that does not compile."""
-    text = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
+    text = error if isinstance(error, str) else f"{type(error).__name__}: {_telling(error)}"
     text = " ".join("".join(c if c.isprintable() else " " for c in text).split())
     return text if len(text) <= limit else text[:limit - 1] + "…"

@@ -6,6 +6,7 @@ but SHA-256 to make paths of them.
 """
 
 import hashlib
+import inspect
 import re
 import textwrap
 from typing import Any, Mapping
@@ -82,7 +83,7 @@ def make_record(decorated: Decorated, kernel_hash: str, manifest: Mapping[str, A
     import triton
     jit, tuner = decorated.jit, decorated.autotuner
     keys = list(tuner.keys) if tuner is not None else list(manifest["key"])
-    raw = "".join(jit.raw_src) if not isinstance(jit.raw_src, str) else jit.raw_src
+    raw = inspect.getsource(jit.fn)
     strings = [str(config) for config in configs]
     record = {
         "kernel": kernel_hash,

@@ -48,8 +48,8 @@ def _conditional(text: str, key: Key) -> bool:
 class _Specialiser:
     """Collects one key's specialisation, argument by argument."""
 
-    def __init__(self, key: Key, is_amd: bool):
-        self.key, self.is_amd = key, is_amd
+    def __init__(self, key: Key, uses_range: bool):
+        self.key, self.uses_range = key, uses_range
         self.signature: dict[str, str] = {}
         self.constexprs: dict[str, Any] = {}
         self.attributes: dict[str, str] = {}
@@ -76,7 +76,7 @@ class _Specialiser:
         if parameter.do_not_specialize:
             return
         attributes = "" if parameter.do_not_specialize_on_alignment else "D"
-        if self.is_amd:
+        if self.uses_range:
             extents = [str(extent) for extent in argument["shape"]]
             text = " * ".join([*map(grouped, extents), str(BYTES[dtype])])
             size = self.evaluate(text, f"the size of argument {name}")
@@ -166,11 +166,11 @@ class _Specialiser:
         return text
 
 
-def specialise(jit: Any, manifest: Mapping[str, Any], configs: list[Config], key: Key, is_amd: bool) -> Variant:
-    """The variant that one key needs. Manifest arguments are parameters of the function (function.py has checked)."""
+def specialise(jit: Any, manifest: Mapping[str, Any], configs: list[Config], key: Key, uses_range: bool) -> Variant:
+    """The variant that one key needs; `uses_range`: whether buffers of at most 2^31 - 1 bytes are special. Manifest arguments are parameters of the function (function.py has checked)."""
     arguments = {argument["name"]: argument for argument in manifest["arguments"]}
     defines = manifest.get("defines", {})
-    own = _Specialiser(key, is_amd)
+    own = _Specialiser(key, uses_range)
     for parameter in jit.params:
         argument = arguments.get(parameter.name)
         if argument is not None and "shape" in argument:
@@ -185,11 +185,11 @@ def specialise(jit: Any, manifest: Mapping[str, Any], configs: list[Config], key
 
 
 def variants_of(jit: Any, manifest: Mapping[str, Any], configs: list[Config], keys: list[Key],
-                is_amd: bool) -> list[Variant]:
+                uses_range: bool) -> list[Variant]:
     """The variants of all keys, the most special first; keys with one specialisation share one."""
     found: dict[str, Variant] = {}
     for key in keys:
-        variant = specialise(jit, manifest, configs, key, is_amd)
+        variant = specialise(jit, manifest, configs, key, uses_range)
         found.setdefault(variant.when, variant)
         if key not in found[variant.when].keys:
             found[variant.when].keys.append(key)

@@ -1,10 +1,13 @@
 """What is compiled for: an arch as builds name it (gfx942, sm_90) as Triton's GPUTarget, and its backend.
 
-Only this file and compiling.py know how versions of Triton differ.
+Only this file knows how versions of Triton differ.
 """
 
+import os
 import re
-from typing import Any
+import shutil
+from pathlib import Path
+from typing import Any, Mapping
 
 from .errors import PackError
 
@@ -36,11 +39,38 @@ def make_target(arch: str) -> Any:
     raise PackError(f'the arch must be like gfx942 or sm_90, not "{arch}"')
 
 
+def _find_linker(backend: Any) -> None:
+    """Before 3.5 Triton links for AMD by a program that its wheels do not have; any LLVM's will do."""
+    if not hasattr(backend, "path_to_rocm_lld"):
+        return
+    try:
+        backend.path_to_rocm_lld()
+        return
+    except Exception:
+        pass
+    names = ("ld.lld", *(f"ld.lld-{number}" for number in range(30, 17, -1)))
+    found = next((path for path in map(shutil.which, names) if path), None)
+    if found is None:
+        raise PackError("Triton before 3.5 needs ld.lld to link for AMD: install lld (apt-get install lld-19), or name "
+                        "one with TRITON_HIP_LLD_PATH")
+    os.environ["TRITON_HIP_LLD_PATH"] = str(Path(found))
+
+
 def make_backend(target: Any) -> Any:
     from triton.compiler import make_backend as make
-    return make(target)
+    backend = make(target)
+    _find_linker(backend)
+    return backend
 
 
 def scratch_pointers(version: tuple[int, int]) -> int:
     """How many null pointers follow the arguments (Triton's launchers: global scratch since 3.3, profile since 3.5)."""
     return 2 if version >= (3, 5) else 1
+
+
+def uses_buffer_ops(version: tuple[int, int], environment: Mapping[str, Any]) -> bool:
+    """Whether AMD's backend specialises on 32-bit buffers: a variable, on by default since 3.6."""
+    value = environment.get("AMDGCN_USE_BUFFER_OPS")
+    if value is None:
+        return version >= (3, 6)
+    return str(value).lower() in ("1", "true", "yes", "on", "y")

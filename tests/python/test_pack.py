@@ -192,7 +192,9 @@ def test_a_config_that_does_not_compile_is_listed_and_stops_nothing(add_folder, 
     (variant,) = pack_add(add_folder, tmp_path / "build")["variants"]
     assert {o["config"]["BLOCK_SIZE"] for o in variant["objects"]} == {1024}
     errors = {(f["config"]["BLOCK_SIZE"], f["config"]["num_warps"]): f["error"] for f in variant["failed"]}
-    assert "power of 2" in errors[(1000, 4)] and "num_warps must be a power of 2" in errors[(1024, 3)]
+    assert errors[(1000, 4)] == ("CompilationError: at 3:33: offsets = pid * BLOCK_SIZE + tl.arange(0, BLOCK_SIZE): "
+                                 "arange's range must be a power of 2")
+    assert "num_warps must be a power of 2" in errors[(1024, 3)]
     assert all("\n" not in error and len(error) <= 300 for error in errors.values())
 
 

@@ -7,13 +7,13 @@ import types
 import pytest
 import triton
 import triton.language as tl
-from triton._utils import canonicalize_dtype
 from triton.backends.compiler import GPUTarget
 
 from wavetune.errors import PackError
 from wavetune.expressions import expression
 from wavetune.specialise import BYTES, TYPES, specialise, variants_of
 from wavetune.stubs import Driver
+from wavetune.target import triton_version, uses_buffer_ops
 
 AMD, NVIDIA = GPUTarget("hip", "gfx942", 64), GPUTarget("cuda", 90, 32)
 
@@ -53,7 +53,8 @@ ARGUMENTS = [{"name": "a_ptr", "dtype": "float16", "shape": ["M", "4"], "access"
 
 
 def own(function, key, target):
-    return specialise(function, {"arguments": ARGUMENTS}, [{}], key, target.backend == "hip")
+    uses_range = target.backend == "hip" and uses_buffer_ops(triton_version(), {})
+    return specialise(function, {"arguments": ARGUMENTS}, [{}], key, uses_range)
 
 
 def tritons(function, key, target, monkeypatch):
@@ -62,15 +63,14 @@ def tritons(function, key, target, monkeypatch):
     fake.Tensor = Tensor
     monkeypatch.setitem(sys.modules, "torch", fake)
     triton.runtime.driver.set_active(Driver(target))
-    _, _, _, backend, binder = function.create_binder()
-    bound, specialization, options = binder(
-        Tensor("float16", key["M"] * 8), Tensor("uint8", key["stride"]), key["M"], key["stride"], 1.0, key["M"] > 3,
-        BLOCK=64)
-    _, signature, constexprs, attributes = function._pack_args(backend, {}, bound, specialization, options)
-    names = function.arg_names
-    return ({n: t for n, t in signature.items() if t != "constexpr"},
-            {names[path[0]]: value for path, value in constexprs.items() if names[path[0]] != "BLOCK"},
-            {names[path[0]]: attribute for path, attribute in attributes.items() if attribute})
+    *_, backend, binder = function.create_binder()
+    _, specialization, _ = binder(Tensor("float16", key["M"] * 8), Tensor("uint8", key["stride"]), key["M"],
+                                  key["stride"], 1.0, key["M"] > 3, BLOCK=64)
+    bound = dict(zip(function.arg_names, specialization))
+    assert bound.pop("BLOCK")[0] == "constexpr"
+    return ({name: kind for name, (kind, _) in bound.items() if kind != "constexpr"},
+            {name: value for name, (kind, value) in bound.items() if kind == "constexpr"},
+            {name: backend.parse_attr(value) for name, (_, value) in bound.items() if isinstance(value, str) and value})
 
 
 @pytest.mark.parametrize("target", [AMD, NVIDIA], ids=["gfx942", "sm_90"])
@@ -110,7 +110,7 @@ def test_when_holds_for_exactly_the_keys_of_the_same_specialisation(target):
 
 @pytest.mark.parametrize("dtype", TYPES)
 def test_a_type_of_a_manifest_is_named_and_measured_as_triton_does(dtype):
-    assert TYPES[dtype] == canonicalize_dtype(dtype)
+    assert TYPES[dtype] == triton._utils.canonicalize_dtype(dtype)
     name = {"i": "int", "u": "uint"}.get(TYPES[dtype][0], TYPES[dtype][:2]) + TYPES[dtype].lstrip("iufpb")
     bits = 1 if dtype == "bool" else tl.dtype(name).primitive_bitwidth
     assert BYTES[dtype] * 8 == max(bits, 8)
@@ -173,3 +173,11 @@ def test_a_condition_that_grows_beyond_an_expression_is_refused():
     configs = [{"BLOCK": block} for block in range(1, 400)]
     with pytest.raises(PackError, match="longer than 4096 bytes"):
         specialise(with_defines, DEFINED, configs, {"M": 64, "stride": 16}, True)
+
+
+def test_buffers_are_special_where_the_version_and_the_environment_say_so():
+    assert uses_buffer_ops((3, 6), {}) and not uses_buffer_ops((3, 5), {})
+    assert uses_buffer_ops((3, 5), {"AMDGCN_USE_BUFFER_OPS": True})
+    assert not uses_buffer_ops((3, 6), {"AMDGCN_USE_BUFFER_OPS": "0"})
+    variant = specialise(plain, {"arguments": ARGUMENTS}, [{}], {"M": 16, "stride": 16}, False)
+    assert variant.attributes["a_ptr"] == "D" and "M * 4 * 2" not in variant.when

@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <sys/mman.h>
 
+#include "agent/machine_settings.h"
 #include "agent/measure/check.h"
 #include "agent/measure/rounds.h"
 #include "common/file.h"
@@ -29,6 +30,7 @@ struct worker {
   uint64_t seed;
   struct problem *problem;
   struct timed baseline;
+  json_t *settings; /* names of those that differ from what they should be */
 };
 
 static void status_set(struct worker *worker, enum worker_phase phase, uint64_t config) {
@@ -80,6 +82,14 @@ static void worker_close(struct worker *worker) {
   worker->key = (struct key){0};
   if (worker->kernel)
     kernel_free(TAKE(worker->kernel));
+  json_decref(TAKE(worker->settings));
+}
+
+/* Names the machine's settings that disturb measurements, for the conditions of all that is measured from here on. */
+static void settings_look(struct worker *worker) {
+  cleanup_settings_findings struct settings_findings findings = {0};
+  machine_settings_check("", &findings);
+  worker->settings = settings_findings_differing(&findings);
 }
 
 static bool answer_probe(struct worker *worker, const json_t *request) {
@@ -222,6 +232,7 @@ static bool answer_open(struct worker *worker, const json_t *request) {
     return answer_error(&error);
   status_set(worker, WORKER_OPENING, WORKER_CONFIG_NONE);
   bool answered = answer_opened(worker, &open);
+  settings_look(worker);
   launch_spec_release(&open.launch);
   return answered;
 }
@@ -332,6 +343,8 @@ static bool configs_load(struct worker *worker, const struct measure_request *re
 static bool answer_rounds(struct worker *worker, const struct timed *timed, size_t n) {
   cleanup_json json_t *conditions =
       worker->problem->is_spoiled ? NULL : worker->device->ops->conditions(worker->device);
+  if (conditions && json_array_size(worker->settings))
+    ALWAYS(json_object_set(conditions, "settings", worker->settings) == 0);
   bool answered = true;
   for (size_t i = 0; i < n && answered; i++) {
     if (timed[i].failed || !worker->problem->is_spoiled)

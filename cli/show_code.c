@@ -108,23 +108,17 @@ static int find_in_build(struct http_client *client, const json_t *job, bool wan
   return blob_get(client, file[0] ? file : cli_member(object, "digest"), ret);
 }
 
-/* The object that an agent stored with a measurement of the winner. */
-static int find_in_measurements(struct http_client *client, const json_t *job, bool wants_asm, struct found *ret) {
-  cleanup_free char *path = xasprintf("/v1/jobs/%s/measurements", cli_member(job, "job"));
-  cleanup_json json_t *rows = NULL;
+/* The object that an agent stored with a measurement of the winner in the final. */
+static int find_in_winner(struct http_client *client, const json_t *job, bool wants_asm, struct found *ret) {
+  const json_t *winner = json_object_get(job, "winner"), *row;
   struct error error;
+  size_t i;
   if (!wants_asm) {
     error_set(&error, "job %s has no build: only kernels in triton have TTGIR", cli_member(job, "job"));
     return refuse(&error);
   }
-  int code = cli_list(client, path, &rows);
-  if (code != EXIT_OK)
-    return code;
-  json_int_t winner = json_integer_value(json_object_get(json_object_get(job, "winner"), "config"));
-  size_t i;
-  const json_t *row;
-  json_array_foreach (rows, i, row) {
-    if (json_integer_value(json_object_get(row, "config")) != winner || !cli_member(row, "object")[0])
+  json_array_foreach (json_object_get(winner, "resources"), i, row) {
+    if (!json_equal(json_object_get(row, "config"), json_object_get(winner, "config")) || !cli_member(row, "object")[0])
       continue;
     ret->is_code = true;
     return blob_get(client, cli_member(row, "object"), ret);
@@ -167,7 +161,7 @@ int job_print_code(struct http_client *client, const json_t *job, bool wants_asm
     return refuse(&error);
   }
   int code = cli_member(job, "build")[0] ? find_in_build(client, job, wants_asm, &found)
-                                         : find_in_measurements(client, job, wants_asm, &found);
+                                         : find_in_winner(client, job, wants_asm, &found);
   if (code != EXIT_OK)
     return code;
   if (found.is_code) {

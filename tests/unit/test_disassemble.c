@@ -175,3 +175,16 @@ Test(disassemble, needs_a_folder_for_the_copy) {
   setenv("TMPDIR", "/nonexistent", 1);
   assert_refusal(MACHINE_AMDGPU, "set TMPDIR");
 }
+
+Test(disassemble, reads_a_real_cubin_where_triton_is_installed) {
+  if (access(SOURCE_FOLDER "/build/python/bin/python", X_OK) != 0)
+    cr_skip_test("there is no Triton in build/python; tests/python-env.sh installs it");
+  cleanup_free char *bytes = NULL, *text = NULL;
+  size_t size;
+  struct error error;
+  unsetenv("WAVETUNE_NVDISASM");
+  setenv("VIRTUAL_ENV", SOURCE_FOLDER "/build/python", 1);
+  cr_assert(file_read(SOURCE_FOLDER "/tests/data/codeobjects/resources_sm_90.cubin", 1 << 20, &bytes, &size, &error));
+  cr_assert(disassemble(bytes, size, &text, &error), "%s", error.message);
+  cr_assert(strstr(text, "EXIT") && strstr(text, "reversed"), "%.500s", text);
+}

@@ -7,6 +7,7 @@
 #include "agent/commands.h"
 #include "agent/lease_read.h"
 #include "agent/measure_options.h"
+#include "agent/profile.h"
 #include "agent/sources.h"
 #include "agent/supervise.h"
 #include "common/finalists.h"
@@ -43,7 +44,7 @@ struct tuning {
   char *sources;
   char *faults; /* folder of what a debug agent says */
   struct key key;
-  uint64_t baseline;
+  uint64_t baseline, winner;
   json_t *build; /* of a triton kernel; NULL else */
   struct build_objects *objects;
   struct compile_pool *pool;
@@ -94,6 +95,20 @@ static struct space_facts facts_of(const struct tuning *tuning) {
   };
 }
 
+/* With --only: that one config, beside the baseline. */
+static bool space_narrow(struct tuning *tuning, struct error *error) {
+  int64_t only = option_integer(tuning->options, "only");
+  for (size_t i = 0; i < tuning->n && only >= 0; i++) {
+    if (tuning->tuned[i].config != (uint64_t)only)
+      continue;
+    tuning->tuned[0].config = (uint64_t)only;
+    tuning->n = 1;
+    return true;
+  }
+  return only < 0 ||
+         error_set(error, "config %lld of --only is no point of the space that holds for this key", (long long)only);
+}
+
 /* Lists the configs that hold, and chooses the baseline: the default, else the first. */
 static bool space_list(struct tuning *tuning, struct error *error) {
   const struct space *space = tuning->folder->space;
@@ -121,7 +136,7 @@ static bool space_list(struct tuning *tuning, struct error *error) {
                     "the default config is excluded by a condition for this key; every measurement "
                     "is compared with it, so choose one that holds");
   tuning->baseline = space->has_default ? space->default_ordinal : tuning->tuned[0].config;
-  return true;
+  return space_narrow(tuning, error);
 }
 
 static bool file_of_folder(void *context, const struct source *source, char **ret_bytes, size_t *ret_size,
@@ -495,6 +510,17 @@ static bool decide(struct tuning *tuning, struct error *error) {
     json_report(tuning, outcomes, json);
   else
     text_report(tuning, outcomes, json);
+  tuning->winner = (uint64_t)json_integer_value(json_object_get(json, "winner"));
+  return true;
+}
+
+static bool profile(const struct tuning *tuning, struct error *error) {
+  const char *folder = option_text(tuning->options, "profile");
+  if (!folder)
+    return true;
+  if (!profile_config(tuning->options, tuning->device->name, tuning->winner, folder, error))
+    return false;
+  fprintf(stderr, "the winner's profile is in %s\n", folder);
   return true;
 }
 
@@ -507,7 +533,7 @@ static int tune_work(struct supervisor *supervisor, void *context) {
   else if (!tuning_read(&tuning, &error))
     code = command_failed("tune", EXIT_USAGE, &error);
   else if (!tuning_prepare(&tuning, &error) || !screen(&tuning, &error) || !finals(&tuning, &error) ||
-           !decide(&tuning, &error))
+           !decide(&tuning, &error) || !profile(&tuning, &error))
     code = command_failed("tune", EXIT_FAILED, &error);
   tuning_release(&tuning);
   return code;
@@ -525,6 +551,8 @@ static const struct option_spec tune_options[] = {
     {"device", OPTION_TEXT, "NAME", NULL, 0, 0, "the device, as probe names it; default: the first that fits", false},
     {"build", OPTION_TEXT, "FOLDER", NULL, 0, 0, "of a triton kernel: what `python3 -m wavetune pack` wrote", true},
     {"finalists", OPTION_INTEGER, "N", "8", 1, 1024, "configs that go from the screen to the finals", false},
+    {"only", OPTION_INTEGER, "CONFIG", "-1", -1, INT64_MAX, "measure this config alone, beside the default", true},
+    {"profile", OPTION_TEXT, "FOLDER", NULL, 0, 0, "then run the winner once under rocprof, which writes there", true},
     {"processes", OPTION_INTEGER, "N", "3", VERDICT_PROCESSES_MIN, 1000,
      "fresh processes in which the finalists are measured", false},
     {"regime", OPTION_TEXT, "cold|warm", "cold", 0, 0, "whether data come from memory or from the caches", false},

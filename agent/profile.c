@@ -1,0 +1,93 @@
+/* The profiler's command line and its run. Memory and threads: see the header. */
+#include "agent/profile.h"
+
+#include <errno.h>
+#include <limits.h>
+
+#include "agent/compile/launch_source.h"
+#include "common/command.h"
+#include "common/file.h"
+
+#define PROFILE_MS ((int64_t)600 * 1000)
+
+static bool profiler_find(const char *name, char **ret_path) {
+  struct error ignored;
+  cleanup_free char *usual = xasprintf("/opt/rocm/bin/%s", name);
+  if (program_find(name, ret_path, &ignored))
+    return true;
+  if (access(usual, X_OK) < 0)
+    return false;
+  *ret_path = TAKE(usual);
+  return true;
+}
+
+static void add(struct settings *arguments, const char *text) { settings_add(arguments, xstrdup(text)); }
+
+/* The profiler up to where the profiled program's own words begin. */
+static bool profiler_arguments(const char *folder, struct settings *arguments, struct error *error) {
+  cleanup_free char *path = NULL;
+  if (profiler_find("rocprofv3", &path)) {
+    const char *const words[] = {path, "--kernel-trace", "--stats", "--output-format", "csv", "-d", folder, "--"};
+    for (size_t i = 0; i < ARRAY_LENGTH(words); i++)
+      add(arguments, words[i]);
+    return true;
+  }
+  if (!profiler_find("rocprof", &path))
+    return error_set(error, "there is no rocprofv3 and no rocprof in $PATH or /opt/rocm/bin; install rocprofiler-sdk");
+  add(arguments, path);
+  add(arguments, "--stats");
+  add(arguments, "-o");
+  settings_add(arguments, xasprintf("%s/profile.csv", folder));
+  return true;
+}
+
+static bool tune_arguments(const struct options *options, const char *device, uint64_t config,
+                           struct settings *arguments, struct error *error) {
+  static const char *const kept[] = {"key", "build", "regime", "state", "python"};
+  char program[PATH_MAX];
+  char *const *places;
+  ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
+  if (length < 0)
+    return error_set(error, "cannot read /proc/self/exe: %s", strerror(errno));
+  program[length] = '\0';
+  ALWAYS(options_arguments(options, &places) == 1);
+  add(arguments, program);
+  add(arguments, "tune");
+  add(arguments, places[0]);
+  settings_add(arguments, xasprintf("--device=%s", device));
+  settings_add(arguments, xasprintf("--only=%llu", (unsigned long long)config));
+  add(arguments, "--screen-rounds=1");
+  add(arguments, "--final-rounds=1");
+  settings_add(arguments, xasprintf("--seed=%lld", (long long)option_integer(options, "seed")));
+  for (size_t i = 0; i < ARRAY_LENGTH(kept); i++) {
+    if (option_text(options, kept[i]))
+      settings_add(arguments, xasprintf("--%s=%s", kept[i], option_text(options, kept[i])));
+  }
+  return true;
+}
+
+bool profile_config(const struct options *options, const char *device, uint64_t config, const char *folder,
+                    struct error *error) {
+  cleanup_settings struct settings arguments = {0};
+  if (!profiler_arguments(folder, &arguments, error) || !tune_arguments(options, device, config, &arguments, error) ||
+      !folder_make(folder, 0755, error))
+    return false;
+  settings_add(&arguments, NULL);
+  struct command command = {.arguments = arguments.texts,
+                            .environment = environ,
+                            .timeout_ms = PROFILE_MS,
+                            .cpu_seconds_max = UINT64_MAX,
+                            .memory_bytes_max =
+                                UINT64_MAX, /* GPU runtimes reserve more addresses than there is memory */
+                            .file_bytes_max = UINT64_MAX,
+                            .output_max = 4096,
+                            .stop_fd = -1};
+  struct command_result result;
+  if (!command_run(&command, &result, error))
+    return false;
+  cleanup_free char *output = result.output;
+  if (result.succeeded)
+    return true;
+  return error_set(error, "%s did not profile config %llu: %.400s", arguments.texts[0], (unsigned long long)config,
+                   result.timed_out ? "it did not end in time" : output);
+}

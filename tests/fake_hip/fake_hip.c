@@ -1,0 +1,260 @@
+/* A HIP runtime without a GPU, for tests of what the agent does around one: leases, builds, sentinels, faults. The
+ * device's memory is the process's, a launch is a call here. One kernel is known by name, fake_add(float *y, const float
+ * *x, int64_t n): y = x + 1; what code the module holds is not looked at. The width of its block says how it goes wrong
+ * (enum behaviour). While the file that $FAKE_HIP_BROKEN names is there, the GPU fills memory with nothing.
+ *
+ * Memory: handles are the caller's until they are given back. Threads: one. */
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tests/hip_shim/hip_shim.h"
+
+#define ALIGNMENT 4096
+#define MEMORY_BYTES ((size_t)1 << 30)
+#define ILLEGAL_ADDRESS 700
+#define LAUNCH_FAILURE 719
+
+enum behaviour {
+  GOOD = 64,
+  WRONG = 128,
+  FAULT = 192, /* every later call of the process fails, as with CUDA */
+  HANG = 256,
+  BEYOND_END = 320,
+  ABORT = 384, /* as ROCm ends a process whose kernel faulted */
+  BREAK = 448, /* a fault after which no process can use the GPU */
+};
+
+static int fault; /* of this process; 0: none */
+
+int hipInit(unsigned flags) {
+  (void)flags;
+  return 0;
+}
+
+int hipRuntimeGetVersion(int *version) {
+  *version = 60443484;
+  return 0;
+}
+
+const char *hipGetErrorName(int code) { return code == ILLEGAL_ADDRESS ? "hipErrorIllegalAddress" : "hipError"; }
+const char *hipGetErrorString(int code) {
+  return code == ILLEGAL_ADDRESS ? "an illegal memory access was encountered" : "unspecified launch failure";
+}
+
+int hipGetDeviceCount(int *count) {
+  *count = 1;
+  return 0;
+}
+
+int hipDeviceGet(int *device, int ordinal) {
+  *device = ordinal;
+  return ordinal == 0 ? 0 : hipErrorInvalidDevice;
+}
+
+int hipDeviceGetName(char *name, int size, int device) {
+  (void)device;
+  snprintf(name, (size_t)size, "A fake GPU");
+  return 0;
+}
+
+int hipDeviceTotalMem(size_t *bytes, int device) {
+  (void)device;
+  *bytes = MEMORY_BYTES;
+  return 0;
+}
+
+int hipDeviceGetAttribute(int *value, int attribute, int device) {
+  static const struct {
+    int attribute, value;
+  } known[] = {{63, 304}, {87, 64}, {56, 1024}, {74, 65536}, {19, 4 << 20}, {5, 2100000}};
+  (void)device;
+  for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+    if (known[i].attribute == attribute) {
+      *value = known[i].value;
+      return 0;
+    }
+  }
+  return hipErrorInvalidValue;
+}
+
+int hipDeviceGetPCIBusId(char *id, int size, int device) {
+  (void)device;
+  snprintf(id, (size_t)size, "ffff:ff:1f.7");
+  return 0;
+}
+
+int hipSetDevice(int device) { return device == 0 ? fault : hipErrorInvalidDevice; }
+
+int hipMemGetInfo(size_t *free_bytes, size_t *total_bytes) {
+  *free_bytes = *total_bytes = MEMORY_BYTES;
+  return fault;
+}
+
+int hipMalloc(void **address, size_t size) {
+  return fault ? fault : posix_memalign(address, ALIGNMENT, size) ? hipErrorInvalidValue : 0;
+}
+
+int hipFree(void *address) {
+  free(address);
+  return fault;
+}
+
+int hipHostMalloc(void **address, size_t size, unsigned flags) {
+  (void)flags;
+  return hipMalloc(address, size);
+}
+
+int hipHostFree(void *address) { return hipFree(address); }
+
+static int copy(void *to, const void *from, size_t size) {
+  if (!fault)
+    memcpy(to, from, size);
+  return fault;
+}
+
+int hipMemcpyHtoDAsync(void *to, const void *from, size_t size, void *stream) {
+  (void)stream;
+  return copy(to, from, size);
+}
+
+int hipMemcpyDtoHAsync(void *to, void *from, size_t size, void *stream) {
+  (void)stream;
+  return copy(to, from, size);
+}
+
+int hipMemcpyDtoDAsync(void *to, void *from, size_t size, void *stream) {
+  (void)stream;
+  return copy(to, from, size);
+}
+
+static bool is_broken(void) {
+  const char *path = getenv("FAKE_HIP_BROKEN");
+  return path && access(path, F_OK) == 0;
+}
+
+int hipMemsetD8Async(void *to, unsigned char value, size_t count, void *stream) {
+  (void)stream;
+  if (!fault && !is_broken())
+    memset(to, value, count);
+  return fault;
+}
+
+int hipMemsetD32Async(void *to, int value, size_t count, void *stream) {
+  (void)stream;
+  for (size_t i = 0; i < count && !fault && !is_broken(); i++)
+    memcpy((char *)to + 4 * i, &value, 4);
+  return fault;
+}
+
+int hipStreamCreateWithFlags(void **stream, unsigned flags) {
+  (void)flags;
+  *stream = &fault;
+  return fault;
+}
+
+int hipStreamDestroy(void *stream) {
+  (void)stream;
+  return fault;
+}
+
+int hipStreamSynchronize(void *stream) {
+  (void)stream;
+  return fault;
+}
+
+int hipEventCreateWithFlags(void **event, unsigned flags) {
+  (void)flags;
+  *event = calloc(1, sizeof(struct timespec));
+  return fault;
+}
+
+int hipEventDestroy(void *event) {
+  free(event);
+  return fault;
+}
+
+int hipEventRecord(void *event, void *stream) {
+  (void)stream;
+  clock_gettime(CLOCK_MONOTONIC, event);
+  return fault;
+}
+
+int hipEventElapsedTime(float *ms, void *start, void *end) {
+  const struct timespec *from = start, *to = end;
+  *ms = (float)(to->tv_sec - from->tv_sec) * 1e3f + (float)(to->tv_nsec - from->tv_nsec) * 1e-6f;
+  return fault;
+}
+
+int hipModuleLoadData(void **module, const void *image) {
+  *module = &fault;
+  return fault ? fault : memcmp(image, "\177ELF", 4) == 0 ? 0 : hipErrorInvalidValue;
+}
+
+int hipModuleUnload(void *module) {
+  (void)module;
+  return fault;
+}
+
+int hipModuleGetFunction(void **function, void *module, const char *name) {
+  *function = module;
+  return fault ? fault : strcmp(name, "fake_add") == 0 ? 0 : hipErrorSharedObjectSymbolNotFound;
+}
+
+static void break_device(void) {
+  const char *path = getenv("FAKE_HIP_BROKEN");
+  FILE *file = path ? fopen(path, "w") : NULL;
+  if (file)
+    fclose(file);
+}
+
+static int fake_add(float *y, const float *x, int64_t n, unsigned block) {
+  for (int64_t i = 0; i < n; i++)
+    y[i] = x[i] + (block == WRONG ? 2 : 1);
+  switch (block) {
+  case BREAK:
+    break_device();
+    fault = LAUNCH_FAILURE;
+    break;
+  case FAULT:
+    fault = ILLEGAL_ADDRESS;
+    break;
+  case HANG:
+    for (;;)
+      sleep(1);
+  case BEYOND_END:
+    y[n] = 1;
+    break;
+  case ABORT:
+    abort();
+  default:
+    break;
+  }
+  return 0;
+}
+
+int hipModuleLaunchKernel(void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
+                          unsigned block_y, unsigned block_z, unsigned shared_bytes, void *stream, void **arguments,
+                          void **extra) {
+  int64_t n;
+  float *y, *x;
+  (void)function, (void)grid_y, (void)grid_z, (void)block_y, (void)block_z, (void)shared_bytes, (void)stream;
+  (void)extra;
+  if (fault || grid_x == 0)
+    return fault ? fault : hipErrorInvalidValue;
+  memcpy(&y, arguments[0], sizeof y);
+  memcpy(&x, arguments[1], sizeof x);
+  memcpy(&n, arguments[2], sizeof n);
+  return fake_add(y, x, n, block_x);
+}
+
+int hipModuleLaunchCooperativeKernel(void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                                     unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
+                                     void *stream, void **arguments) {
+  return hipModuleLaunchKernel(function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream,
+                               arguments, NULL);
+}

@@ -1,0 +1,203 @@
+"""The agent around a GPU that is none: a HIP runtime for tests (tests/fake_hip) stands in for one, the compiler is real."""
+
+import hashlib
+import json
+import shutil
+import subprocess
+import time
+
+import harness
+import pytest
+from harness import wait_until, wavetune
+
+FAKE_HIP = harness.BUILD / "tests/fake_hip/libfake_hip.so"
+CLANG = shutil.which("clang-19")
+pytestmark = [
+    pytest.mark.skipif(not CLANG, reason="clang-19 is not here, and no other compiler makes code for gfx942"),
+    pytest.mark.skipif(not FAKE_HIP.exists(), reason="the fake HIP runtime was not built"),
+]
+
+GOOD, WRONG, FAULT, HANG, BEYOND_END, ABORT, BREAK, GOOD_TOO, TOO_MANY_THREADS = 0, 1, 2, 3, 4, 5, 6, 7, 16
+QUICK = ("--screen-rounds", "3", "--final-rounds", "5", "--config-timeout", "2")
+
+SOURCE = """extern "C" __global__ void fake_add(float *y, const float *x, int64_t n) {
+  const int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) y[i] = x[i] + 1 + 0 * MODE;
+}
+"""
+REFERENCE = """#include <stdint.h>
+double y_at(int64_t i, float *y, const float *x, int64_t n) { return x[i] + 1.0; }
+"""
+ARGUMENTS = [
+    {"name": "y", "dtype": "float32", "shape": ["n"], "access": "write"},
+    {"name": "x", "dtype": "float32", "shape": ["n"], "access": "read"},
+    {"name": "n", "dtype": "int64", "value": "n"},
+]
+
+
+def gpu(tmp_path):
+    """The environment in which there is one GPU, hip0."""
+    return {"WAVETUNE_HIP_LIBRARY": str(FAKE_HIP), "WAVETUNE_ARCH": "gfx942", "WAVETUNE_KFD_TOPOLOGY": str(tmp_path / "none"),
+            "FAKE_HIP_BROKEN": str(tmp_path / "broken")}
+
+
+def kernel_folder(folder, modes, version):
+    folder.mkdir()
+    (folder / "add.hip").write_text(SOURCE)
+    (folder / "reference.c").write_text(REFERENCE)
+    space = {"parameters": {"MODE": modes}, "default": {"MODE": modes[0]}}
+    (folder / "space.json").write_text(json.dumps(space))
+    manifest = {"name": "fake", "key": ["n"], "arguments": ARGUMENTS, "versions": {"only": version},
+                "reference": {"source": "reference.c", "outputs": {"y": "y_at"}, "rtol": 1e-6, "atol": 1e-6}}
+    (folder / "kernel.json").write_text(json.dumps(manifest))
+    return folder
+
+
+def hip_kernel(folder, modes):
+    return kernel_folder(folder, modes, {"language": "hip", "entry": "fake_add", "sources": ["add.hip"],
+                                         "launch": {"grid": ["ceil_div(n, 64)"], "block": ["64 * (MODE + 1)"]}})
+
+
+def triton_kernel(folder, modes):
+    return kernel_folder(folder, modes, {"language": "triton", "entry": "fake_add", "sources": ["add.hip"],
+                                         "launch": {"grid": ["ceil_div(n, 64)"]}})
+
+
+def code(tmp_path):
+    """A code object as Triton makes them since 3.5: two scratch pointers follow the arguments."""
+    (tmp_path / "add.cl").write_text("__attribute__((amdgpu_flat_work_group_size(1, 1024))) kernel void fake_add(global float *y, global const float *x, long n, global void *g,"
+                                     " global void *p) { y[__builtin_amdgcn_workitem_id_x()] = x[n]; }")
+    subprocess.run([CLANG, "-x", "cl", "-cl-std=CL2.0", "--target=amdgcn-amd-amdhsa", "-mcpu=gfx942", "-nogpulib", "-O2", "-o",
+                    tmp_path / "add.co", tmp_path / "add.cl"], check=True)
+    return (tmp_path / "add.co").read_bytes()
+
+
+def build_folder(folder, kernel, tmp_path):
+    """What pack would write of the kernel: config 0 compiled, 1 failed, 2 not packed, 7 compiled."""
+    bytes_ = code(tmp_path)
+    digest = hashlib.sha256(bytes_).hexdigest()
+    (folder / "objects").mkdir(parents=True)
+    (folder / "objects" / digest).write_bytes(bytes_)
+    kernel_hash = json.loads(wavetune(None, "kernel", "hash", kernel, "--json").stdout)["kernel"]
+
+    def entry(mode):
+        return {"config": {"MODE": mode}, "digest": f"sha256:{digest}",
+                "metadata": {"name": "fake_add", "shared": 1024, "num_warps": mode + 1, "warp_size": 64, "scratch": 2}}
+
+    variant = {"signature": {"y": "*fp32", "x": "*fp32", "n": "i64"}, "constexprs": {}, "objects": [entry(0), entry(7)],
+               "failed": [{"config": {"MODE": 1}, "error": "out of resource: shared memory"}]}
+    build = {"kernel": kernel_hash, "toolchain": {"triton": "3.6.0"}, "arch": "gfx942", "warp_size": 64, "variants": [variant]}
+    (folder / "build.json").write_text(json.dumps(build, sort_keys=True, separators=(",", ":")))
+    return folder
+
+
+def tune(place, tmp_path, *more, timeout=200):
+    return subprocess.run([str(a) for a in (harness.BUILD / "wavetune-agent", "tune", place, "--key", "n=1000", "--state",
+                                            tmp_path / "state", *QUICK, *more)],
+                          capture_output=True, text=True, timeout=timeout, stdin=subprocess.DEVNULL,
+                          env={**harness.os.environ, **gpu(tmp_path)})
+
+
+def submit(server, kernel, *more):
+    done = wavetune(server, "submit", kernel, "--key", "n=1000", "--wait", "--json", *more)
+    return json.loads(done.stdout)[0]
+
+
+def agent_on_gpu(start, server, tmp_path):
+    agent = start(harness.Agent, server, options=("--device", "hip0", *QUICK), environment=gpu(tmp_path))
+    wait_until(lambda: [a for a in server.items("/v1/agents") if a["state"] == "live"], 30, "a live agent")
+    return agent
+
+
+def test_tune_chooses_the_gpu_and_gives_each_way_of_failing_one_config(tmp_path):
+    modes = [GOOD, WRONG, FAULT, HANG, BEYOND_END, ABORT, TOO_MANY_THREADS, GOOD_TOO]
+    done = tune(hip_kernel(tmp_path / "kernel", modes), tmp_path, "--json")
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert answer["device"] == "hip0"
+    assert answer["outcomes"] == {"correct": 2, "correctness": 2, "runtime": 2, "timeout": 1, "constraints": 1}
+    assert "illegal memory access" in answer["examples"]["runtime"]
+    assert "1088 threads" in answer["examples"]["constraints"]
+    winner = answer["winner"]
+    assert winner["vgprs"] > 0 and winner["spills"] == 0 and winner["occupancy"] > 0
+
+
+def test_tune_prints_what_the_winners_code_needs(tmp_path):
+    done = tune(hip_kernel(tmp_path / "kernel", [GOOD, GOOD_TOO]), tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "its code " in done.stdout and "workgroups to a compute unit" in done.stdout, done.stdout
+
+
+def test_tune_gives_up_on_a_gpu_that_does_not_pass_its_sentinel(tmp_path):
+    (tmp_path / "broken").touch()
+    done = tune(hip_kernel(tmp_path / "kernel", [GOOD]), tmp_path)
+    assert done.returncode == 1
+    assert "hip0 is not trusted any more" in done.stderr and "sentinel" in done.stderr, done.stderr
+
+
+def test_tune_runs_a_build_from_its_folder(tmp_path):
+    kernel = triton_kernel(tmp_path / "kernel", [0, 1, 2, 7])
+    build = build_folder(tmp_path / "build", kernel, tmp_path)
+    done = tune(kernel, tmp_path, "--build", build, "--json")
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert answer["outcomes"] == {"correct": 2, "compile": 2}
+    assert answer["winner"]["lds_bytes"] == 1024
+
+
+def test_tune_refuses_a_build_for_another_arch(tmp_path):
+    kernel = triton_kernel(tmp_path / "kernel", [0])
+    build = build_folder(tmp_path / "build", kernel, tmp_path)
+    text = (build / "build.json").read_text().replace("gfx942", "gfx90a")
+    (build / "build.json").write_text(text)
+    done = tune(kernel, tmp_path, "--build", build)
+    assert done.returncode == 1 and "the build is for gfx90a and this device is gfx942" in done.stderr, done.stderr
+
+
+def test_an_agent_measures_hip_on_a_gpu_and_stores_the_finalists_code(server, start, tmp_path):
+    agent_on_gpu(start, server, tmp_path)
+    job = submit(server, hip_kernel(tmp_path / "kernel", [GOOD, FAULT, TOO_MANY_THREADS, GOOD_TOO]))
+    assert job["state"] == "done", job
+    assert job["outcomes"] == {"correct": 2, "runtime": 1, "constraints": 1}
+    measured = server.items(f"/v1/jobs/{job['job']}/measurements")
+    finals = [m for m in measured if m["stage"] == "final"]
+    assert finals and all(m["vgprs"] > 0 and m["spills"] == 0 and m["occupancy"] > 0 for m in finals)
+    for m in finals:
+        code_object = server.request("GET", f"/v1/blobs/{m['object']}").body
+        assert code_object.startswith(b"\x7fELF")
+    assert not any(m["object"] for m in measured if m["stage"] == "screen")
+
+
+def test_an_agent_runs_builds_of_triton_kernels(server, start, tmp_path):
+    agent = agent_on_gpu(start, server, tmp_path)
+    kernel = triton_kernel(tmp_path / "kernel", [0, 1, 2, 7])
+    wavetune(server, "kernel", "push", kernel, "--build", build_folder(tmp_path / "build", kernel, tmp_path))
+    job = submit(server, kernel)
+    assert job["state"] == "done", (job, agent.messages)
+    assert job["outcomes"] == {"correct": 2, "compile": 2}
+    details = {m["config"]: m["detail"] for m in server.items(f"/v1/jobs/{job['job']}/measurements") if m["outcome"] == "compile"}
+    assert details[1] == "out of resource: shared memory"
+    assert "the build has no object of" in details[2]
+
+
+def test_a_gpu_that_breaks_is_in_quarantine_until_it_passes_its_sentinel(server, start, tmp_path):
+    agent = agent_on_gpu(start, server, tmp_path)
+    kernel = hip_kernel(tmp_path / "kernel", [GOOD, BREAK, GOOD_TOO])
+    job = json.loads(wavetune(server, "submit", kernel, "--key", "n=1000", "--json").stdout)[0]
+    wait_until(lambda: "in quarantine" in agent.messages, 60, "quarantine")
+    path = f"/v1/jobs/{job['job']}"
+    before = server.get(path)["measured"]
+    time.sleep(2)
+    assert server.get(path)["measured"] == before, "nothing is measured on it meanwhile"
+    (tmp_path / "broken").unlink()
+    wait_until(lambda: "passed its sentinel" in agent.messages, 90, "the end of the quarantine")
+    wait_until(lambda: server.get(path)["state"] == "done", 120, "the job's end")
+    assert server.get(path)["outcomes"] == {"correct": 2, "runtime": 1}
+
+
+def test_an_agent_on_a_gpu_ends_at_once_also_in_quarantine(server, start, tmp_path):
+    agent = agent_on_gpu(start, server, tmp_path)
+    wavetune(server, "submit", hip_kernel(tmp_path / "kernel", [GOOD, BREAK]), "--key", "n=1000")
+    wait_until(lambda: "in quarantine" in agent.messages, 60, "quarantine")
+    agent.process.terminate()
+    assert agent.process.wait(15) == 0

@@ -1,10 +1,14 @@
 """The agent around a GPU that is none: a HIP runtime for tests (tests/fake_hip) stands in for one, the compiler is real."""
 
 import hashlib
+import http.client
+import http.server
 import json
 import shutil
 import subprocess
+import threading
 import time
+import urllib.parse
 
 import harness
 import pytest
@@ -105,8 +109,46 @@ def submit(server, kernel, *more):
 
 def agent_on_gpu(start, server, tmp_path):
     agent = start(harness.Agent, server, options=("--device", "hip0", *QUICK), environment=gpu(tmp_path))
-    wait_until(lambda: [a for a in server.items("/v1/agents") if a["state"] == "live"], 30, "a live agent")
+    wait_until(lambda: "agent: enrolled" in agent.messages, 30, "the agent's enrolment")
     return agent
+
+
+class Proxy:
+    """Stands between an agent and a server, and answers what `instead(method, path)` says: (status, bytes), or None."""
+
+    def __init__(self, server, instead):
+        self.token, target = server.token, urllib.parse.urlparse(server.url)
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def handle_any(self):
+                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                status, answer = instead(self.command, self.path) or self.forward(body)
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(answer)))
+                self.end_headers()
+                self.wfile.write(answer)
+
+            def forward(self, body):
+                connection = http.client.HTTPConnection(target.hostname, target.port, timeout=90)
+                connection.request(self.command, self.path, body, dict(self.headers))
+                answer = connection.getresponse()
+                return answer.status, answer.read()
+
+            do_GET = do_PUT = do_POST = handle_any
+
+            def log_message(self, *_):
+                pass
+
+        self.http = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.http.server_port}"
+
+    def __enter__(self):
+        threading.Thread(target=self.http.serve_forever, args=(0.02,), daemon=True).start()
+        return self
+
+    def __exit__(self, *_):
+        self.http.shutdown()
+        self.http.server_close()
 
 
 def test_tune_chooses_the_gpu_and_gives_each_way_of_failing_one_config(tmp_path):
@@ -201,3 +243,37 @@ def test_an_agent_on_a_gpu_ends_at_once_also_in_quarantine(server, start, tmp_pa
     wait_until(lambda: "in quarantine" in agent.messages, 60, "quarantine")
     agent.process.terminate()
     assert agent.process.wait(15) == 0
+
+
+def test_results_go_without_their_code_where_the_server_does_not_take_it(server, start, tmp_path):
+    puts = []
+
+    def no_blobs(method, path):
+        if method == "PUT" and path.startswith("/v1/blobs/"):
+            puts.append(path)
+            return 503, b"{}"
+        return None
+
+    with Proxy(server, no_blobs) as proxy:
+        agent = agent_on_gpu(start, proxy, tmp_path)
+        job = submit(server, hip_kernel(tmp_path / "kernel", [GOOD, GOOD_TOO]))
+        assert agent.stop() == 0
+    assert job["state"] == "done", job
+    finals = [m for m in server.items(f"/v1/jobs/{job['job']}/measurements") if m["stage"] == "final"]
+    assert finals and not any(m["object"] for m in finals)
+    assert "go without their compiled code: the server answered 503" in agent.messages
+    assert len(puts) == len({(m["lease"]) for m in finals}), "asked once in a lease"
+
+
+@pytest.mark.parametrize("instead, said", [((404, b"{}"), "the server answered 404 to GET /v1/kernels/"),
+                                           ((200, b"{}"), "the server answered another build"),
+                                           ((200, b"{"), "lease: failed")])
+def test_a_lease_fails_whose_build_cannot_be_had(server, start, tmp_path, instead, said):
+    kernel = triton_kernel(tmp_path / "kernel", [0, 7])
+    build = build_folder(tmp_path / "build", kernel, tmp_path)
+    with Proxy(server, lambda method, path: instead if method == "GET" and "/builds/" in path else None) as proxy:
+        agent = agent_on_gpu(start, proxy, tmp_path)
+        wavetune(server, "kernel", "push", kernel, "--build", build)
+        wavetune(server, "submit", kernel, "--key", "n=1000")
+        wait_until(lambda: said in agent.messages, 30, said)
+        assert agent.stop() == 0

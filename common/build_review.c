@@ -276,8 +276,8 @@ static void object_review(struct reviewing *reviewing, const json_t *variant, si
 
 static bool is_integer(enum dtype dtype) { return dtype >= DTYPE_INT8 && dtype <= DTYPE_UINT64; }
 
-/* "*fp16" and float16: whether a signature's type can stand for a manifest's argument. A scalar integer may have another
- * width, since Triton chooses it by the value. */
+/* "*fp16" and float16: whether a signature's type can stand for a manifest's argument. A scalar integer may be narrower,
+ * since Triton chooses by the value: what is passed is the low half of the storage. */
 static bool type_fits(const char *type, const struct argument *argument) {
   static const struct {
     const char *type;
@@ -292,7 +292,8 @@ static bool type_fits(const char *type, const struct argument *argument) {
   for (size_t i = 0; i < ARRAY_LENGTH(types); i++) {
     if (string_equal(type, types[i].type))
       return argument->dtype == types[i].dtype ||
-             (!argument->is_buffer && is_integer(argument->dtype) && is_integer(types[i].dtype));
+             (!argument->is_buffer && is_integer(argument->dtype) && is_integer(types[i].dtype) &&
+              dtype_size(types[i].dtype) <= dtype_size(argument->dtype));
   }
   return true; /* 8-bit floats and what is newer: the manifest has other names for their storage */
 }

@@ -5,7 +5,7 @@
 #include "common/isa_flow.h"
 
 #define NONE (-1)
-#define STEPS_MAX 200000000 /* over all walks of one function */
+#define STEPS_MAX 50000000 /* over all walks of one function */
 
 struct block {
   size_t first;      /* instruction */

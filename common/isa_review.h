@@ -14,7 +14,7 @@
 #include "common/isa_decode.h"
 #include "common/review.h"
 
-#define ISA_INSTRUCTIONS_MAX 4000000 /* of one text; more is an error */
+#define ISA_INSTRUCTIONS_MAX 1000000 /* of one text; more is an error */
 #define ISA_MATRIX_KINDS_MAX 64      /* different matrix instructions of a function that are told apart */
 
 struct isa_counts {

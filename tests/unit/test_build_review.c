@@ -92,7 +92,7 @@ static struct kernel *kernel_with(const char *arguments) {
   return kernel;
 }
 #define BUFFER "{\"name\": \"a\", \"dtype\": \"float32\", \"shape\": [\"n\"], \"access\": \"write\"}"
-#define SCALAR "{\"name\": \"n\", \"dtype\": \"int32\", \"value\": \"n\"}"
+#define SCALAR "{\"name\": \"n\", \"dtype\": \"int64\", \"value\": \"n\"}"
 #define FLAG "{\"name\": \"flag\", \"dtype\": \"bool\", \"value\": \"n > 1\"}"
 
 Test(build_review, of_a_whole_build_refuses_nothing) {
@@ -173,6 +173,10 @@ Test(build_review, an_argument_is_passed_or_compiled_in) {
   without_n.constexprs = "\"n\": 1";
   assert_refused(without_n, kernel, "its code takes 3 arguments, the signature and scratch are 2");
   assert_refused((struct made){0}, fewer, "variant 0: the signature passes 3 arguments, of which the manifest has 2");
+  cleanup_kernel struct kernel *narrow =
+      kernel_with(BUFFER ", {\"name\": \"n\", \"dtype\": \"int32\", \"value\": \"n\"}," FLAG);
+  assert_refused((struct made){0}, narrow,
+                 "variant 0: argument \"n\" is int32 in the manifest and i64 in the signature");
   assert_refused((struct made){0}, half,
                  "variant 0: argument \"a\" is a buffer of float16 in the manifest and *fp32 in the signature");
 }

@@ -273,6 +273,44 @@ Test(isa_review, refuses_a_text_that_is_no_disassembly) {
   }
 }
 
+/* A text of `n` instructions at rising addresses; the i-th goes to the last one where it branches. */
+static char *long_text(size_t n, const char *branch) {
+  char *text = NULL;
+  size_t size;
+  FILE *out = open_memstream(&text, &size);
+  fputs("0000000000000000 <f>:\n", out);
+  for (size_t i = 0; i < n; i++) {
+    if (branch)
+      fprintf(out, "\t%s %zu // %zx: 0\n", branch, (n - 2 - i) & 0xffff, 4 * i);
+    else
+      fprintf(out, "\ta //%zx:\n", 4 * i);
+  }
+  fclose(out);
+  return text;
+}
+
+Test(isa_review, refuses_what_would_take_too_long) {
+  struct isa_review *review = NULL;
+  struct error error;
+  cleanup_free char *tangled = long_text(12000, "s_cbranch_scc1"), *endless = long_text(ISA_INSTRUCTIONS_MAX + 1, NULL);
+  cr_assert(!isa_review_make(tangled, NULL, &review, &error));
+  cr_assert(strstr(error.message, "f: the branches of these 12000 instructions are too tangled"), "%s", error.message);
+  cr_assert(!isa_review_make(endless, NULL, &review, &error));
+  cr_assert(strstr(error.message, "more than 1000000 instructions"), "%s", error.message);
+}
+
+Test(isa_review, tells_many_matrix_instructions_apart_as_far_as_there_is_room) {
+  cleanup_free char *text = xstrdup("0000000000000100 <f>:\n");
+  for (int i = 0; i < ISA_MATRIX_KINDS_MAX + 3; i++) {
+    char *longer = xasprintf("%s\tv_mfma_%d v0 // %x: 0\n", text, i, 0x100 + 4 * i);
+    free(text);
+    text = longer;
+  }
+  cleanup_isa_review struct isa_review *review = review_of(text);
+  cr_assert_eq(review->functions[0].n_matrix, (size_t)ISA_MATRIX_KINDS_MAX);
+  cr_assert_eq(review->functions[0].counts.matrix, ISA_MATRIX_KINDS_MAX + 3);
+}
+
 Test(isa_review, as_json_and_as_lines_says_the_same) {
   static const char *const instructions[] = {"s_nop 0",
                                              "global_load_dword v0, v[1:2], off",
@@ -304,8 +342,8 @@ Test(isa_review, as_json_and_as_lines_says_the_same) {
   "#define LANE (__builtin_amdgcn_workgroup_id_x() * 64 + __builtin_amdgcn_workitem_id_x())\n"                         \
   "typedef float f4 __attribute__((ext_vector_type(4)));\n"
 
-/* The review of a kernel `f` compiled for gfx942, or NULL where the tools are not there. */
-static struct isa_review *review_of_source(const char *source) {
+/* The review of a kernel `f` compiled for `arch`, or NULL where the tools are not there. */
+static struct isa_review *review_of_source(const char *arch, const char *source) {
   struct error error;
   cleanup_free char *clang = NULL, *code = NULL, *text = NULL;
   if (!program_find("clang-19", &clang, &error))
@@ -316,9 +354,9 @@ static struct isa_review *review_of_source(const char *source) {
   cleanup_free char *whole = xasprintf("%s%s", PRELUDE, source);
   cr_assert(file_write_atomically(path, whole, strlen(whole), 0600, &error));
   cleanup_free char *command =
-      xasprintf("%s -x hip --cuda-device-only --offload-arch=gfx942 -nogpulib -nogpuinc -O3 --no-gpu-bundle-output "
+      xasprintf("%s -x hip --cuda-device-only --offload-arch=%s -nogpulib -nogpuinc -O3 --no-gpu-bundle-output "
                 "-fuse-cuid=none -Wno-pass-failed %s -o %s",
-                clang, path, object_path);
+                clang, arch, path, object_path);
   cr_assert_eq(system(command), 0, "%s", command);
   size_t size;
   cleanup_code_object struct code_object *object = NULL;
@@ -332,8 +370,16 @@ static struct isa_review *review_of_source(const char *source) {
   return review;
 }
 
-#define REVIEW_SOURCE(source)                                                                                          \
-  cleanup_isa_review struct isa_review *review = review_of_source(source);                                             \
+static int64_t sum_of(const int64_t widths[ISA_WIDTHS]) {
+  int64_t sum = 0;
+  for (int i = 0; i < ISA_WIDTHS; i++)
+    sum += widths[i];
+  return sum;
+}
+
+#define REVIEW_SOURCE(source) REVIEW_SOURCE_FOR("gfx942", source)
+#define REVIEW_SOURCE_FOR(arch, source)                                                                                \
+  cleanup_isa_review struct isa_review *review = review_of_source(arch, source);                                       \
   if (!review)                                                                                                         \
     cr_skip_test("clang-19 or llvm-objdump-19 is not here");                                                           \
   const struct review_findings *findings = &isa_review_function(review, "f")->findings
@@ -357,6 +403,18 @@ Test(isa_review, accepts_dwordx4_loads_in_a_compiled_loop) {
                 "  y[LANE] = sum;\n}\n");
   cr_assert_eq(isa_review_function(review, "f")->loops[0].counts.global_loads[ISA_16], 1);
   assert_finds_nothing(findings, REVIEW_WARNING);
+}
+
+Test(isa_review, reads_the_names_that_gfx11_has) {
+  REVIEW_SOURCE_FOR("gfx1100", "KERNEL void f(const f4 *x, float *y, int n) {\n"
+                               "  f4 sum = 0;\n"
+                               "  #pragma unroll 1\n"
+                               "  for (int i = 0; i < n; i++) sum += x[i * 64 + LANE];\n"
+                               "  y[LANE] = sum[0] + sum[1];\n}\n");
+  const struct isa_function *f = isa_review_function(review, "f");
+  cr_assert_eq(sum_of(f->loops[0].counts.global_loads), 1);
+  cr_assert_eq(f->counts.global_stores[ISA_4], 1);
+  assert_finds(findings, REVIEW_HINT, "full stop");
 }
 
 Test(isa_review, finds_scratch_of_an_array_with_a_computed_index) {

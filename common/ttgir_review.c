@@ -441,10 +441,13 @@ void ttgir_review_print(const struct ttgir_review *review, FILE *out) {
   for (size_t i = 0; i < review->n_dots; i++)
     fprintf(out, "  dots             %s × %" PRId64 " (in loops %" PRId64 ")\n", review->dots[i].kind,
             review->dots[i].count, review->dots[i].count_in_loops);
-  fputs("  operations (in loops):", out);
+  const char *separator = "";
+  fputs("  operations (in loops): ", out);
 #define X(member, name, heading)                                                                                       \
-  if (review->all.member)                                                                                              \
-    fprintf(out, " " heading " %" PRId64 " (%" PRId64 ")", review->all.member, review->in_loops.member);
+  if (review->all.member) {                                                                                            \
+    fprintf(out, "%s" heading " %" PRId64 " (%" PRId64 ")", separator, review->all.member, review->in_loops.member);   \
+    separator = ", ";                                                                                                  \
+  }
   TTGIR_COUNTS(X)
 #undef X
   fputc('\n', out);

@@ -32,8 +32,6 @@ static void clang_command_make(const struct compiler *compiler, const struct com
   settings_add(arguments, xasprintf("-ffile-prefix-map=%s=.", job->sources));
   settings_add(arguments, xstrdup("-iquote"));
   settings_add(arguments, xstrdup(job->sources));
-  for (size_t i = 0; i < job->defines.n; i++)
-    settings_add(arguments, xasprintf("-D%s", job->defines.texts[i]));
   const char *const last[] = {"-o", compiler->kind->object_name, compiler->kind->text_name};
   for (size_t i = 0; i < ARRAY_LENGTH(last); i++)
     settings_add(arguments, xstrdup(last[i]));

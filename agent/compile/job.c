@@ -95,12 +95,11 @@ static bool arch_read(const char *text, char **ret_arch, struct error *error) {
   return true;
 }
 
-/* What is compiled in a GPU's language, and what is looked for in the object. */
+/* For what and with which files a GPU's language is compiled, and what is looked for in the object. */
 static bool device_job_fill(const struct compile_request *request, struct compile_job *job, struct error *error) {
   const struct kernel *kernel = request->kernel;
   if (!arch_read(request->arch, &job->arch, error))
     return false;
-  job->text = device_source(kernel);
   job->entry = xstrdup(kernel->entry);
   for (size_t i = 0; i < kernel->n_sources; i++)
     settings_add(&job->files, xstrdup(kernel->sources[i].path));
@@ -116,14 +115,16 @@ bool compile_job_prepare(const struct compiler *compiler, const struct compile_r
   job.sources = realpath(request->sources, NULL);
   if (!job.sources)
     return error_set(error, "cannot find the kernel's sources in %s: %s", request->sources, strerror(errno));
+  if (!request->is_reference && (!settings_of_config(request, &job.defines, &job.environment, error) ||
+                                 !defines_reduce(kernel, job.sources, &job.defines, error)))
+    return false;
   if (request->is_reference)
     job.text = reference_source(kernel);
   else if (kernel->language == LANGUAGE_C)
     job.text = launch_source(kernel);
-  else if (!device_job_fill(request, &job, error))
-    return false;
-  if (!request->is_reference && (!settings_of_config(request, &job.defines, &job.environment, error) ||
-                                 !defines_reduce(kernel, job.sources, &job.defines, error)))
+  else if (device_job_fill(request, &job, error))
+    job.text = device_source(kernel, &job.defines);
+  else
     return false;
   job.digest = job_digest(request, &job);
   *ret_job = job;

@@ -70,13 +70,17 @@ char *reference_source(const struct kernel *kernel) {
   return text;
 }
 
-char *device_source(const struct kernel *kernel) {
+char *device_source(const struct kernel *kernel, const struct settings *defines) {
   char *text = NULL;
   size_t size = 0;
   FILE *out = open_memstream(&text, &size);
   ALWAYS(out != NULL);
-  fprintf(out, "%s#include \"%s\"\nextern \"C\" __global__ void %s(", compile_prelude, kernel->sources[0].path,
-          kernel->entry);
+  fputs(compile_prelude, out);
+  for (size_t i = 0; i < defines->n; i++) {
+    int length = (int)strcspn(defines->texts[i], "=");
+    fprintf(out, "#define %.*s %s\n", length, defines->texts[i], defines->texts[i] + length + 1);
+  }
+  fprintf(out, "#include \"%s\"\nextern \"C\" __global__ void %s(", kernel->sources[0].path, kernel->entry);
   parameter_types_write(out, kernel, "");
   fputs(");\n", out);
   ALWAYS(fclose(out) == 0);

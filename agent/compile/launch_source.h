@@ -17,10 +17,6 @@
 must_check char *launch_source(const struct kernel *kernel);
 must_check char *reference_source(const struct kernel *kernel);
 
-/* A kernel's text in hip: the prelude (prelude.hip: what such a source may use), the first source and the prototype. */
-must_check char *device_source(const struct kernel *kernel);
-extern const char compile_prelude[]; /* prelude.hip, which the build turns into C */
-
 /* What follows -D for a value: 64, 1 for True, 0 for False, a string as it is when it is an identifier and else as a C
  * string. NULL for None: such a name is not defined. Owned by the caller. */
 must_check char *define_format(const char *name, struct value value);
@@ -33,6 +29,12 @@ struct settings {
 void settings_add(struct settings *settings, char *text); /* takes it */
 void settings_release(struct settings *settings);
 #define cleanup_settings __attribute__((cleanup(settings_release)))
+
+/* A kernel's text in hip: the prelude (prelude.hip: what such a source may use), the definitions, the first source and
+ * the prototype. In the text and not on the command line, because what the prelude and a runtime compiler's own headers
+ * call their parameters would be replaced too. */
+must_check char *device_source(const struct kernel *kernel, const struct settings *defines);
+extern const char compile_prelude[]; /* prelude.hip, which the build turns into C */
 
 /* The definitions (parameters of role constexpr under their names, those of role option under their names in capitals,
  * so that waves_per_eu is WAVES_PER_EU; then the manifest's `defines`, evaluated over key, config, gpu_name and arch)

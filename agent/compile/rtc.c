@@ -27,8 +27,6 @@ static void rtc_command_make(const struct compiler *compiler, const struct compi
   settings_add(arguments, xasprintf("%s=%s", arch_option, job->arch));
   for (size_t i = 0; compiler->kind->flags[i]; i++)
     settings_add(arguments, xstrdup(compiler->kind->flags[i]));
-  for (size_t i = 0; i < job->defines.n; i++)
-    settings_add(arguments, xasprintf("-D%s", job->defines.texts[i]));
   /* It loads more libraries, which lie beside it; this program's own may lie where only the variable says. */
   const char *end = strrchr(compiler->path, '/'), *more = getenv("LD_LIBRARY_PATH");
   settings_add(environment, xasprintf("LD_LIBRARY_PATH=%.*s%s%s", end ? (int)(end - compiler->path) : 0, compiler->path,

@@ -298,6 +298,20 @@ Test(compile_clang, parameters_are_definitions_and_options_in_capitals) {
   fixture_free(&fixture);
 }
 
+/* Parameters called as the prelude and a runtime compiler's headers call theirs. */
+static void expect_any_name(const char *arch) {
+  struct fixture fixture = hip_fixture(GOOD "static_assert(lanes + mask + T + value + v + x_count == 21, \"\");\n",
+                                       "{\"parameters\": {\"lanes\": [1], \"mask\": [2], \"T\": [3], \"value\": [4],"
+                                       " \"v\": [5], \"x_count\": [6]}}");
+  struct compile_result result = compile_for(&fixture, 0, arch);
+  cr_expect(result.ok, "%s", result.detail);
+  compile_result_release(&result);
+  fixture_free(&fixture);
+}
+
+Test(compile_clang, a_parameter_may_be_called_as_the_prelude_calls_its_own) { expect_any_name("gfx942"); }
+Test(compile_nvrtc, a_parameter_may_be_called_as_the_prelude_calls_its_own) { expect_any_name("sm_90"); }
+
 Test(compile_hip, an_option_that_becomes_the_name_of_a_definition_is_refused) {
   choose_clang();
   cleanup_free char *detail = failure_of(

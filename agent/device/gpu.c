@@ -291,8 +291,12 @@ bool gpu_module_load(struct device *base, const char *object, const char *entry,
 }
 
 void gpu_module_unload(struct device *base, struct device_module *module) {
-  if (module->module)
-    ((struct gpu_device *)base)->api->module_free(module->module);
+  const struct gpu_device *device = (const struct gpu_device *)base;
+  /* What was launched may run still, and not every runtime waits for it. After a fault both calls fail. */
+  if (module->module) {
+    device->api->stream_wait(device->stream);
+    device->api->module_free(module->module);
+  }
   free(module->image);
   free(module->entry);
   free(module);

@@ -29,7 +29,8 @@ enum behaviour {
   BREAK = 448, /* a fault after which no process can use the GPU */
 };
 
-static int fault; /* of this process; 0: none */
+static int fault;         /* of this process; 0: none */
+static bool is_in_flight; /* a launch that nobody has waited for since */
 
 int hipInit(unsigned flags) {
   (void)flags;
@@ -164,6 +165,7 @@ int hipStreamDestroy(void *stream) {
 
 int hipStreamSynchronize(void *stream) {
   (void)stream;
+  is_in_flight = false;
   return fault;
 }
 
@@ -195,8 +197,11 @@ int hipModuleLoadData(void **module, const void *image) {
   return fault ? fault : memcmp(image, "\177ELF", 4) == 0 ? 0 : hipErrorInvalidValue;
 }
 
+/* Code that is taken away while it runs is no error of the runtime's, but a fault of the GPU's. */
 int hipModuleUnload(void *module) {
   (void)module;
+  if (is_in_flight)
+    fault = ILLEGAL_ADDRESS;
   return fault;
 }
 
@@ -246,6 +251,7 @@ int hipModuleLaunchKernel(void *function, unsigned grid_x, unsigned grid_y, unsi
   (void)extra;
   if (fault || grid_x == 0)
     return fault ? fault : hipErrorInvalidValue;
+  is_in_flight = true;
   memcpy(&y, arguments[0], sizeof y);
   memcpy(&x, arguments[1], sizeof x);
   memcpy(&n, arguments[2], sizeof n);

@@ -38,8 +38,10 @@ static void cc_command_make(const struct compiler *compiler, const struct compil
 static const struct compiler_kind cc_kind = {".so", "wavetune.launch.c", "object.so", NULL, cc_flags, cc_command_make};
 
 bool cc_open(struct compiler **ret_compiler, struct error *error) {
+  static const char *const programs[] = {"cc1", "as", "ld"}; /* what gcc runs; clang runs "ld" alone */
   cleanup_free char *path = NULL, *macros = NULL;
   char text[DIGEST_TEXT_SIZE];
+  struct error ignored;
   int major;
   if (!program_find("cc", &path, error) || !compiler_macros(path, "-march=native", &macros, error))
     return false;
@@ -49,9 +51,13 @@ bool cc_open(struct compiler **ret_compiler, struct error *error) {
     return error_set(error, "%s does not say that it is gcc or clang; make `cc` one of them", path);
   /* -march=native means this CPU, which the macros describe; a cache may be shared by machines that differ in it. */
   struct digest digest = digest_of(macros, strlen(macros));
-  char *fingerprint = xasprintf("%s %s", compiler->fingerprint, digest_format(&digest, text));
-  free(compiler->fingerprint);
-  compiler->fingerprint = fingerprint;
+  compiler_depends_on(compiler, digest_format(&digest, text));
+  compiler_depends_on_program(compiler, path);
+  for (size_t i = 0; i < ARRAY_LENGTH(programs); i++) {
+    cleanup_free char *program = NULL;
+    if (compiler_program(path, programs[i], &program, &ignored) || program_find(programs[i], &program, &ignored))
+      compiler_depends_on_program(compiler, program);
+  }
   *ret_compiler = TAKE(compiler);
   return true;
 }

@@ -40,19 +40,8 @@ static void clang_command_make(const struct compiler *compiler, const struct com
 static const struct compiler_kind clang_kind = {".co",       "wavetune.launch.hip", "object.co", "invalid target ID",
                                                 clang_flags, clang_command_make};
 
-static bool has_linker(const char *path, struct error *error) {
-  char *const arguments[] = {(char *)(uintptr_t)path, (char[]){"--print-prog-name=lld"}, NULL};
-  char *const environment[] = {(char[]){"PATH=/usr/local/bin:/usr/bin:/bin"}, NULL};
-  cleanup_free char *output = NULL;
-  return compiler_ask(arguments, environment, &output, error) &&
-         (output[0] == '/' || error_set(error,
-                                        "%s finds no lld, which links its objects; install the lld of its "
-                                        "version (Debian: apt install lld-19)",
-                                        path));
-}
-
 static bool clang_try(const char *path, int major_min, struct compiler **ret_compiler, struct error *error) {
-  cleanup_free char *macros = NULL;
+  cleanup_free char *macros = NULL, *linker = NULL;
   int major = 0;
   if (!compiler_macros(path, "-w", &macros, error))
     return false;
@@ -61,8 +50,13 @@ static bool clang_try(const char *path, int major_min, struct compiler **ret_com
   if (!compiler->identity || !string_starts(compiler->identity, "clang ") || major < major_min)
     return error_set(error, "%s is %s, not clang %d or later", path,
                      compiler->identity ? compiler->identity : "no compiler that is known", major_min);
-  if (!has_linker(path, error))
-    return false;
+  if (!compiler_program(path, "lld", &linker, error))
+    return error_set(error,
+                     "%s finds no lld, which links its objects; install the lld of its version (Debian: apt install "
+                     "lld-19)",
+                     path);
+  compiler_depends_on_program(compiler, path);
+  compiler_depends_on_program(compiler, linker);
   *ret_compiler = TAKE(compiler);
   return true;
 }

@@ -48,15 +48,58 @@ static void readable_add_matching(struct compiler *compiler, const char *pattern
   globfree(&found);
 }
 
+void compiler_depends_on(struct compiler *compiler, const char *text) {
+  char *fingerprint = xasprintf("%s%s\n", compiler->fingerprint, text);
+  free(compiler->fingerprint);
+  compiler->fingerprint = fingerprint;
+}
+
+static void file_depends_on(struct compiler *compiler, const char *path) {
+  cleanup_free char *real = realpath(path, NULL);
+  struct stat status = {0};
+  if (real && stat(real, &status) < 0)
+    status = (struct stat){0};
+  cleanup_free char *text = xasprintf("%s %lld %lld.%09ld", real ? real : path, (long long)status.st_size,
+                                      (long long)status.st_mtim.tv_sec, status.st_mtim.tv_nsec);
+  compiler_depends_on(compiler, text);
+}
+
+void compiler_depends_on_files(struct compiler *compiler, const char *pattern) {
+  glob_t found;
+  if (glob(pattern, 0, NULL, &found) == 0) {
+    for (size_t i = 0; i < found.gl_pathc; i++)
+      file_depends_on(compiler, found.gl_pathv[i]);
+  }
+  globfree(&found);
+}
+
+void compiler_depends_on_program(struct compiler *compiler, const char *path) {
+  /* Makes the loader list "libLLVM.so.19.1 => /lib/… (0x…)" instead of running the program; one without loader runs. */
+  char *const environment[] = {(char[]){"LD_TRACE_LOADED_OBJECTS=1"}, NULL};
+  char *const arguments[] = {(char *)(uintptr_t)path, (char[]){"--version"}, NULL};
+  cleanup_free char *list = NULL;
+  struct error ignored;
+  file_depends_on(compiler, path);
+  if (!compiler_ask(arguments, environment, &list, &ignored))
+    return;
+  char *rest = list;
+  for (char *line; (line = strsep(&rest, "\n"));) {
+    char *library = strstr(line, " => /");
+    if (!library)
+      continue;
+    library += strlen(" => ");
+    library[strcspn(library, " ")] = '\0';
+    file_depends_on(compiler, library);
+  }
+}
+
 struct compiler *compiler_new(const struct compiler_kind *kind, const char *path) {
   struct compiler *compiler = xcalloc(1, sizeof *compiler);
   compiler->kind = kind;
   compiler->path = xstrdup(path);
   cleanup_free char *real = realpath(path, NULL);
-  struct stat status = {0};
-  if (real && stat(real, &status) < 0)
-    status.st_size = 0;
-  compiler->fingerprint = xasprintf("%s %lld", real ? real : path, (long long)status.st_size);
+  compiler->fingerprint = xstrdup("");
+  file_depends_on(compiler, path);
   for (size_t i = 0; i < ARRAY_LENGTH(system_places); i++)
     readable_add(compiler, system_places[i], "");
   for (size_t i = 0; i < ARRAY_LENGTH(toolchain_places); i++)
@@ -105,6 +148,19 @@ bool compiler_ask(char *const *arguments, char *const *environment, char **ret_o
     return error_set(error, "%.300s", output[0] ? output : "it failed and said nothing");
   }
   *ret_output = TAKE(output);
+  return true;
+}
+
+bool compiler_program(const char *path, const char *program, char **ret_program, struct error *error) {
+  cleanup_free char *question = xasprintf("--print-prog-name=%s", program), *answer = NULL;
+  char *const arguments[] = {(char *)(uintptr_t)path, question, NULL};
+  char *const environment[] = {(char[]){"PATH=/usr/local/bin:/usr/bin:/bin"}, NULL};
+  if (!compiler_ask(arguments, environment, &answer, error))
+    return false;
+  answer[strcspn(answer, "\n")] = '\0';
+  if (answer[0] != '/')
+    return error_set(error, "%s finds no %s", path, program);
+  *ret_program = TAKE(answer);
   return true;
 }
 

@@ -11,7 +11,8 @@ struct compiler {
   const struct compiler_kind *kind;
   char *path;     /* of the program or library, as it is called */
   char *identity; /* "gcc 12.2.0", "clang 19.1.7", "nvrtc 13.0": its name and version */
-  /* What the object depends on beside what the job says: the file behind `path`, and for -march=native the CPU. */
+  /* What the object depends on beside what the job says: the files that compile, with sizes and times, because packages
+   * are repaired under one version; for -march=native the CPU. */
   char *fingerprint;
   struct settings readable; /* what it needs of this machine; NULL-terminated for struct sandbox_rules */
 };
@@ -46,10 +47,17 @@ DEFINE_CLEANUP(struct compiler *, cleanup_compiler_free, compiler_free)
 must_check struct compiler *compiler_new(const struct compiler_kind *kind, const char *path);
 /* Lets it see more folders of the machine: absolute ones of a colon-separated list; NULL: none. */
 void compiler_read_folders(struct compiler *compiler, const char *folders);
+/* Adds to the fingerprint: a program with the libraries that it loads, for a compiler's program may be a small one that
+ * does all in a library or in another program; the files that match a pattern; any text. */
+void compiler_depends_on_program(struct compiler *compiler, const char *path);
+void compiler_depends_on_files(struct compiler *compiler, const char *pattern);
+void compiler_depends_on(struct compiler *compiler, const char *text);
 /* The macros that a C compiler predefines, as text. */
 must_check bool compiler_macros(const char *path, const char *flag, char **ret_text, struct error *error);
 /* "clang 19.1.7" of such a text; NULL when it is neither gcc nor clang. Owned by the caller. */
 must_check char *compiler_name_of(const char *macros, int *ret_major);
+/* Where a compiler has a program that it runs ("cc1", "lld"); false when it does not know. Owned by the caller. */
+must_check bool compiler_program(const char *path, const char *program, char **ret_program, struct error *error);
 /* Runs what only asks a compiler something, without a sandbox: its output; false too when it failed. */
 must_check bool compiler_ask(char *const *arguments, char *const *environment, char **ret_output, struct error *error);
 

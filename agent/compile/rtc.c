@@ -53,6 +53,8 @@ static const struct compiler_kind nvrtc_kind = {
 /* Opens the first of `libraries` that loads; it answers with two lines. */
 static bool rtc_open(const struct compiler_kind *kind, const char *symbols, const struct settings *libraries,
                      struct compiler **ret_compiler, struct error *error) {
+  /* What is loaded once there is something to compile: all of clang, and the language's own words. */
+  static const char *const neighbours[] = {"libamd_comgr.so*", "lib*rtc-builtins*.so*"};
   cleanup_settings struct settings arguments = {0}, environment = {0};
   cleanup_free char *answer = NULL;
   const char *library_path = getenv("LD_LIBRARY_PATH");
@@ -72,6 +74,12 @@ static bool rtc_open(const struct compiler_kind *kind, const char *symbols, cons
     return error_set(error, "%s was not understood: %.100s", symbols, path);
   cleanup_compiler struct compiler *compiler = compiler_new(kind, path);
   compiler->identity = xstrdup(identity);
+  const char *end = strrchr(path, '/');
+  for (size_t i = 0; i < ARRAY_LENGTH(neighbours) && end; i++) {
+    cleanup_free char *pattern = xasprintf("%.*s/%s", (int)(end - path), path, neighbours[i]);
+    compiler_depends_on_files(compiler, pattern);
+  }
+  compiler_depends_on(compiler, library_path ? library_path : "");
   settings_add(&compiler->readable, xstrdup(PROGRAM));
   compiler_read_folders(compiler, library_path);
   *ret_compiler = TAKE(compiler);

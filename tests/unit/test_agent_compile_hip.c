@@ -609,6 +609,45 @@ Test(compile_hip, clang_without_its_linker_says_what_to_install) {
   fixture_free(&fixture);
 }
 
+/* The program stays as it is; the library in which it does all is repaired. */
+Test(compile_hip, a_compiler_whose_library_was_repaired_is_another_one) {
+  char folder[] = "/tmp/wavetune-test-XXXXXX";
+  struct error error;
+  cr_assert_not_null(mkdtemp(folder));
+  cleanup_free char *program = xasprintf("%s/clang", folder);
+  cleanup_free char *build = xasprintf(
+      "cd %s && echo 'int x(void) { return 0; }' >x.c && cc -shared -fPIC -o libx.so x.c && "
+      "echo 'int x(void); int main(void) { return x(); }' >main.c && cc -o clang main.c -L. -lx -Wl,-rpath,%s",
+      folder, folder);
+  cleanup_free char *repair = xasprintf("echo >>%s/libx.so", folder);
+  cr_assert_eq(system(build), 0);
+  struct compiler *compilers[3];
+  for (int i = 0; i < 3; i++) {
+    cr_assert(i < 2 || system(repair) == 0);
+    compilers[i] = compiler_new(NULL, program);
+    compiler_depends_on_program(compilers[i], program);
+  }
+  cr_expect_str_eq(compilers[0]->fingerprint, compilers[1]->fingerprint);
+  cr_expect_str_neq(compilers[0]->fingerprint, compilers[2]->fingerprint);
+  for (int i = 0; i < 3; i++)
+    compiler_free(compilers[i]);
+  cr_expect(folder_remove(folder, &error), "%s", error.message);
+}
+
+Test(compile_hip, the_fingerprint_names_the_programs_that_do_the_work) {
+  struct error error;
+  struct compiler *cc, *clang;
+  cr_assert(cc_open(&cc, &error), "%s", error.message);
+  cr_expect_not_null(strstr(cc->fingerprint, "/libc.so.6 "), "%s", cc->fingerprint);
+  if (string_starts(cc->identity, "gcc"))
+    cr_expect_not_null(strstr(cc->fingerprint, "/cc1 "), "%s", cc->fingerprint);
+  compiler_free(cc);
+  choose_clang();
+  cr_assert(clang_open(CLANG, &clang, &error), "%s", error.message);
+  cr_expect_not_null(strstr(clang->fingerprint, "/lld "), "%s", clang->fingerprint);
+  compiler_free(clang);
+}
+
 Test(compile_hip, the_identity_of_a_runtime_compiler_is_its_version) {
   struct error error;
   cleanup_compiler struct compiler *compiler = NULL;

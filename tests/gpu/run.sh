@@ -1,0 +1,269 @@
+#!/usr/bin/env bash
+# Tests on a machine with NVIDIA GPUs: one command, no network, under 8 minutes on one GPU.
+#
+#   tests/gpu/run.sh [PART…]     parts: device tune triton isolation multi overhead; default: all, in this order
+#
+# HIP's back end runs there too, over the shim of tests/hip_shim. Programs are those of $WAVETUNE_BUILD or of the bundle
+# $WAVETUNE_BUNDLE; by default of build/dev or build/release, else of build/gpu-bundle.tar.gz, which tests/gpu/bundle.sh
+# makes on the machine that builds. NVRTC and the C compiler are this machine's. What is printed and every JSON document also lie in
+# $OUT (default build/gpu-results). Ends with `N passed, N failed`; the exit status says the same.
+set -uo pipefail
+cd "$(dirname "$0")/../.."
+OUT=${OUT:-build/gpu-results}
+mkdir -p "$OUT"
+OUT=$(realpath "$OUT")
+if [ -z "${WAVETUNE_GPU_LOGGED:-}" ]; then
+  WAVETUNE_GPU_LOGGED=1 OUT=$OUT tests/gpu/run.sh "$@" 2>&1 | tee "$OUT/log.txt"
+  exit "${PIPESTATUS[0]}"
+fi
+parts=("$@")
+[ ${#parts[@]} -gt 0 ] || parts=(device tune triton isolation multi overhead)
+
+scratch=$(mktemp -d /tmp/wavetune-gpu-XXXXXX)
+chmod 755 "$scratch"
+declare -A started=() # what runs in the background
+end() {
+  kill "$1" 2>/dev/null
+  wait "$1" 2>/dev/null
+  unset "started[$1]"
+}
+finish() {
+  for pid in "${!started[@]}"; do end "$pid"; done
+  rm -rf "$scratch"
+}
+trap finish EXIT
+
+passed=0 failed=0
+ok() { passed=$((passed + 1)); echo "ok      $1"; }
+not_ok() { failed=$((failed + 1)); echo "NOT OK  $1"; }
+skip() { echo "skipped $1"; }
+
+# check NAME COMMAND…: the last line that the command prints says how it went; the rest is in NAME.log.
+check() {
+  local name=$1
+  shift
+  if "$@" >"$OUT/$name.log" 2>&1; then
+    ok "$name: $(tail -1 "$OUT/$name.log")"
+  else
+    not_ok "$name: $(tail -3 "$OUT/$name.log" | tr '\n' ' ')"
+    return 1
+  fi
+}
+
+# Programs.
+bundle=
+build=${WAVETUNE_BUILD:-}
+unset WAVETUNE_BUILD
+for folder in build/dev build/release; do
+  [ -n "$build${WAVETUNE_BUNDLE:-}" ] || { [ -x $folder/wavetune-agent ] && build=$folder; }
+done
+if [ -n "$build" ]; then
+  programs=$build tests=$build/tests shims=$build/tests/hip_shim overhead=$build/bench/launch_overhead
+  builds=build/gpu-triton/sm_90
+else
+  archive=${WAVETUNE_BUNDLE:-build/gpu-bundle.tar.gz}
+  bundle=$scratch/bundle
+  mkdir "$bundle" && tar -xzf "$archive" --no-same-owner -C "$bundle" ||
+    { echo "no build folder and no $archive; run tests/gpu/bundle.sh where wavetune is built"; echo "0 passed, 1 failed"; exit 1; }
+  chmod -R a+rX "$bundle"
+  programs=$bundle/bin tests=$bundle/bin shims=$bundle/lib overhead=$bundle/bin/launch_overhead builds=$bundle/triton
+fi
+shim=$(realpath "$shims/libamdhip64.so" 2>/dev/null)
+libraries=${bundle:+$bundle/lib:}/usr/local/cuda/lib64${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+ours() { LD_LIBRARY_PATH=$libraries "$@"; }
+compare() { python3 tests/gpu/compare.py "$@"; }
+
+# Devices. With the shim in place there is a HIP device for every CUDA device.
+ours "$programs/wavetune-agent" probe >"$OUT/probe-cuda.json" 2>"$OUT/probe-cuda.log"
+read -r gpus arch < <(compare facts "$OUT/probe-cuda.json")
+if [ "${gpus:-0}" -lt 1 ]; then
+  cat "$OUT/probe-cuda.log"
+  echo "there is no CUDA device here"
+  echo "0 passed, 1 failed"
+  exit 1
+fi
+over_shim() { WAVETUNE_HIP_LIBRARY=$shim WAVETUNE_ARCH=$arch ours "$@"; }
+echo "$gpus GPUs of $arch, programs of ${build:-$archive}, started $(date -u +%FT%TZ)"
+
+# tuned NAME DEVICE KERNEL KEY OPTION…: NAME.json.
+tuned() {
+  local name=$1 device=$2 kernel=$3 key=$4 begin=$SECONDS
+  shift 4
+  over_shim timeout 150 "$programs/wavetune-agent" tune "$kernel" --key "$key" --device "$device" \
+    --state "$scratch/state" --json "$@" >"$OUT/$name.json" && echo "$kernel for $key in $((SECONDS - begin)) s"
+}
+
+part_device() {
+  over_shim "$programs/wavetune-agent" probe >"$OUT/probe.json" 2>"$OUT/probe.log"
+  check probe compare devices "$OUT/probe.json" cuda0 hip0
+  # A test that finds no GPU skips itself: here that is a failure.
+  over_shim timeout 200 "$tests/test_agent_device_gpu" --verbose >"$OUT/device.log" 2>&1
+  local status=$? skips
+  skips=$(grep -ciE '\[skip|skipped' "$OUT/device.log")
+  local line
+  line=$(grep Synthesis "$OUT/device.log" | tail -1)
+  if [ $status -eq 0 ] && [ "$skips" -eq 0 ] && [ -n "$line" ]; then
+    ok "device: the back ends' tests, cuda and hip over the shim: ${line#*Synthesis: }"
+  else
+    not_ok "device: ${line:-no summary}, exit status $status, $skips skipped (device.log)"
+  fi
+}
+
+# same NAME KERNEL KEY OPTION…: tunes through cuda, through hip over the shim, and through cuda once more.
+same() {
+  local name=$1 device
+  shift
+  for device in cuda0 hip0 again; do
+    check "$name-$device" tuned "$name-$device" "${device/again/cuda0}" "$@" || return
+  done
+  check "$name" compare tuned "$OUT/$name-cuda0.json"
+  check "$name-cuda-and-hip" compare same "$OUT/$name-cuda0.json" "$OUT/$name-hip0.json" "$OUT/$name-again.json"
+}
+
+part_tune() {
+  same matmul kernels/matmul:hip M=1024,N=1024,K=1024
+  same softmax kernels/softmax:hip_online rows=2048,columns=4096
+  for other in "softmax:hip_naive rows=513,columns=777" "softmax:hip_fused rows=513,columns=4096" \
+    "layernorm:hip rows=513,columns=777" "vector_add:hip n=1000003" "matmul:hip M=97,N=129,K=65" \
+    "matmul:hip_fp16 M=512,N=512,K=512"; do
+    read -r kernel key <<<"$other"
+    local name=${kernel/:/-}-${key//[=,]/-}
+    check "tuned-$name" tuned "$name" cuda0 "kernels/$kernel" "$key" --screen-rounds 3 --final-rounds 5 &&
+      check "$name" compare tuned "$OUT/$name.json"
+  done
+}
+
+part_triton() {
+  if [ "$arch" != sm_90 ] || [ ! -d "$builds" ]; then
+    skip "triton: there are no builds for $arch (tests/gpu/bundle.sh packs for sm_90)"
+    return
+  fi
+  while read -r place key; do
+    local name=${place#kernels/}
+    name=${name/:/-}
+    if [ -f "$builds/$name/build.json" ]; then
+      same "$name" "$place" "$key" --build "$builds/$name"
+    else
+      skip "$name: it was not packed"
+    fi
+  done < <(grep -v '^#' tests/gpu/triton.txt)
+}
+
+part_isolation() {
+  local folder=tests/data/kernels device
+  for device in cuda0 hip0; do
+    check "isolation-$device" tuned "isolation-$device" $device $folder/gpu_misbehaving n=100000 --config-timeout 4 &&
+      check "isolated-$device" compare isolated "$OUT/isolation-$device.json" $folder/gpu_misbehaving/space.json
+    # The GPU works as before.
+    check "after-isolation-$device" tuned "after-isolation-$device" $device $folder/gpu_quick n=100000 &&
+      check "sane-$device" compare tuned "$OUT/after-isolation-$device.json"
+  done
+}
+
+# A private PostgreSQL under a user that is not root; prints its connection string's host.
+postgres_start() {
+  local folder=$scratch/postgres bin user=nobody
+  bin=$(ls -d "${bundle:-/none}"/postgresql/usr/lib/postgresql/*/bin /usr/lib/postgresql/*/bin 2>/dev/null | head -1)
+  [ -n "$bin" ] || return 1
+  id postgres >/dev/null 2>&1 && user=postgres
+  mkdir -m 700 "$folder"
+  local as=()
+  if [ "$(id -u)" -eq 0 ]; then
+    chown "$user" "$folder"
+    as=(setpriv "--reuid=$user" "--regid=$(id -g "$user")" --clear-groups)
+  fi
+  as+=(env "HOME=$folder" TZ=GMT "LD_LIBRARY_PATH=${bundle:+$bundle/lib}")
+  (cd / && "${as[@]}" "$bin/initdb" -D "$folder/data" --no-sync --no-instructions -A trust -U postgres -E UTF8 \
+    --locale=C) >"$OUT/postgres.log" 2>&1 || return 1
+  chmod 711 "$folder" # the server, another user, reaches the socket in it
+  (cd / && exec "${as[@]}" "$bin/postgres" -D "$folder/data" -k "$folder" -c listen_addresses= -c timezone=GMT \
+    -c log_timezone=GMT) >>"$OUT/postgres.log" 2>&1 &
+  started[$!]=1
+  database="host=$folder user=postgres dbname=postgres"
+  for _ in $(seq 100); do
+    [ -S "$folder/.s.PGSQL.5432" ] && ours "$programs/wavetune-server" migrate --database "$database" \
+      >>"$OUT/server.log" 2>&1 && return 0
+    sleep 0.1
+  done
+  return 1
+}
+
+server_start() {
+  export WAVETUNE_MIGRATIONS=$PWD/migrations
+  postgres_start || { tail -5 "$OUT/postgres.log"; return 1; }
+  WAVETUNE_TOKEN=$(ours "$programs/wavetune-server" token make gpu-tests --database "$database" --role admin |
+    awk '{ print $NF }')
+  export WAVETUNE_TOKEN
+  ours "$programs/wavetune-server" serve --database "$database" --port 0 >"$OUT/server.out" 2>>"$OUT/server.log" &
+  started[$!]=1
+  for _ in $(seq 100); do
+    WAVETUNE_URL=$(grep -oE 'http://[0-9.:]+' "$OUT/server.out" | tail -1)
+    [ -n "$WAVETUNE_URL" ] && export WAVETUNE_URL && return 0
+    sleep 0.1
+  done
+  return 1
+}
+
+# campaign RUN KEY OPTION…: an agent and a job of some hundred configs; how many seconds the job took is in $seconds.
+campaign() {
+  local run=$1 key=$2
+  shift 2
+  WAVETUNE_LOG=info ours "$programs/wavetune-agent" run --state "$scratch/agent" --name gpu-tests "$@" \
+    >"$OUT/agent-$run.log" 2>&1 &
+  local agent=$!
+  started[$agent]=1
+  local environments=0
+  for _ in $(seq 300); do
+    ours "$programs/wavetune" agents --json 2>/dev/null | grep -q cuda && environments=1 && break
+    sleep 0.1
+  done
+  [ $environments -eq 1 ] || return 1
+  local begin
+  begin=$(date +%s%N)
+  ours timeout 150 "$programs/wavetune" submit tests/data/kernels/gpu_quick --key "$key" --run "$run" --wait --json \
+    >"$OUT/campaign-$run.json" 2>>"$OUT/server.log" || return 1
+  seconds=$(awk "BEGIN { print ($(date +%s%N) - $begin) / 1e9 }")
+  end "$agent"
+}
+
+part_multi() {
+  if [ "$gpus" -lt 2 ]; then
+    skip "multi: there is one GPU here; it wants two"
+    return
+  fi
+  server_start || { not_ok "multi: the server did not start (postgres.log, server.log)"; return; }
+  local one all i use=()
+  for ((i = 0; i < gpus; i++)); do use+=(--device "cuda$i"); done
+  # The first campaign only compiles for the others.
+  local key=n=16777216
+  campaign compile n=4096 --device cuda0 && campaign one $key --device cuda0 && one=$seconds &&
+    campaign all $key "${use[@]}" && all=$seconds ||
+    { not_ok "multi: a campaign failed (agent-*.log, campaign-*.json)"; return; }
+  local job
+  job=$(python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))[0]["job"])' "$OUT/campaign-all.json")
+  check multi compare spread "$WAVETUNE_URL" "$job" "$gpus"
+  echo "        $gpus GPUs $all s, one GPU $one s: ratio $(awk "BEGIN { print $one / $all }") x"
+}
+
+part_overhead() {
+  local device
+  for device in cuda0 hip0; do
+    check "overhead-vector_add-$device" over_shim timeout 60 "$overhead" $device kernels/vector_add:hip n=16777216
+    check "overhead-softmax-$device" over_shim timeout 60 "$overhead" $device kernels/softmax:hip_online rows=2048,columns=4096
+    check "overhead-noop-$device" over_shim timeout 60 "$overhead" $device kernels/noop:hip n=1
+  done
+}
+
+for part in "${parts[@]}"; do
+  case $part in
+  device | tune | triton | isolation | multi | overhead)
+    begin=$SECONDS
+    echo "== $part"
+    "part_$part"
+    echo "   ($((SECONDS - begin)) s)"
+    ;;
+  *) not_ok "there is no part $part: device tune triton isolation multi overhead" ;;
+  esac
+done
+echo "$passed passed, $failed failed"
+[ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]

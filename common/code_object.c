@@ -139,6 +139,10 @@ static bool check_whole(const struct elf_image *image, struct error *error) {
       return refuse_damaged(error);
     if (section.sh_type != SHT_NOBITS && !check_part(image, "section", i, section.sh_offset, section.sh_size, error))
       return false;
+    /* libelf seeks the end of every name from the end of its table, and unpacks a table that is compressed. */
+    if (section.sh_type == SHT_STRTAB && section.sh_size &&
+        (section.sh_flags & SHF_COMPRESSED || image->bytes[section.sh_offset + section.sh_size - 1]))
+      return error_set(error, "the code object is damaged or cut off: section %zu is no table of names", i);
   }
   return true;
 }

@@ -9,7 +9,7 @@
 
 #define OSABI_AMDGPU_HSA 64                 /* ELFOSABI_AMDGPU_HSA */
 #define NOTE_METADATA 32                    /* NT_AMDGPU_METADATA */
-#define NOTE_BYTES_MAX ((size_t)16 << 20)   /* of the metadata */
+#define NOTE_BYTES_MAX ((size_t)16 << 20)   /* of all note segments: the metadata and little else */
 #define MEMBERS_MAX 64                      /* of a map that is read: a kernel has about 25 */
 #define NUMBER_MAX (((int64_t)1 << 32) - 1) /* what the kernel descriptor has room for */
 #define TARGET_PREFIX "amdgcn-amd-amdhsa-"  /* then an environment (empty), "-" and the target id */
@@ -28,10 +28,14 @@ static const struct {
 /* The bytes of the one metadata note that the program headers name, as a loader finds it. */
 static bool find_metadata(const struct elf_image *image, struct bytes_view *ret, struct error *error) {
   struct bytes_view found = {0};
+  size_t left = NOTE_BYTES_MAX; /* segments may lie on one another: the sum is bounded, not only each */
   for (int i = 0; i < image->header.e_phnum; i++) {
     GElf_Phdr segment;
     if (!gelf_getphdr(image->elf, i, &segment) || segment.p_type != PT_NOTE || segment.p_filesz == 0)
       continue;
+    if (segment.p_filesz > left)
+      return error_set(error, "the code object has more than %zu bytes of notes", NOTE_BYTES_MAX);
+    left -= segment.p_filesz;
     Elf_Data *data = elf_getdata_rawchunk(image->elf, (int64_t)segment.p_offset, segment.p_filesz, ELF_T_NHDR);
     GElf_Nhdr note;
     size_t offset = 0, name_offset, text_offset, next;
@@ -48,9 +52,6 @@ static bool find_metadata(const struct elf_image *image, struct bytes_view *ret,
   if (!found.bytes)
     return error_set(error, "the code object has no NT_AMDGPU_METADATA note: it is damaged or was not compiled for "
                             "amdhsa");
-  if (found.size > NOTE_BYTES_MAX)
-    return error_set(error, "the metadata of the code object has %zu bytes, at most %zu are read", found.size,
-                     NOTE_BYTES_MAX);
   *ret = found;
   return true;
 }
@@ -105,8 +106,8 @@ static bool object_extent(const unsigned char *at, uint64_t left, uint64_t *ret_
   return true;
 }
 
-/* Whether the bytes are one object in which no array or map claims more members than there are bytes left. msgpack-c allocates what a count says before it
- * reads the first member, so that a few bytes could ask for 200 GB. */
+/* Whether the bytes are one object in which no array or map claims more members than there are bytes left. msgpack-c
+ * allocates what a count says before it reads the first member, so that a few bytes could ask for 200 GB. */
 static bool counts_are_sane(struct bytes_view view) {
   const unsigned char *at = (const unsigned char *)view.bytes;
   uint64_t left = view.size, wanted = 1;

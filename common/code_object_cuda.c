@@ -211,6 +211,7 @@ static bool read_attributes(const struct cubin *cubin, struct code_kernel *kerne
 /* What the sections of the kernels say; each names the .text section that it belongs to. */
 static bool read_sections(const struct cubin *cubin, struct error *error) {
   bool has_reserved = false;
+  size_t left = cubin->image->size; /* attributes that are read twice are no compiler's work */
   for (size_t i = 1; i < cubin->n_sections; i++) {
     GElf_Shdr section;
     const char *name;
@@ -222,6 +223,9 @@ static bool read_sections(const struct cubin *cubin, struct error *error) {
     } else if (string_starts(name, ".nv.info") && section.sh_type != SHT_NOBITS) {
       struct bytes_view bytes = {cubin->image->bytes + section.sh_offset, section.sh_size};
       bool is_common = name[strlen(".nv.info")] == '\0';
+      if (bytes.size > left)
+        return error_set(error, "the cubin is damaged: its attributes are longer than the file");
+      left -= bytes.size;
       if ((is_common || kernel) && !read_attributes(cubin, is_common ? NULL : kernel, bytes, error))
         return false;
     } else if (string_starts(name, ".nv.shared.") && kernel) {

@@ -426,7 +426,7 @@ Test(code_object, a_member_whose_name_is_no_text_is_refused) {
 Test(code_object, a_note_larger_than_metadata_is_refused) {
   size_t size = ((size_t)16 << 20) + 4;
   cleanup_free char *zeros = xcalloc(1, size);
-  code_file_refused(with_note(zeros, size), "at most 16777216 are read");
+  code_file_refused(with_note(zeros, size), "has more than 16777216 bytes of notes");
 }
 
 /* The header, which the parts begin with, changed by `change`. */
@@ -460,6 +460,19 @@ Test(code_object, parts_that_lie_behind_the_end_are_refused) {
   code_file_refused(with_header(segment_that_wraps), "is damaged or cut off: segment 0 takes");
   code_file_refused(with_header(table_behind_the_end), "is damaged or cut off");
   code_file_refused(with_header(sections_behind_the_end), "is damaged or cut off");
+}
+
+Test(code_object, note_segments_that_lie_on_one_another_are_read_once) {
+  size_t n = 1000, size = sizeof(Elf64_Ehdr) + n * sizeof(Elf64_Phdr) + ((size_t)1 << 20);
+  struct elf_parts parts = elf_parts_of(0);
+  struct code_file file = {xcalloc(1, size), size};
+  parts.header.e_phnum = (Elf64_Half)n;
+  parts.segment.p_offset = sizeof(Elf64_Ehdr) + n * sizeof(Elf64_Phdr);
+  parts.segment.p_filesz = (size_t)1 << 20;
+  memcpy(file.bytes, &parts.header, sizeof parts.header);
+  for (size_t i = 0; i < n; i++)
+    memcpy(file.bytes + sizeof parts.header + i * sizeof parts.segment, &parts.segment, sizeof parts.segment);
+  code_file_refused(file, "has more than 16777216 bytes of notes");
 }
 
 Test(code_object, a_target_that_the_header_does_not_know_is_taken_from_the_metadata) {

@@ -246,6 +246,35 @@ Test(code_object_cuda, a_section_without_a_name_is_refused) {
   code_file_refused(file, "section 4 has no name");
 }
 
+Test(code_object_cuda, attributes_that_are_there_again_and_again_are_refused) {
+  struct code_file file = sm_90();
+  /* Sections behind the end of what there was, each of which says the whole of it to be attributes. */
+  size_t n_old = header(file)->e_shnum, n = n_old + 2, begin = (file.size + 7) / 8 * 8;
+  size_t size = begin + n * sizeof(Elf64_Shdr) + 2 * file.size;
+  struct code_file larger = {xcalloc(1, size), size};
+  memcpy(larger.bytes, file.bytes, file.size);
+  Elf64_Shdr *sections = (Elf64_Shdr *)(larger.bytes + begin);
+  memcpy(sections, larger.bytes + header(larger)->e_shoff, n_old * sizeof *sections);
+  for (size_t i = n_old; i < n; i++) {
+    sections[i] = *section(larger, ".nv.info");
+    sections[i].sh_offset = begin + n * sizeof *sections;
+    sections[i].sh_size = (size - sections[i].sh_offset) / 4 * 4;
+  }
+  header(larger)->e_shoff = begin;
+  header(larger)->e_shnum = (Elf64_Half)n;
+  free(file.bytes);
+  code_file_refused(larger, "its attributes are longer than the file");
+}
+
+Test(code_object_cuda, a_table_of_names_that_has_no_end_or_is_compressed_is_refused) {
+  struct code_file endless = sm_90(), compressed = sm_90();
+  const Elf64_Shdr *names = section(endless, ".shstrtab");
+  endless.bytes[names->sh_offset + names->sh_size - 1] = 'x';
+  code_file_refused(endless, "is no table of names");
+  section(compressed, ".strtab")->sh_flags |= SHF_COMPRESSED;
+  code_file_refused(compressed, "is no table of names");
+}
+
 Test(code_object_cuda, shared_memory_that_is_there_twice_or_too_large_is_refused) {
   struct code_file twice = sm_90(), large = sm_90();
   *section(twice, ".nv.shared.scale") = *section(twice, ".nv.shared.reversed");

@@ -20,11 +20,14 @@
 
 struct compile_pool;
 
-/* `cache` is a private folder for objects, which is pruned first (objects.h); `processes` compilers run at most at once (0: CPUs online). */
+/* `cache` is a private folder for objects, which is pruned first and as it grows (objects.h); `processes` compilers run
+ * at most at once (0: CPUs online). */
 must_check bool compile_pool_new(const char *cache, unsigned processes, struct compile_pool **ret_pool,
                                  struct error *error);
 void compile_pool_free(struct compile_pool *pool);                            /* ends running compilers */
 void compile_pool_set_timeout(struct compile_pool *pool, int64_t timeout_ms); /* of one compile; default 60,000 */
+
+void compile_pool_set_cache_bytes(struct compile_pool *pool, uint64_t bytes_max); /* of all objects; default 4 GiB */
 
 struct compile_request {
   const struct kernel *kernel;

@@ -27,15 +27,17 @@ static bool mentions(const char *text, const char *name, size_t length) {
 
 /* Takes out the definitions that cannot change the object. */
 static bool defines_reduce(const struct kernel *kernel, const char *sources, struct settings *defines,
-                           struct error *error) {
+                           bool *ret_could_not_run, struct error *error) {
   bool used[SPACE_PARAMETERS_MAX + 256] = {false};
   ALWAYS(defines->n <= ARRAY_LENGTH(used));
   for (size_t i = 0; i < kernel->n_sources; i++) {
     cleanup_free char *path = xasprintf("%s/%s", sources, kernel->sources[i].path);
     cleanup_free char *text = NULL;
     size_t size;
-    if (!file_read(path, SCANNED_SOURCE_MAX, &text, &size, error))
+    if (!file_read(path, SCANNED_SOURCE_MAX, &text, &size, error)) {
+      *ret_could_not_run = true;
       return false;
+    }
     if (strstr(text, "##") || strlen(text) != size)
       return true;
     for (size_t k = 0; k < defines->n; k++) {
@@ -107,16 +109,19 @@ static bool device_job_fill(const struct compile_request *request, struct compil
 }
 
 bool compile_job_prepare(const struct compiler *compiler, const struct compile_request *request,
-                         struct compile_job *ret_job, struct error *error) {
+                         struct compile_job *ret_job, bool *ret_could_not_run, struct error *error) {
   const struct kernel *kernel = request->kernel;
   struct compile_job job __attribute__((cleanup(compile_job_release))) = {.compiler = compiler};
+  *ret_could_not_run = false;
   if (request->is_reference && !kernel->reference.path)
     return error_set(error, "the kernel %s has no reference", kernel->name);
   job.sources = realpath(request->sources, NULL);
-  if (!job.sources)
+  if (!job.sources) {
+    *ret_could_not_run = true;
     return error_set(error, "cannot find the kernel's sources in %s: %s", request->sources, strerror(errno));
+  }
   if (!request->is_reference && (!settings_of_config(request, &job.defines, &job.environment, error) ||
-                                 !defines_reduce(kernel, job.sources, &job.defines, error)))
+                                 !defines_reduce(kernel, job.sources, &job.defines, ret_could_not_run, error)))
     return false;
   if (request->is_reference)
     job.text = reference_source(kernel);

@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/eventfd.h>
+#include <sys/stat.h>
 #include <time.h>
 
 #include "agent/compile/compilers.h"
@@ -18,6 +19,7 @@
 
 #define BUCKETS 1024
 #define PROCESSES_MAX 256
+#define PRUNES_OF_A_CACHE 8 /* prunes while as much is compiled as the folder may hold */
 
 enum job_state { JOB_QUEUED, JOB_RUNNING, JOB_DONE };
 
@@ -48,6 +50,7 @@ struct compile_pool {
   pthread_cond_t queued, done;
   bool stopping;
   int64_t timeout_ms;
+  uint64_t cache_bytes_max, unpruned_bytes; /* the latter: of objects compiled since the folder was pruned */
   uint64_t next_ticket;
   struct job *queue_first, *queue_last;
   struct job *jobs[BUCKETS];
@@ -67,6 +70,13 @@ static void job_free(struct job *job) {
   compile_result_release(&job->result);
   free(job->object);
   free(job);
+}
+
+/* Keeps what a finished job is found by. Failures stay, and a year of them must not hold all their sources. */
+static void job_lighten(struct job *job) {
+  struct digest digest = job->compile.digest;
+  compile_job_release(&job->compile);
+  job->compile.digest = digest;
 }
 
 static void job_forget(struct compile_pool *pool, struct job *job) {
@@ -95,6 +105,25 @@ static struct job *queue_take(struct compile_pool *pool) {
   return job;
 }
 
+static bool is_prune_due(struct compile_pool *pool, const char *object) {
+  struct stat status;
+  if (stat(object, &status) == 0)
+    pool->unpruned_bytes += (uint64_t)status.st_size;
+  return pool->unpruned_bytes > pool->cache_bytes_max / PRUNES_OF_A_CACHE;
+}
+
+/* With the mutex, so that nobody finds an object that is about to go. What somebody has a ticket of is in use. */
+static void pool_prune(struct compile_pool *pool) {
+  pool->unpruned_bytes = 0;
+  for (size_t i = 0; i < BUCKETS; i++) {
+    for (struct job *job = pool->jobs[i]; job; job = job->next_in_bucket) {
+      if (job->tickets && job->state == JOB_DONE && job->result.ok)
+        object_touch(job->result.object);
+    }
+  }
+  objects_prune(pool->cache, pool->cache_bytes_max, OBJECTS_RECENT_S);
+}
+
 static void *compile_thread(void *context) {
   struct compile_pool *pool = context;
   /* Signals are for the thread that knows what to do with them. */
@@ -119,8 +148,12 @@ static void *compile_thread(void *context) {
     pthread_mutex_lock(&pool->mutex);
     job->result = result;
     job->state = JOB_DONE;
+    job_lighten(job);
+    bool is_full = result.ok && is_prune_due(pool, result.object);
     job_forget_unwanted(pool, job);
     pthread_cond_broadcast(&pool->done);
+    if (is_full)
+      pool_prune(pool);
   }
   pthread_mutex_unlock(&pool->mutex);
   return NULL;
@@ -140,6 +173,7 @@ bool compile_pool_new(const char *cache, unsigned processes, struct compile_pool
   struct compile_pool *pool = xcalloc(1, sizeof *pool);
   pool->compilers = compilers;
   pool->timeout_ms = COMPILE_TIMEOUT_MS_DEFAULT;
+  pool->cache_bytes_max = OBJECTS_BYTES_MAX;
   pool->next_ticket = 1;
   pthread_mutex_init(&pool->mutex, NULL);
   pthread_cond_init(&pool->queued, NULL);
@@ -210,6 +244,12 @@ void compile_pool_set_timeout(struct compile_pool *pool, int64_t timeout_ms) {
   pthread_mutex_unlock(&pool->mutex);
 }
 
+void compile_pool_set_cache_bytes(struct compile_pool *pool, uint64_t bytes_max) {
+  pthread_mutex_lock(&pool->mutex);
+  pool->cache_bytes_max = bytes_max;
+  pthread_mutex_unlock(&pool->mutex);
+}
+
 /* The job of a request's content: one that is there already, or a new one, queued unless its object is in the cache. */
 static struct job *job_for(struct compile_pool *pool, struct compile_job *compile) {
   size_t bucket = bucket_of(&compile->digest);
@@ -230,6 +270,7 @@ static struct job *job_for(struct compile_pool *pool, struct compile_job *compil
   if (compile_job_find(&job->compile, job->object, &job->result)) {
     object_touch(job->object);
     job->state = JOB_DONE;
+    job_lighten(job);
     return job;
   }
   if (pool->queue_last)
@@ -245,8 +286,9 @@ uint64_t compile_pool_submit(struct compile_pool *pool, const struct compile_req
   struct compile_job compile;
   const struct compiler *compiler;
   struct error error;
-  bool has_compiler = compilers_find(pool->compilers, request, &compiler, &error);
-  bool prepared = has_compiler && compile_job_prepare(compiler, request, &compile, &error);
+  bool could_not_run = true;
+  bool prepared = compilers_find(pool->compilers, request, &compiler, &error) &&
+                  compile_job_prepare(compiler, request, &compile, &could_not_run, &error);
   struct ticket *ticket = xcalloc(1, sizeof *ticket);
   pthread_mutex_lock(&pool->mutex);
   if (prepared) {
@@ -255,7 +297,7 @@ uint64_t compile_pool_submit(struct compile_pool *pool, const struct compile_req
     ticket->job = xcalloc(1, sizeof *ticket->job);
     ticket->job->state = JOB_DONE;
     ticket->job->result = (struct compile_result){
-        .could_not_run = !has_compiler, .detail = xstrdup(error.message), .resources = code_resources_unknown};
+        .could_not_run = could_not_run, .detail = xstrdup(error.message), .resources = code_resources_unknown};
   }
   ticket->job->tickets++;
   uint64_t id = ticket->id = pool->next_ticket++;

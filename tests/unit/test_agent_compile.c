@@ -2,9 +2,12 @@
 #include "tests/unit/agent_fixture.h"
 
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <math.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "agent/compile/launch_source.h"
@@ -231,6 +234,26 @@ Test(compile, an_object_of_an_earlier_pool_is_found) {
   fixture_free(&fixture);
 }
 
+/* Objects of two hours ago: one that nobody uses any more, one whose ticket is still held. */
+Test(compile, the_folder_of_objects_does_not_outgrow_its_limit_while_the_pool_runs) {
+  struct fixture fixture = fixture_new(FIXTURE_GOOD "int block = BLOCK;\n",
+                                       (struct fixture_options){.space = "{\"parameters\": {\"BLOCK\": [1, 2, 3]}}"});
+  struct timespec old[2] = {{.tv_sec = time(NULL) - 7200}, {.tv_sec = time(NULL) - 7200}};
+  cleanup_free char *unused = fixture_object(&fixture, 0, false), *cache = xasprintf("%s/cache", fixture.folder);
+  cleanup_free char *held = fixture_object(&fixture, 1, false);
+  struct compile_request request = fixture_request(&fixture, 1, false);
+  (void)compile_pool_submit(fixture.pool, &request);
+  cr_assert_eq(utimensat(AT_FDCWD, unused, old, 0), 0);
+  cr_assert_eq(utimensat(AT_FDCWD, held, old, 0), 0);
+  compile_pool_set_cache_bytes(fixture.pool, 1);
+  cleanup_free char *newest = fixture_object(&fixture, 2, false);
+  compile_pool_free(TAKE(fixture.pool)); /* when all is done */
+  cr_expect_neq(access(unused, F_OK), 0);
+  cr_expect_eq(access(held, F_OK), 0);
+  cr_expect_eq(access(newest, F_OK), 0);
+  fixture_free(&fixture);
+}
+
 Test(compile, equal_content_is_compiled_once_while_it_is_in_flight) {
   struct fixture fixture = fixture_new(FIXTURE_GOOD, (struct fixture_options){.space = TWO_BLOCKS});
   struct compile_request request = fixture_request(&fixture, 0, false);
@@ -343,6 +366,18 @@ Test(compile, sources_that_are_not_there_fail) {
   struct compile_result result = compile_pool_wait(fixture.pool, compile_pool_submit(fixture.pool, &request));
   cr_expect_not(result.ok);
   cr_expect(string_starts(result.detail, "cannot find the kernel's sources in /nonexistent"), "%s", result.detail);
+  cr_expect(result.could_not_run, "the config is not to blame");
+  compile_result_release(&result);
+  fixture_free(&fixture);
+}
+
+Test(compile, a_source_that_is_gone_is_not_the_configs_fault) {
+  struct fixture fixture = fixture_new(FIXTURE_GOOD, (struct fixture_options){0});
+  cleanup_free char *path = xasprintf("%s/kernel.c", fixture.folder);
+  cr_assert_eq(unlink(path), 0);
+  struct compile_result result = fixture_compile(&fixture, 0);
+  cr_expect(!result.ok && result.could_not_run);
+  cr_expect_not_null(strstr(result.detail, path), "%s", result.detail);
   compile_result_release(&result);
   fixture_free(&fixture);
 }

@@ -109,10 +109,14 @@ static const char *const denied_calls[] = {
     "socket", "socketpair", "connect", "bind", "listen", "accept", "accept4",
     /* other processes; and out of the process group, by which whoever started this one ends it */
     "ptrace", "process_vm_readv", "process_vm_writev", "process_madvise", "pidfd_getfd", "kcmp", "setsid", "setpgid",
+    "shmget", "shmat", "shmctl", "semget", "semop", "semtimedop", "semctl", "msgget", "msgsnd", "msgrcv", "msgctl",
+    "mq_open", "mq_unlink",
     /* file systems */
     "mount", "umount2", "pivot_root", "chroot", "move_mount", "open_tree", "open_tree_attr", "fsopen", "fsconfig",
     "fsmount", "fspick", "mount_setattr", "name_to_handle_at", "open_by_handle_at", "fanotify_init", "quotactl",
     "quotactl_fd", "swapon", "swapoff",
+    /* by path, which Landlock before Linux 6.2 does not see */
+    "truncate", "truncate64",
     /* namespaces */
     "unshare", "setns",
     /* keyrings, and parts of the kernel that a compiler has no business with */
@@ -139,6 +143,9 @@ static int filter_fill(scmp_filter_ctx context) {
   for (size_t i = 0; i < ARRAY_LENGTH(denied_ioctls) && result == 0; i++)
     result =
         seccomp_rule_add(context, deny, SCMP_SYS(ioctl), 1, SCMP_A1(SCMP_CMP_MASKED_EQ, 0xffffffff, denied_ioctls[i]));
+  /* The limits of other processes: those of the same user, such as the agent. */
+  if (result == 0)
+    result = seccomp_rule_add(context, deny, SCMP_SYS(prlimit64), 1, SCMP_A0(SCMP_CMP_NE, 0));
   /* All but asking which one there is. */
   if (result == 0)
     result = seccomp_rule_add(context, deny, SCMP_SYS(personality), 1, SCMP_A0(SCMP_CMP_NE, 0xffffffff));

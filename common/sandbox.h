@@ -2,9 +2,12 @@
  * for system calls. Resource limits are struct command's.
  *
  * After sandbox_enter the process and all that it starts may read and execute below `readable`, write below `writable`,
- * and open nothing else, and it has no sockets, no ptrace, no mounts, no keyrings, no new namespaces and no new
- * privileges. What it had open before stays open. On a kernel without Landlock (before 5.13, or not enabled) files are
- * not confined: sandbox_kind() says so, and whoever demands more refuses to start.
+ * and open nothing else, and it has no sockets, no ptrace, no mounts, no keyrings, no shared memory of System V, no new
+ * namespaces and no new privileges. What it had open before stays open. On a kernel without Landlock (before 5.13, or not
+ * enabled) files are not confined: sandbox_kind() says so, and whoever demands more refuses to start.
+ *
+ * What is not confined: whether a path exists, its size and its mode (stat, chmod: no kernel's Landlock sees them), and
+ * before Linux 6.12 signals to processes of the same user.
  *
  * Memory: a sandbox owns its rule set and filter. Threads: a sandbox is used by one thread at a time; sandbox_enter is
  * async-signal-safe, for use between fork and exec. */

@@ -154,7 +154,8 @@ static bool manifest_defines_add(const struct kernel *kernel, const struct scope
 
 /* Which programs and libraries run, and where they look for files, is not a config's to say. */
 static bool variable_is_allowed(const char *name) {
-  static const char *const prefixes[] = {"LD_", "COLLECT_", "DYLD_", "BASH_", "CCC_", "WAVETUNE_"};
+  static const char *const prefixes[] = {"LD_",  "COLLECT_", "DYLD_", "BASH_",   "CCC_",
+                                         "GCC_", "CLANG_",   "HSA_",  "MALLOC_", "WAVETUNE_"};
   static const char *const names[] = {
       "PATH",
       "TMPDIR",
@@ -164,16 +165,18 @@ static bool variable_is_allowed(const char *name) {
       "ENV",
       "IFS",
       "COMPILER_PATH",
-      "GCC_EXEC_PREFIX",
-      "GCC_COMPARE_DEBUG",
       "CPATH",
       "LIBRARY_PATH",
       "C_INCLUDE_PATH",
       "CPLUS_INCLUDE_PATH",
       "OBJC_INCLUDE_PATH",
       "LC_ALL",
-      "CLANG_CONFIG_FILE_USER_DIR",
-      "CLANG_CONFIG_FILE_SYSTEM_DIR",
+      "GCONV_PATH", /* the C library loads what lies there */
+      "GLIBC_TUNABLES",
+      "LOCPATH",
+      "NLSPATH",
+      "AMD_COMGR_CACHE",
+      "AMD_COMGR_CACHE_DIR",
       "DEPENDENCIES_OUTPUT",
       "SUNPRO_DEPENDENCIES",
       "CUDA_PATH",

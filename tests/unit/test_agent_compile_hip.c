@@ -320,8 +320,9 @@ Test(compile_hip, an_option_that_becomes_the_name_of_a_definition_is_refused) {
 }
 
 Test(compile_hip, a_variable_that_chooses_programs_or_folders_is_refused) {
-  static const char *const names[] = {"LD_PRELOAD",    "LD_LIBRARY_PATH", "PATH",  "TMPDIR",
-                                      "COMPILER_PATH", "GCC_EXEC_PREFIX", "CPATH", "WAVETUNE_NVRTC"};
+  static const char *const names[] = {"LD_PRELOAD",    "LD_LIBRARY_PATH", "PATH",           "TMPDIR",
+                                      "COMPILER_PATH", "GCC_EXEC_PREFIX", "CPATH",          "WAVETUNE_NVRTC",
+                                      "GCONV_PATH",    "HSA_TOOLS_LIB",   "AMD_COMGR_CACHE"};
   choose_clang();
   for (size_t i = 0; i < ARRAY_LENGTH(names); i++) {
     cleanup_free char *space =

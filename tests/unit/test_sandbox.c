@@ -4,12 +4,15 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/keyctl.h>
+#include <mqueue.h>
 #include <sched.h>
 #include <seccomp.h>
 #include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/personality.h>
 #include <sys/ptrace.h>
+#include <sys/resource.h>
+#include <sys/shm.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -163,6 +166,10 @@ ATTEMPT(personality, personality(ADDR_NO_RANDOMIZE))
 ATTEMPT(push_back, ioctl(0, TIOCSTI, "x"))
 ATTEMPT(session, setsid())
 ATTEMPT(group, setpgid(0, 0))
+ATTEMPT(limit, prlimit(getppid(), RLIMIT_NOFILE, &(struct rlimit){3, 3}, NULL))
+ATTEMPT(shared_memory, shmget(IPC_PRIVATE, 4096, 0600))
+ATTEMPT(queue, (int)mq_open("/wavetune-test", O_RDWR | O_CREAT, 0600, NULL))
+ATTEMPT(truncate, truncate("/does/not/exist", 0))
 ATTEMPT(handle, syscall(SYS_open_by_handle_at, -1, NULL, 0))
 
 Test(sandbox, there_is_no_network) { cr_expect_eq(confined(attempt_socket), EPERM); }
@@ -190,15 +197,22 @@ Test(sandbox, calls_that_reach_out_of_the_process_are_refused) {
       {"TIOCSTI", attempt_push_back, EPERM},
       {"setsid", attempt_session, EPERM},
       {"setpgid", attempt_group, EPERM},
+      {"prlimit", attempt_limit, EPERM},
+      {"shmget", attempt_shared_memory, EPERM},
+      {"mq_open", attempt_queue, EPERM},
+      {"truncate", attempt_truncate, EPERM},
       {"open_by_handle_at", attempt_handle, EPERM},
   };
   for (size_t i = 0; i < ARRAY_LENGTH(attempts); i++)
     cr_expect_eq(confined(attempts[i].attempt), attempts[i].reason, "%s", attempts[i].name);
 }
 
-static int attempt_ask(void) { return personality(0xffffffff) < 0 || fcntl(0, F_GETFD) < 0 ? errno : 0; }
+static int attempt_ask(void) {
+  struct rlimit own;
+  return personality(0xffffffff) < 0 || fcntl(0, F_GETFD) < 0 || getrlimit(RLIMIT_NOFILE, &own) < 0 ? errno : 0;
+}
 
-Test(sandbox, asking_for_the_personality_is_no_change_of_it) { cr_expect_eq(confined(attempt_ask), 0); }
+Test(sandbox, asking_for_ones_own_state_is_no_change_of_anybodys) { cr_expect_eq(confined(attempt_ask), 0); }
 
 /* The kernel stacks 16 rule sets and no more. */
 Test(sandbox, a_command_that_cannot_be_confined_does_not_run) {

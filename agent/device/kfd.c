@@ -15,6 +15,7 @@
 /* gfx942 whose driver lists no cache behind the L2s has one all the same: AMD's CDNA 3 white paper gives the MI300X and
  * MI300A an Infinity Cache of 256 MB. */
 #define GFX942_LLC_BYTES ((int64_t)256 << 20)
+#define DIE_L2_BYTES_MAX ((int64_t)16 << 20) /* more is not one die's: CDNA 3 has 4 MB of it in each */
 
 /* A whole file under a folder, NUL-terminated; NULL when there is none. Files of sysfs claim a size of a page. */
 static char *text_read(const char *folder, const char *name) {
@@ -49,7 +50,7 @@ void kfd_arch_format(int64_t version, char *ret_arch, size_t size) {
   snprintf(ret_arch, size, "gfx%u%x%x", major, minor, (unsigned)(version % 100));
 }
 
-/* The L2 is listed once for all dies of a node, or once for each of them. */
+/* The L2 is listed once for each die of a node, or once: with the size of one, or (Linux 6.5 to 6.7) of all of them. */
 static void caches_read(const char *folder, struct kfd_node *node) {
   int64_t l2_count = 0;
   for (int i = 0; i < CACHES_MAX; i++) {
@@ -64,7 +65,7 @@ static void caches_read(const char *folder, struct kfd_node *node) {
     if (level == 3)
       node->llc_bytes += bytes;
   }
-  if (l2_count == 1)
+  if (l2_count == 1 && node->l2_bytes <= DIE_L2_BYTES_MAX)
     node->l2_bytes *= node->xccs;
   if (node->llc_bytes == 0 && string_equal(node->arch, "gfx942"))
     node->llc_bytes = GFX942_LLC_BYTES;
@@ -109,8 +110,8 @@ static bool pci_parse(const char *pci, unsigned *domain, unsigned *location) {
   return true;
 }
 
-/* Newer drivers number the partitions of a GPU as its functions; those of older ones all have the same location. So the
- * same function is looked for, and without success any of the same GPU: they are alike. */
+/* Drivers number the partitions of a GPU as its functions, or in the upper four bits of a location that is the same for
+ * all, or not at all. So the node of that number is looked for, and without success any of the same GPU: they are alike. */
 bool kfd_node_find(const char *topology, const char *pci, struct kfd_node *ret_node, struct error *error) {
   unsigned domain, location;
   cleanup_free char *best_folder = NULL, *best = NULL;
@@ -120,17 +121,18 @@ bool kfd_node_find(const char *topology, const char *pci, struct kfd_node *ret_n
     cleanup_free char *folder = xasprintf("%s/%d", topology, i), *text = text_read(folder, "properties");
     if (!text)
       break;
-    unsigned found = (unsigned)property(text, "location_id");
+    unsigned found = (unsigned)property(text, "location_id"), number = found >> 28 ? found >> 28 : found & 7;
+    bool is_same = number == (location & 7);
     if (property(text, "simd_count") == 0 || (unsigned)property(text, "domain") != domain ||
-        found >> 3 != location >> 3)
+        (found & 0xffff) >> 3 != location >> 3)
       continue;
-    if (best && found != location)
+    if (best && !is_same)
       continue;
     free(best);
     free(best_folder);
     best = TAKE(text);
     best_folder = TAKE(folder);
-    if (found == location)
+    if (is_same)
       break;
   }
   if (!best)

@@ -42,6 +42,16 @@ Test(kfd, a_partition_whose_function_no_node_has_is_like_the_others) {
   cr_expect_eq(node_at(DATA "mi300x_cpx", "0001:05:00.7").gpu_id, 2000);
 }
 
+Test(kfd, a_partition_may_be_numbered_in_the_upper_bits_of_its_location) {
+  cr_expect_eq(node_at(DATA "mi300x_cpx_numbered", "0001:05:00.0").gpu_id, 4000);
+  cr_expect_eq(node_at(DATA "mi300x_cpx_numbered", "0001:05:00.1").gpu_id, 4001);
+  cr_expect_eq(node_at(DATA "mi300x_cpx_numbered", "0001:05:00.5").gpu_id, 4000, "they are alike");
+}
+
+Test(kfd, an_l2_that_is_listed_for_all_dies_at_once_is_not_counted_for_each) {
+  cr_expect_eq(node_at(DATA "mi300x_spx_6.5", "0000:05:00.0").l2_bytes, 32 << 20);
+}
+
 Test(kfd, an_mi250x_is_two_gpus_without_a_last_level) {
   struct kfd_node node = node_at(DATA "mi250x", "0000:c6:00.0");
   cr_expect_str_eq(node.arch, "gfx90a");

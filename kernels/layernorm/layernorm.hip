@@ -89,9 +89,11 @@ static __device__ inline void store(float *y, vector v, const float *gamma, cons
   *(vector *)(y + i) = v;
 }
 
-extern "C" __global__ __launch_bounds__(THREADS *ROWS, WAVES_PER_EU) void layernorm(
-    float *__restrict__ y, const float *__restrict__ x, const float *__restrict__ gamma, const float *__restrict__ beta,
-    int64_t rows, int64_t columns) {
+extern "C" __global__ __launch_bounds__(THREADS *ROWS, WAVES_PER_EU) void layernorm(float *__restrict__ y,
+                                                                                    const float *__restrict__ x,
+                                                                                    const float *__restrict__ gamma,
+                                                                                    const float *__restrict__ beta,
+                                                                                    int64_t rows, int64_t columns) {
   const int64_t row = (int64_t)blockIdx.x * ROWS + threadIdx.y, first = (int64_t)threadIdx.x * WIDTH;
   /* A group of threads beyond the last row adds up nothing. */
   const int64_t end = row < rows ? columns : 0;

@@ -95,10 +95,10 @@ static __device__ inline void store(element *c, int64_t row, int64_t column, int
 #define ROW_TILES (WAVE_M / INSTRUCTION)
 #define COLUMN_TILES (WAVE_N / INSTRUCTION)
 #define NEIGHBOURS (COLUMN_TILES < 4 ? COLUMN_TILES : 4)
-#define GROUPS (64 / INSTRUCTION)                           /* of lanes: each passes other k to an instruction */
-#define SUMS (INSTRUCTION * INSTRUCTION / 64)               /* of an instruction that one lane holds */
-#define DEPTH (ELEMENT_BYTES == 2 ? 4 : 1)                  /* the k that one lane passes */
-#define COLUMN_OF(q) ((q) * NEIGHBOURS * INSTRUCTION)       /* of a wave's part: where a run of neighbours begins */
+#define GROUPS (64 / INSTRUCTION)                     /* of lanes: each passes other k to an instruction */
+#define SUMS (INSTRUCTION * INSTRUCTION / 64)         /* of an instruction that one lane holds */
+#define DEPTH (ELEMENT_BYTES == 2 ? 4 : 1)            /* the k that one lane passes */
+#define COLUMN_OF(q) ((q) * NEIGHBOURS * INSTRUCTION) /* of a wave's part: where a run of neighbours begins */
 
 typedef float accumulator __attribute__((ext_vector_type(SUMS)));
 typedef pack<_Float16, 4> half4;

@@ -27,9 +27,6 @@ extern __shared__ vector row_tiles[];
 #define TILE_OF(t) tiles[t]
 #endif
 
-/* Columns that are not kept. */
-#define REST(i) (int64_t i = TILES * STEP + first; TILES < TILES_ALL && i < end; i += STEP)
-
 KERNEL softmax_fused(float *__restrict__ y, const float *__restrict__ x, int64_t rows, int64_t columns) {
 #if KEEP == registers
   vector tiles[TILES];
@@ -44,6 +41,7 @@ KERNEL softmax_fused(float *__restrict__ y, const float *__restrict__ x, int64_t
     const int64_t row = group * ROWS + threadIdx.y;
     /* A group of threads beyond the last row reduces an empty one. */
     const int64_t end = row < rows ? columns : 0;
+    const int64_t rest = TILES < TILES_ALL ? TILES * STEP + first : end; /* what is not kept begins here */
     const float *from = x + row * columns;
     float *to = y + row * columns;
     float maximum = LOWEST, sum = 0;
@@ -60,7 +58,7 @@ KERNEL softmax_fused(float *__restrict__ y, const float *__restrict__ x, int64_t
         maximum = fmaxf(maximum, v[l]);
       TILE_OF(t) = v;
     }
-    for REST(i) {
+    for (int64_t i = rest; i < end; i += STEP) {
       vector v = *(const vector *)(from + i);
 #pragma unroll
       for (int l = 0; l < WIDTH; l++)
@@ -75,7 +73,7 @@ KERNEL softmax_fused(float *__restrict__ y, const float *__restrict__ x, int64_t
         sum += v[l] = exponential(v[l] - maximum);
       TILE_OF(t) = v;
     }
-    for REST(i) {
+    for (int64_t i = rest; i < end; i += STEP) {
       vector v = *(const vector *)(from + i);
 #pragma unroll
       for (int l = 0; l < WIDTH; l++)
@@ -91,7 +89,7 @@ KERNEL softmax_fused(float *__restrict__ y, const float *__restrict__ x, int64_t
       if (t * STEP + first < end)
         *(vector *)(to + t * STEP + first) = v;
     }
-    for REST(i) {
+    for (int64_t i = rest; i < end; i += STEP) {
       vector v = *(const vector *)(from + i);
 #pragma unroll
       for (int l = 0; l < WIDTH; l++)

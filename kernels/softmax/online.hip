@@ -11,8 +11,7 @@ typedef floats<WIDTH> vector;
 #define STEP (THREADS * WIDTH)
 
 /* Takes in `n` loads of which the last begins before `columns`. */
-template <int n>
-static __device__ inline void take(normaliser &row, const float *x) {
+template <int n> static __device__ inline void take(normaliser &row, const float *x) {
   vector v[n];
   float maximum = row.maximum;
 #pragma unroll

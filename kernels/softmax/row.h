@@ -53,8 +53,7 @@ struct of_normaliser {
 };
 
 /* Every thread of the group gets the result. `turn` alternates between 0 and 1 from call to call. */
-template <typename operation, typename value>
-static __device__ inline value row_reduce(value mine, int turn) {
+template <typename operation, typename value> static __device__ inline value row_reduce(value mine, int turn) {
 #pragma unroll
   for (int lane_mask = WAVETUNE_WARP_SIZE / 2; lane_mask; lane_mask /= 2)
     mine = operation::combine(mine, operation::shuffle(mine, lane_mask));

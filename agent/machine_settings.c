@@ -233,6 +233,16 @@ static json_t *differing_read(const char *root) {
   return files_json;
 }
 
+/* rocm-smi ends with 0 also where it was refused, so what came of it is looked at. */
+static bool smi_apply(const char *root, const struct setting *setting, struct error *error) {
+  if (!smi_run(setting->set_by, error))
+    return false;
+  struct setting_finding finding = files_check(root, setting);
+  cleanup_free char *is = finding.is;
+  return finding.state == SETTING_GOOD ||
+         error_set(error, "`rocm-smi %s` changed nothing: it is %s; run it as root", setting->set_by[0], is);
+}
+
 static bool setting_apply(const char *root, const struct setting *setting, struct error *error) {
   struct setting_finding finding = files_check(root, setting);
   char value[VALUE_MAX];
@@ -241,7 +251,7 @@ static bool setting_apply(const char *root, const struct setting *setting, struc
   if (finding.state != SETTING_DIFFERS)
     return true;
   if (setting->set_by)
-    return smi_run(setting->set_by, error);
+    return smi_apply(root, setting, error);
   cleanup_files struct files files = files_of(root, setting);
   for (size_t i = 0; i < files.n && ok; i++)
     ok = (value_read(files.paths[i], value) && string_equal(value, setting->value)) ||

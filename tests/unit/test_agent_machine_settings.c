@@ -51,18 +51,23 @@ static void machine_end(void) {
 }
 TestSuite(machine_settings, .init = machine_make, .fini = machine_end);
 
-/* Adds an AMD GPU, a card of another vendor, and a rocm-smi that writes down what it was called with. */
-static void gpu_add(const char *smi_exit) {
+/* Adds an AMD GPU, a card of another vendor, and a rocm-smi that writes down what it was called with, and sets the GPU's
+ * level to `smi_level`. */
+static void gpu_add_with(const char *smi_exit, const char *smi_level) {
   put("/sys/class/drm/card0/device/vendor", "0x10de\n");
   put("/sys/class/drm/card0/device/power_dpm_force_performance_level", "auto\n");
   put("/sys/class/drm/card1/device/vendor", "0x1002\n");
   put(LEVEL, "auto\n");
-  cleanup_free char *script = xasprintf("#!/bin/sh\necho \"$@\" >>%s/smi.log\necho refused\nexit %s\n", root, smi_exit);
+  cleanup_free char *script = xasprintf("#!/bin/sh\necho \"$@\" >>%s/smi.log\necho %s >%s" LEVEL "\necho refused\n"
+                                        "exit %s\n",
+                                        root, smi_level, root, smi_exit);
   put("/bin/rocm-smi", script);
   cleanup_free char *program = xasprintf("%s/bin/rocm-smi", root), *path = xasprintf("%s/bin:/usr/bin:/bin", root);
   cr_assert_eq(chmod(program, 0700), 0);
   setenv("PATH", path, 1);
 }
+
+static void gpu_add(const char *smi_exit) { gpu_add_with(smi_exit, "perf_determinism"); }
 
 static const struct setting_finding *find(const struct settings_findings *findings, const char *name) {
   for (size_t i = 0; i < findings->n; i++) {
@@ -160,6 +165,14 @@ Test(machine_settings, a_rocm_smi_that_fails_is_a_sentence) {
   cr_expect_not(machine_settings_set(root, saved, &error));
   cr_expect(strstr(error.message, "perf_determinism: `") && strstr(error.message, "failed: refused"), "%s",
             error.message);
+}
+
+Test(machine_settings, a_rocm_smi_that_says_all_is_well_and_changes_nothing_is_a_sentence) {
+  struct error error = {0};
+  gpu_add_with("0", "auto");
+  cr_expect_not(machine_settings_set(root, saved, &error));
+  cr_expect(strstr(error.message, "perf_determinism: `rocm-smi --setperfdeterminism` changed nothing: it is auto"),
+            "%s", error.message);
 }
 
 Test(machine_settings, a_missing_rocm_smi_says_what_to_install) {

@@ -44,6 +44,7 @@ struct rule {
 };
 
 #define OLD_TRITON "is_amd and 0 < triton < 302"
+#define TRITON_ON_AMD "language == 'triton' and is_amd"
 #define NEW_TRITON "is_amd and (triton == 0 or triton >= 302)"
 
 static const struct rule rules[] = {
@@ -61,6 +62,10 @@ static const struct rule rules[] = {
      "compute-bound kernels with two fused GEMMs want 1", SOURCE_AMD_GUIDE},
     {"num_stages", RULE_MISSING, REVIEW_HINT, NEW_TRITON " and kind == 'indirect'", "value == 3",
      "loads whose addresses are loaded want 3, so that both are ahead of their use", SOURCE_AMD_GUIDE},
+    {"num_stages", RULE_ABSENT, REVIEW_HINT, TRITON_ON_AMD " and kind == 'fused'", NULL,
+     "1 is what compute-bound kernels with two fused GEMMs want; the space does not have it", SOURCE_AMD_GUIDE},
+    {"num_stages", RULE_ABSENT, REVIEW_HINT, TRITON_ON_AMD " and (triton == 0 or triton >= 302) and kind == 'indirect'",
+     NULL, "3 is what loads whose addresses are loaded want; the space does not have it", SOURCE_AMD_GUIDE},
     {"num_warps", RULE_EACH, REVIEW_REFUSED, "language == 'triton' and (value < 1 or next_pow2(value) != value)", NULL,
      "num_warps must be a power of two", SOURCE_TRITON_OPTIONS},
     {"num_warps", RULE_EACH, REVIEW_REFUSED, "value * warp_size > 1024", NULL,
@@ -78,6 +83,10 @@ static const struct rule rules[] = {
      "for a GEMM 16x16 instructions are faster on MI300X than 32x32", SOURCE_AMD_GUIDE},
     {"matrix_instr_nonkdim", RULE_MISSING, REVIEW_HINT, "is_amd and kind == 'fused'", "value == 32",
      "for two fused GEMMs 32x32 instructions may be faster", SOURCE_AMD_GUIDE},
+    {"matrix_instr_nonkdim", RULE_ABSENT, REVIEW_HINT, TRITON_ON_AMD " and kind == 'gemm'", NULL,
+     "role \"option\", value 16: for a GEMM 16x16 instructions are faster on MI300X than 32x32", SOURCE_AMD_GUIDE},
+    {"matrix_instr_nonkdim", RULE_ABSENT, REVIEW_HINT, TRITON_ON_AMD " and kind == 'fused'", NULL,
+     "role \"option\", value 32: for two fused GEMMs 32x32 instructions may be faster", SOURCE_AMD_GUIDE},
     {"kpack", RULE_EACH, REVIEW_HINT, "value not in (1, 2)", NULL, "kpack is 1 or 2", SOURCE_TRITON_OPTIONS},
     {"kpack", RULE_EACH, REVIEW_REFUSED, "arch == 'gfx950' and triton == 304 and value != 1", NULL,
      "Triton 3.4 takes only 1 on gfx950", SOURCE_TRITON_OPTIONS},
@@ -85,8 +94,10 @@ static const struct rule rules[] = {
      "Triton makes it 1 on gfx950: these configs are measured twice", SOURCE_TRITON_OPTIONS},
     {"kpack", RULE_MISSING, REVIEW_HINT, "is_amd and arch != 'gfx950' and kind == 'gemm'", "value == 2",
      "for a GEMM 2 makes reads from LDS wider", SOURCE_AMD_GUIDE},
+    {"kpack", RULE_ABSENT, REVIEW_HINT, TRITON_ON_AMD " and arch != 'gfx950' and kind == 'gemm'", NULL,
+     "role \"option\", value 2: for a GEMM it makes reads from LDS wider", SOURCE_AMD_GUIDE},
     {"OPTIMIZE_EPILOGUE", RULE_ABSENT, REVIEW_HINT,
-     "language == 'triton' and is_amd and kind == 'gemm' and triton < 306 and not atomic_add", NULL,
+     TRITON_ON_AMD " and kind == 'gemm' and triton < 306 and not atomic_add", NULL,
      "role \"env\", value 1: takes away the last conversion of the result's layout, better for most GEMMs",
      SOURCE_AMD_GUIDE},
     {"OPTIMIZE_EPILOGUE", RULE_EACH, REVIEW_WARNING, "atomic_add and value not in (0, '0', '')", NULL,
@@ -251,7 +262,9 @@ static void geometry_make(const struct knob_question *question, struct geometry 
     name_add(geometry, question->key->names[i], question->key->values[i]);
   name_add(geometry, "arch", value_string(question->arch ? question->arch : ""));
   name_add(geometry, "gpu_name", value_string(question->gpu_name ? question->gpu_name : ""));
-  name_add(geometry, "warp_size", value_int(geometry->target ? geometry->target->warp_size : 64));
+  /* Of the archs that are not in the table only AMD's gfx9 run 64 lanes at once. */
+  bool is_wide = question->arch && string_starts(question->arch, "gfx9");
+  name_add(geometry, "warp_size", value_int(geometry->target ? geometry->target->warp_size : is_wide ? 64 : 32));
   geometry->n_parameters_at = geometry->n_names;
   geometry->num_warps_at = SIZE_MAX;
   for (size_t i = 0; i < space->n_parameters; i++) {

@@ -6,6 +6,7 @@
 #include <inttypes.h>
 
 #define NESTING_MAX 256
+#define LAYOUT_BYTES_MAX 4096 /* of an alias, which many lines name: what is longer tells nothing */
 
 /* What is read of one line. */
 struct line {
@@ -113,7 +114,8 @@ static void module_read(struct ttgir_review *review, struct span text) {
 /* "#blocked = #ttg.blocked<{…}>"; places in the source ("#loc = loc(…)") are no layouts. */
 static void alias_read(struct walk *walk, struct line line) {
   struct span text = span_behind(line.text, " = ");
-  if (!text.text || !text.length || text.text[0] != '#' || walk->layouts.n == TTGIR_LAYOUTS_MAX)
+  if (!text.text || !text.length || text.length > LAYOUT_BYTES_MAX || text.text[0] != '#' ||
+      walk->layouts.n == TTGIR_LAYOUTS_MAX)
     return;
   struct span name = {line.text.text, (size_t)(text.text - 3 - line.text.text)};
   walk->layouts.names[walk->layouts.n] = name;

@@ -117,6 +117,25 @@ Test(knob_hints, kpack_2_for_a_gemm_and_1_on_gfx950) {
   cr_assert(is_said("\"kpack\": [2, 4]", (struct asked){306, KIND_GEMM}, REVIEW_HINT, "kpack = 4: kpack is 1 or 2"));
 }
 
+Test(knob_hints, a_knob_that_the_space_does_not_have_is_named) {
+  const struct asked gemm = {306, KIND_GEMM}, fused = {306, KIND_FUSED}, indirect = {306, KIND_INDIRECT};
+  cr_assert(is_said("\"BLOCK\": [64]", gemm, REVIEW_HINT, "kpack: role \"option\", value 2"));
+  cr_assert(is_said("\"BLOCK\": [64]", gemm, REVIEW_HINT, "matrix_instr_nonkdim: role \"option\", value 16"));
+  cr_assert(is_said("\"BLOCK\": [64]", fused, REVIEW_HINT, "matrix_instr_nonkdim: role \"option\", value 32"));
+  cr_assert(is_said("\"BLOCK\": [64]", fused, REVIEW_HINT, "num_stages: 1 is"));
+  cr_assert(is_said("\"BLOCK\": [64]", indirect, REVIEW_HINT, "num_stages: 3 is"));
+  cr_assert_not(is_said("\"BLOCK\": [64]", gemm, REVIEW_HINT, "num_stages"));
+  cr_assert_not(is_said("\"BLOCK\": [64]", (struct asked){306, KIND_GEMM, "sm_90"}, REVIEW_HINT, "role \"option\""));
+  cr_assert_not(is_said("\"BLOCK\": [64]", (struct asked){306, KIND_GEMM, "gfx950"}, REVIEW_HINT, "kpack"));
+}
+
+Test(knob_hints, warps_of_archs_whose_limits_are_not_known_have_32_lanes) {
+  cr_assert_not(is_said("\"num_warps\": [32]", (struct asked){306, KIND_GEMM, "sm_86"}, REVIEW_REFUSED, "num_warps"));
+  cr_assert_not(is_said("\"num_warps\": [32]", (struct asked){306, KIND_GEMM, "gfx1100"}, REVIEW_REFUSED, "num_warps"));
+  cr_assert(is_said("\"num_warps\": [64]", (struct asked){306, KIND_GEMM, "sm_86"}, REVIEW_REFUSED, "num_warps = 64"));
+  cr_assert(is_said("\"num_warps\": [32]", (struct asked){306, KIND_GEMM, "gfx908"}, REVIEW_REFUSED, "num_warps = 32"));
+}
+
 Test(knob_hints, optimize_epilogue_for_a_gemm_but_not_with_atomic_add) {
   const char *epilogue = "\"OPTIMIZE_EPILOGUE\": [0, 1]}, \"roles\": {\"OPTIMIZE_EPILOGUE\": \"env\"";
   cr_assert(is_said("\"kpack\": [2]", (struct asked){303, KIND_GEMM}, REVIEW_HINT, "OPTIMIZE_EPILOGUE: role"));
@@ -124,9 +143,10 @@ Test(knob_hints, optimize_epilogue_for_a_gemm_but_not_with_atomic_add) {
   cr_assert_not(is_said("\"kpack\": [2]", (struct asked){303, KIND_ELEMENTWISE}, REVIEW_HINT, "OPTIMIZE_EPILOGUE"));
   cr_assert(is_said(epilogue, (struct asked){306, KIND_GEMM}, REVIEW_HINT,
                     "OPTIMIZE_EPILOGUE = 1: Triton 3.6 does not read it"));
-  cleanup_kernel_folder struct kernel_folder *folder = folder_of(
-      "triton", "matmul", "\"launch\": {\"grid\": [\"M\"]},", "tl.atomic_add(c, x)",
-      "{\"parameters\": {\"OPTIMIZE_EPILOGUE\": [false, true]}, \"roles\": {\"OPTIMIZE_EPILOGUE\": \"env\"}}");
+  cleanup_kernel_folder struct kernel_folder *folder =
+      folder_of("triton", "matmul", "\"launch\": {\"grid\": [\"M\"]},", "tl.atomic_add(c, x)",
+                "{\"parameters\": {\"kpack\": [2], \"matrix_instr_nonkdim\": [16], \"OPTIMIZE_EPILOGUE\": [false, "
+                "true]}, \"roles\": {\"OPTIMIZE_EPILOGUE\": \"env\"}}");
   struct review_findings findings = findings_of(folder, (struct asked){303, KIND_GEMM});
   cr_assert_eq(findings.n, 1u);
   cr_assert_str_eq(findings.items[0].sentence, "OPTIMIZE_EPILOGUE = True: not for a kernel that ends in atomic_add");

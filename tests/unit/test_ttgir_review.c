@@ -123,6 +123,15 @@ Test(ttgir_review, what_the_text_does_not_tell_may_pass_through_lds) {
   cr_assert_eq(review->converts[0].conversion, TTGIR_MAY);
 }
 
+Test(ttgir_review, a_layout_of_many_bytes_tells_nothing) {
+  /* Every line that names it would read it again. */
+  cleanup_free char *spaces = xmalloc(5000);
+  memset(spaces, ' ', 5000);
+  cleanup_free char *layouts = xasprintf(BLOCKED MMA "#l = #ttg.amd_mfma<{%.5000s}>\n", spaces);
+  cr_assert_eq(conversion_of(layouts, "#a", "#m"), TTGIR_LDS);
+  cr_assert_eq(conversion_of(layouts, "#a", "#l"), TTGIR_MAY);
+}
+
 Test(ttgir_review, a_layout_that_is_damaged_tells_nothing) {
   static const char *const damaged[] = {
       "#a = #ttg.blocked<{sizePerThread = [1, 4], threadsPerWarp = [4, 16]}>\n",

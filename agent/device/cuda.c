@@ -13,6 +13,7 @@
 #define CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE 5
 #define CU_CLUSTER_SCHEDULING_POLICY_SPREAD 1
 #define CLUSTER_PORTABLE_MAX 8
+#define SHARED_LARGE_BYTES (48u << 10)
 
 /* CUlaunchAttribute and CUlaunchConfig of cuda.h */
 struct cuda_launch_attribute {
@@ -139,8 +140,9 @@ static int cuda_function_find(void **ret_function, void *module, const char *nam
   return cuda.function_find(ret_function, module, name);
 }
 
+/* As Triton does, much of it is preferred to L1. */
 static int cuda_shared_allow(void *function, uint32_t bytes) {
-  int code = cuda.function_cache_set(function, CU_FUNC_CACHE_PREFER_SHARED);
+  int code = bytes > SHARED_LARGE_BYTES ? cuda.function_cache_set(function, CU_FUNC_CACHE_PREFER_SHARED) : 0;
   return code ? code
               : cuda.function_attribute_set(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)bytes);
 }
@@ -245,7 +247,6 @@ static const struct gpu_api cuda_api = {
     .module_free = cuda_module_free,
     .function_find = cuda_function_find,
     .shared_allow = cuda_shared_allow,
-    .shared_free_bytes = 48 << 10,
     .launch = cuda_launch,
     .sentinel_image = sentinel_ptx,
     .clock_mhz = cuda_clock_mhz,

@@ -308,8 +308,7 @@ static bool geometry_accept(const struct gpu_device *device, struct device_modul
   if (geometry->cluster > 1 && api->no_clusters)
     return error_set(error, "%s cannot be launched in clusters of %u: %s", module->entry, geometry->cluster,
                      api->no_clusters);
-  if (geometry->shared_bytes <= api->shared_free_bytes || geometry->shared_bytes <= module->shared_allowed ||
-      !api->shared_allow)
+  if (geometry->shared_bytes <= module->shared_allowed || !api->shared_allow)
     return true;
   if (device->facts.shared_bytes && geometry->shared_bytes > device->facts.shared_bytes)
     return error_set(error, "%s wants %u bytes of shared memory, a workgroup on this GPU has %u at most", module->entry,

@@ -57,10 +57,9 @@ struct gpu_api {
   int (*module_new)(void **ret_module, const void *image);
   int (*module_free)(void *module);
   int (*function_find)(void **ret_function, void *module, const char *name);
-  /* Lets a function have so much dynamic shared memory; NULL: nothing has to be asked for. */
+  /* Lets a function have so much dynamic shared memory; NULL: nothing has to be asked for. What it may have without
+   * depends on how much it has of its own. */
   int (*shared_allow)(void *function, uint32_t bytes);
-  /* The largest launch that needs no shared_allow. */
-  uint32_t shared_free_bytes;
   int (*launch)(void *function, const struct device_geometry *geometry, void *stream, void **arguments);
   const char *no_clusters; /* why clusters cannot be launched; NULL: they can */
 

@@ -15,7 +15,6 @@
 
 #define DEVICES_MAX 64
 #define CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES 8
-#define SHARED_FREE_BYTES (48u << 10)
 
 /* X(member, symbol, parameters), from CUDA's cuda.h */
 #define CUDA_CALLS(X)                                                                                                  \
@@ -235,23 +234,31 @@ int hipEventDestroy(void *event) { return translate(cuda.event_free(event)); }
 int hipEventRecord(void *event, void *stream) { return translate(cuda.event_record(event, stream)); }
 int hipEventElapsedTime(float *ms, void *start, void *end) { return translate(cuda.event_elapsed(ms, start, end)); }
 int hipModuleLoadData(void **module, const void *image) { return translate(cuda.module_new(module, image)); }
-int hipModuleUnload(void *module) { return translate(cuda.module_free(module)); }
 
 int hipModuleGetFunction(void **function, void *module, const char *name) {
   return translate(cuda.function_find(function, module, name));
 }
 
-/* CUDA wants to be asked for more than 48 KiB; HIP on AMD gives what there is. Asked once, until another function
- * comes: the question costs host time. */
+/* CUDA wants to be asked for more than 48 KiB, those included that the function has of its own; HIP on AMD gives what
+ * there is. Asked once, until another function comes: the question costs host time. */
+static _Thread_local struct {
+  void *function;
+  unsigned bytes;
+} allowed;
+
 static int shared_allow(void *function, unsigned bytes) {
-  static _Thread_local void *last;
-  static _Thread_local unsigned last_bytes;
-  if (bytes <= SHARED_FREE_BYTES || (function == last && bytes <= last_bytes))
+  if (bytes == 0 || (function == allowed.function && bytes <= allowed.bytes))
     return 0;
   int code = cuda.function_attribute_set(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)bytes);
-  last = code == 0 ? function : NULL;
-  last_bytes = bytes;
+  allowed.function = code == 0 ? function : NULL;
+  allowed.bytes = bytes;
   return code;
+}
+
+/* The next module's function may lie where this one's did. */
+int hipModuleUnload(void *module) {
+  allowed.function = NULL;
+  return translate(cuda.module_free(module));
 }
 
 int hipModuleLaunchKernel(void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,

@@ -7,6 +7,7 @@
  * count(out): out[i] += 1 for all threads
  * exchange(out): passes words through dynamic shared memory at its end: out[i] = 256 - 1 - i, for one block of 256 that
  *   has `bytes` (second argument) of it
+ * exchange_beside(out): the same in a kernel that has 40 KiB of its own
  * poke(address): writes to `address` */
 static const char gpu_kernels_ptx[] =
     ".version 7.0\n.target sm_70\n.address_size 64\n"
@@ -43,6 +44,20 @@ static const char gpu_kernels_ptx[] =
     "  mul.wide.u32 %offset, %i, 4; add.u64 %out, %out, %offset; st.global.u32 [%out], %x;\n"
     "  ret;\n"
     "}\n"
+    ".visible .entry exchange_beside(.param .u64 out, .param .u32 bytes)\n"
+    "{\n"
+    "  .shared .align 16 .b8 own[40960];\n"
+    "  .reg .b32 %i, %there, %base, %bytes, %x; .reg .b64 %out, %offset;\n"
+    "  ld.param.u64 %out, [out]; ld.param.u32 %bytes, [bytes]; cvta.to.global.u64 %out, %out;\n"
+    "  mov.u32 %i, %tid.x; mov.u32 %base, shared; add.u32 %base, %base, %bytes; sub.u32 %base, %base, 1024;\n"
+    "  mov.u32 %x, own; st.volatile.shared.u32 [%x], %i;\n"
+    "  shl.b32 %there, %i, 2; add.u32 %there, %base, %there; st.shared.u32 [%there], %i;\n"
+    "  bar.sync 0;\n"
+    "  sub.u32 %there, 255, %i; shl.b32 %there, %there, 2; add.u32 %there, %base, %there;\n"
+    "  ld.shared.u32 %x, [%there];\n"
+    "  mul.wide.u32 %offset, %i, 4; add.u64 %out, %out, %offset; st.global.u32 [%out], %x;\n"
+    "  ret;\n"
+    "}\n"
     ".visible .entry poke(.param .u64 address)\n"
     "{\n"
     "  .reg .b32 %x; .reg .b64 %address;\n"
@@ -62,6 +77,17 @@ static const char gpu_kernels_hip[] =
     "KERNEL exchange(unsigned *out, unsigned bytes) {\n"
     "  extern __attribute__((shared)) unsigned words[];\n"
     "  unsigned i = __builtin_amdgcn_workitem_id_x(), base = bytes / 4 - 256;\n"
+    "  words[base + i] = i;\n"
+    "  __builtin_amdgcn_fence(__ATOMIC_SEQ_CST, \"workgroup\");\n"
+    "  __builtin_amdgcn_s_barrier();\n"
+    "  __builtin_amdgcn_fence(__ATOMIC_SEQ_CST, \"workgroup\");\n"
+    "  out[i] = words[base + 255 - i];\n"
+    "}\n"
+    "KERNEL exchange_beside(unsigned *out, unsigned bytes) {\n"
+    "  extern __attribute__((shared)) unsigned words[];\n"
+    "  unsigned i = __builtin_amdgcn_workitem_id_x(), base = bytes / 4 - 256;\n"
+    "  static __attribute__((shared)) volatile unsigned own[10240];\n"
+    "  own[i] = i;\n"
     "  words[base + i] = i;\n"
     "  __builtin_amdgcn_fence(__ATOMIC_SEQ_CST, \"workgroup\");\n"
     "  __builtin_amdgcn_s_barrier();\n"

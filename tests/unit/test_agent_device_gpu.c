@@ -325,10 +325,10 @@ GPU_TEST(an_empty_launch_still_takes_time) {
   gpu->ops->module_unload(gpu, module);
 }
 
-static void exchange_with(struct device *gpu, uint32_t bytes, bool cooperative) {
+static void exchange_with(struct device *gpu, const char *kernel, uint32_t bytes, bool cooperative) {
   struct error error = {0};
   struct device_buffer *out = buffer_make(gpu, BLOCK);
-  struct device_module *module = kernel_load(gpu, "exchange");
+  struct device_module *module = kernel_load(gpu, kernel);
   void *address = out->address, *arguments[] = {&address, &bytes};
   struct device_launch launch = {module, line_of(BLOCK), arguments};
   launch.geometry.shared_bytes = bytes;
@@ -343,12 +343,17 @@ static void exchange_with(struct device *gpu, uint32_t bytes, bool cooperative) 
 }
 
 GPU_TEST(shared_memory_is_as_large_as_asked_for) {
-  exchange_with(gpu, 1024, false);
-  exchange_with(gpu, 48 << 10, false);
-  exchange_with(gpu, is_amd(gpu) ? 64 << 10 : 100 << 10, false);
+  exchange_with(gpu, "exchange", 1024, false);
+  exchange_with(gpu, "exchange", 48 << 10, false);
+  exchange_with(gpu, "exchange", is_amd(gpu) ? 64 << 10 : 100 << 10, false);
 }
 
-GPU_TEST(a_cooperative_launch_computes) { exchange_with(gpu, 4096, true); }
+/* 60 KiB together, neither of them more than what CUDA gives without being asked. */
+GPU_TEST(shared_memory_is_asked_for_also_where_the_kernel_has_some_of_its_own) {
+  exchange_with(gpu, "exchange_beside", 20 << 10, false);
+}
+
+GPU_TEST(a_cooperative_launch_computes) { exchange_with(gpu, "exchange", 4096, true); }
 
 GPU_TEST(more_shared_memory_than_there_is_is_refused_in_a_sentence) {
   struct error error = {0};

@@ -10,7 +10,7 @@ static enum step screen_config(struct execution *execution, size_t index) {
   const struct work *work = &execution->works[index];
   if (!work->object->is_ok)
     return hand_on_failure(execution, work, work->object->outcome, work->object->detail, 0);
-  for (;;) {
+  for (int unknown_deaths = 0;;) {
     enum step opened = worker_ready(execution, false);
     if (opened != STEP_ON)
       return opened;
@@ -29,8 +29,9 @@ static enum step screen_config(struct execution *execution, size_t index) {
       executor_drop_worker(executor);
     if (event == WORKER_ANSWER || answer)
       return hand_on_answer(execution, work, answer);
-    /* What died was the baseline, maybe of what an earlier config had left in the process. */
-    if (end.config != work->config && !is_first)
+    /* What died was the baseline, maybe of what an earlier config had left in the process, or the device by itself. */
+    unknown_deaths += end.config == WORKER_CONFIG_NONE;
+    if (end.config != work->config && (!is_first || unknown_deaths == 1))
       continue;
     cleanup_free char *told = event == WORKER_CRASHED ? fault_rerun(execution, work) : NULL;
     cleanup_free char *detail = xasprintf("%s%s%s", end.detail, told ? "; run again alone: " : "", told ? told : "");

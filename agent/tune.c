@@ -207,15 +207,16 @@ static bool tuning_read(struct tuning *tuning, struct error *error) {
 
 static bool build_prepare(struct tuning *tuning, const char *folder, struct error *error) {
   struct source_reader reader = {build_folder_blob, (void *)option_text(tuning->options, "build")};
-  cleanup_free uint64_t *configs = xcalloc(tuning->n, sizeof *configs);
+  cleanup_free uint64_t *configs = xcalloc(tuning->n + 1, sizeof *configs);
   for (size_t i = 0; i < tuning->n; i++)
     configs[i] = tuning->tuned[i].config;
+  configs[tuning->n] = tuning->baseline; /* --only leaves it out of what is tuned */
   struct build_request request = {
       .kernel = tuning->folder->kernel,
       .key = &tuning->key,
       .space = tuning->folder->space,
       .arch = tuning->device->environment.arch,
-      .n = tuning->n,
+      .n = tuning->n + 1,
       .configs = configs,
   };
   return build_objects_prepare(folder, tuning->build, &request, &reader, &tuning->objects, error);

@@ -85,6 +85,14 @@ static void worker_close(struct worker *worker) {
   json_decref(TAKE(worker->settings));
 }
 
+/* Ends the process of a device that is out of order, at once: its runtime may hang when it is closed. The page names who
+ * ran last, but not who only found the device lost. */
+static _Noreturn void worker_leave(struct worker *worker) {
+  if (worker->problem->is_lost)
+    status_set(worker, WORKER_IDLE, WORKER_CONFIG_NONE);
+  _exit(SPOILED_EXIT);
+}
+
 /* Names the machine's settings that disturb measurements, for the conditions of all that is measured from here on. */
 static void settings_look(struct worker *worker) {
   cleanup_settings_findings struct settings_findings findings = {0};
@@ -117,8 +125,9 @@ static bool answer_sentinel(struct worker *worker, const json_t *request) {
     return answer_error(&error);
   status_set(worker, WORKER_OPENING, WORKER_CONFIG_NONE);
   bool passed = device_trust(worker, device, &error);
+  bool answered = passed ? answer(json_pack("{s:b}", "passed", 1)) : answer_unfit(&error);
   worker_close(worker);
-  return passed ? answer(json_pack("{s:b}", "passed", 1)) : answer_unfit(&error);
+  return answered;
 }
 
 struct open_request {
@@ -204,8 +213,9 @@ static enum outcome timed_load(struct worker *worker, uint64_t config, const cha
 static bool answer_opened(struct worker *worker, const struct open_request *open) {
   struct error error = {0};
   if (!device_trust(worker, open->device, &error)) {
+    bool answered = answer_unfit(&error);
     worker_close(worker);
-    return answer_unfit(&error);
+    return answered;
   }
   if (!problem_open(worker, open, &error)) {
     worker_close(worker);
@@ -215,13 +225,20 @@ static bool answer_opened(struct worker *worker, const struct open_request *open
       timed_load(worker, (uint64_t)open->baseline, open->baseline_object, &open->launch, &worker->baseline, &error);
   if (outcome == OUTCOME_CORRECT) {
     status_set(worker, WORKER_TIMING, (uint64_t)open->baseline);
-    if (!timed_warm_up(worker->problem, &worker->baseline, WARM_UP_BASELINE_US, &error))
+    if (!timed_warm_up(worker->problem, &worker->baseline, WARM_UP_BASELINE_US, &error)) {
+      problem_ask_device(worker->problem, true);
       outcome = OUTCOME_RUNTIME;
+    }
   }
   if (outcome == OUTCOME_CORRECT)
     return answer(json_pack("{s:b}", "opened", 1));
+  if (worker->problem->is_lost)
+    worker_leave(worker);
+  bool answered = answer(json_pack("{s:s, s:s}", "outcome", outcome_name(outcome), "detail", error.message));
+  if (worker->problem->is_spoiled)
+    worker_leave(worker);
   worker_close(worker);
-  return answer(json_pack("{s:s, s:s}", "outcome", outcome_name(outcome), "detail", error.message));
+  return answered;
 }
 
 static bool answer_open(struct worker *worker, const json_t *request) {
@@ -316,7 +333,7 @@ static bool measure_request_read(const struct worker *worker, const json_t *json
 }
 
 /* Loads and checks the configs: those that are right lie in front of `timed`, the others are answered. Ends with one
- * that spoils the problem. */
+ * that spoils the problem; one that finds the device lost has no answer. */
 static bool configs_load(struct worker *worker, const struct measure_request *request, struct timed *timed,
                          size_t *ret_n_right) {
   size_t n_right = 0;
@@ -331,7 +348,9 @@ static bool configs_load(struct worker *worker, const struct measure_request *re
       n_right++;
       continue;
     }
-    if (next->candidate)
+    if (worker->problem->is_lost)
+      break;
+    if (next->candidate && !worker->problem->is_spoiled)
       candidate_free(worker->problem, TAKE(next->candidate));
     answered = answer_failed(config->config, outcome, error.message, next);
   }
@@ -364,8 +383,8 @@ static bool request_measure(struct worker *worker, const struct measure_request 
     rounds_run(worker->problem, &worker->baseline, timed, n_right, (size_t)request->rounds, seed,
                &(struct turn){turn_take, worker});
   answered = answered && (!goes_on || answer_rounds(worker, timed, n_right));
-  if (worker->problem->is_spoiled) /* at once: a runtime that is out of order may hang when it is closed */
-    _exit(SPOILED_EXIT);
+  if (worker->problem->is_spoiled)
+    worker_leave(worker);
   for (size_t i = 0; i < n_right; i++) {
     candidate_free(worker->problem, timed[i].candidate);
     timed_release(&timed[i]);

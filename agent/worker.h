@@ -23,7 +23,9 @@
  *         "conditions": {…}} or {"config": 17, "outcome": "correctness", "detail": "…", "device_us": …}
  *     -> {"done": true}
  *     A config that leaves the device out of order as this process sees it (a fault that does not end the process; a
- *     write outside of the buffers) is answered for, and then the worker exits: the others have no answer.
+ *     write outside of the buffers) is answered for, and then the worker exits: the others have no answer. Where the
+ *     device was out of order before the config was launched (it was reset), the worker exits without an answer for it,
+ *     and the page names nobody.
  *
  * The shared page says what the worker is doing, so that the supervisor knows the culprit when it crashes or hangs, and
  * names it when it renews the lease.

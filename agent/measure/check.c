@@ -58,14 +58,16 @@ static bool launch_and_download(struct problem *problem, struct candidate *candi
   const struct device_ops *ops = problem->device->ops;
   struct device_launch launch = candidate_launch(candidate);
   if (!ops->launch(problem->device, &launch, error) || !ops->synchronize(problem->device, error)) {
-    problem_ask_device(problem);
+    problem_ask_device(problem, true);
     return false;
   }
   for (size_t i = 0; i < problem->kernel->n_arguments; i++) {
     struct operand *operand = &problem->operands[i];
-    if (operand->written &&
-        !ops->download(problem->device, operand->written, operand->checked->address, operand->bytes, error))
-      return false;
+    if (!operand->written ||
+        ops->download(problem->device, operand->written, operand->checked->address, operand->bytes, error))
+      continue;
+    problem_ask_device(problem, true);
+    return false;
   }
   return true;
 }
@@ -160,7 +162,11 @@ static bool unwritten_confirm(const struct problem *problem, const struct unwrit
 }
 
 enum outcome candidate_check(struct problem *problem, struct candidate *candidate, struct error *error) {
-  if (!problem_reset(problem, 0, error) || !launch_and_download(problem, candidate, error))
+  if (!problem_reset(problem, 0, error)) {
+    problem_ask_device(problem, false);
+    return OUTCOME_RUNTIME;
+  }
+  if (!launch_and_download(problem, candidate, error))
     return OUTCOME_RUNTIME;
   if (!canaries_check(problem, error) || !inputs_check(problem, error))
     return OUTCOME_CORRECTNESS;

@@ -247,8 +247,10 @@ enum outcome candidate_load(struct problem *problem, uint64_t config, const char
   if (outcome != OUTCOME_CORRECT)
     return outcome;
   const char *entry = spec->entry ? spec->entry : problem->kernel->entry;
-  if (!problem->device->ops->module_load(problem->device, object, entry, &candidate->module, error))
+  if (!problem->device->ops->module_load(problem->device, object, entry, &candidate->module, error)) {
+    problem_ask_device(problem, false);
     return OUTCOME_RUNTIME;
+  }
   candidate_bind(problem, candidate);
   *ret_candidate = TAKE(candidate);
   return OUTCOME_CORRECT;
@@ -264,10 +266,12 @@ struct device_launch candidate_launch(struct candidate *candidate) {
       .module = candidate->module, .geometry = candidate->plan.geometry, .arguments = candidate->arguments};
 }
 
-void problem_ask_device(struct problem *problem) {
+void problem_ask_device(struct problem *problem, bool was_launched) {
   struct error ignored;
-  if (!problem->device->ops->sentinel(problem->device, &ignored))
-    problem->is_spoiled = true;
+  if (problem->is_spoiled || problem->device->ops->sentinel(problem->device, &ignored))
+    return;
+  problem->is_spoiled = true;
+  problem->is_lost = !was_launched;
 }
 
 bool problem_reset(struct problem *problem, int mark, struct error *error) {

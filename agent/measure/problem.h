@@ -48,8 +48,9 @@ struct problem {
   struct reference *reference;                                                      /* NULL: outputs are not compared */
   void *host_pointers[KERNEL_ARGUMENTS_MAX], *host_arguments[KERNEL_ARGUMENTS_MAX]; /* what the reference gets */
   uint64_t host_scalars[KERNEL_ARGUMENTS_MAX];
-  bool
-      is_spoiled; /* what ran last left the device, as this process sees it, in a state that nothing can be measured in */
+  /* The device, as this process sees it, is in a state that nothing can be measured in; is_lost: and not because of
+   * what the config that met it did. */
+  bool is_spoiled, is_lost;
 };
 
 /* One config, loaded. */
@@ -78,8 +79,9 @@ must_check enum outcome candidate_load(struct problem *problem, uint64_t config,
 void candidate_free(struct problem *problem, struct candidate *candidate);
 struct device_launch candidate_launch(struct candidate *candidate);
 
-/* After something that the device refused: sets is_spoiled when the device does not pass its sentinel any more. */
-void problem_ask_device(struct problem *problem);
+/* After something that the device refused a config: sets is_spoiled when the device does not pass its sentinel any more,
+ * and is_lost when the config was not even launched: the device was reset, maybe for what another process did. */
+void problem_ask_device(struct problem *problem, bool was_launched);
 
 /* Puts the checked copies in place: outputs marked as not written, what is read as it was filled. */
 must_check bool problem_reset(struct problem *problem, int mark, struct error *error);

@@ -58,7 +58,7 @@ static void fail(struct problem *problem, struct timed *timed, const struct erro
   timed->failed = true;
   timed->error = *error;
   timed->n = 0;
-  problem_ask_device(problem);
+  problem_ask_device(problem, true);
 }
 
 static bool wants_round(const struct timed *timed, size_t round, size_t rounds) {

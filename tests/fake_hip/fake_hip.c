@@ -27,10 +27,12 @@ enum behaviour {
   BEYOND_END = 320,
   ABORT = 384, /* as ROCm ends a process whose kernel faulted */
   BREAK = 448, /* a fault after which no process can use the GPU */
+  RESET = 576, /* the GPU is reset after its code was unloaded: a fault that is none of the next kernel's */
 };
 
 static int fault;         /* of this process; 0: none */
 static bool is_in_flight; /* a launch that nobody has waited for since */
+static bool is_reset_due;
 
 int hipInit(unsigned flags) {
   (void)flags;
@@ -158,8 +160,11 @@ int hipStreamCreateWithFlags(void **stream, unsigned flags) {
   return fault;
 }
 
+/* After a fault this may never end, where $FAKE_HIP_STUCK is set. */
 int hipStreamDestroy(void *stream) {
   (void)stream;
+  while (fault && getenv("FAKE_HIP_STUCK"))
+    sleep(1);
   return fault;
 }
 
@@ -202,6 +207,8 @@ int hipModuleUnload(void *module) {
   (void)module;
   if (is_in_flight)
     fault = ILLEGAL_ADDRESS;
+  else if (is_reset_due)
+    fault = LAUNCH_FAILURE;
   return fault;
 }
 
@@ -221,6 +228,9 @@ static int fake_add(float *y, const float *x, int64_t n, unsigned block) {
   for (int64_t i = 0; i < n; i++)
     y[i] = x[i] + (block == WRONG ? 2 : 1);
   switch (block) {
+  case RESET:
+    is_reset_due = true;
+    break;
   case BREAK:
     break_device();
     fault = LAUNCH_FAILURE;

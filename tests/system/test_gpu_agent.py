@@ -21,7 +21,7 @@ pytestmark = [
     pytest.mark.skipif(not FAKE_HIP.exists(), reason="the fake HIP runtime was not built"),
 ]
 
-GOOD, WRONG, FAULT, HANG, BEYOND_END, ABORT, BREAK, GOOD_TOO, TOO_MANY_THREADS = 0, 1, 2, 3, 4, 5, 6, 7, 16
+GOOD, WRONG, FAULT, HANG, BEYOND_END, ABORT, BREAK, GOOD_TOO, RESET, TOO_MANY_THREADS = 0, 1, 2, 3, 4, 5, 6, 7, 8, 16
 QUICK = ("--screen-rounds", "3", "--final-rounds", "5", "--config-timeout", "2")
 
 SOURCE = """extern "C" __global__ void fake_add(float *y, const float *x, int64_t n) {
@@ -95,11 +95,11 @@ def build_folder(folder, kernel, tmp_path):
     return folder
 
 
-def tune(place, tmp_path, *more, timeout=200):
+def tune(place, tmp_path, *more, timeout=200, **environment):
     return subprocess.run([str(a) for a in (harness.BUILD / "wavetune-agent", "tune", place, "--key", "n=1000", "--state",
                                             tmp_path / "state", *QUICK, *more)],
                           capture_output=True, text=True, timeout=timeout, stdin=subprocess.DEVNULL,
-                          env={**harness.os.environ, **gpu(tmp_path)})
+                          env={**harness.os.environ, **gpu(tmp_path), **environment})
 
 
 def submit(server, kernel, *more):
@@ -164,6 +164,18 @@ def test_tune_chooses_the_gpu_and_gives_each_way_of_failing_one_config(tmp_path)
     assert winner["vgprs"] > 0 and winner["spills"] == 0 and winner["occupancy"] > 0
 
 
+def test_a_gpu_that_is_reset_between_two_configs_costs_neither(tmp_path):
+    done = tune(hip_kernel(tmp_path / "kernel", [GOOD, RESET, GOOD_TOO]), tmp_path, "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["outcomes"] == {"correct": 3}
+
+
+def test_the_default_that_faults_is_told_also_where_the_runtime_cannot_be_closed_after_it(tmp_path):
+    done = tune(hip_kernel(tmp_path / "kernel", [FAULT]), tmp_path, FAKE_HIP_STUCK="1")
+    assert done.returncode == 1
+    assert "an illegal memory access was encountered" in done.stderr, done.stderr
+
+
 def test_tune_prints_what_the_winners_code_needs(tmp_path):
     done = tune(hip_kernel(tmp_path / "kernel", [GOOD, GOOD_TOO]), tmp_path)
     assert done.returncode == 0, done.stderr
@@ -185,6 +197,15 @@ def test_tune_runs_a_build_from_its_folder(tmp_path):
     answer = json.loads(done.stdout)
     assert answer["outcomes"] == {"correct": 2, "compile": 2}
     assert answer["winner"]["lds_bytes"] == 1024
+
+
+def test_tune_measures_one_config_of_a_build_beside_the_default(tmp_path):
+    kernel = triton_kernel(tmp_path / "kernel", [0, 7])
+    build = build_folder(tmp_path / "build", kernel, tmp_path)
+    done = tune(kernel, tmp_path, "--build", build, "--only", "1", "--json")
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert (answer["winner"]["config"], answer["baseline"]) == (1, 0)
 
 
 def test_tune_refuses_a_build_for_another_arch(tmp_path):

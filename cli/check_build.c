@@ -15,24 +15,33 @@ static bool object_read(void *context, const struct digest *digest, char **ret_b
   return file_read(path, BLOB_BYTES_MAX, ret_bytes, ret_size, error);
 }
 
-/* "vgprs 32 to 128": the least and the most over the objects, where any is known. */
+static int64_t shared_of(const json_t *object) {
+  const json_t *shared = json_object_get(object, "shared");
+  return json_is_integer(shared) ? json_integer_value(shared) : CODE_UNKNOWN;
+}
+
+/* "vgprs 32 to 128": the least and the most over the objects, where any is known. `shared` is what a launch adds to
+ * lds_bytes, and with Triton all of the LDS. */
 #define RANGES(X) X(vgprs) X(agprs) X(sgprs) X(vgpr_spills) X(sgpr_spills) X(lds_bytes) X(scratch_bytes)
 static void ranges_print(const struct build_review *review) {
-#define X(member)                                                                                                      \
+#define RANGE(name, value)                                                                                             \
   {                                                                                                                    \
     int64_t low = INT64_MAX, high = CODE_UNKNOWN;                                                                      \
     for (size_t i = 0; i < review->n_objects; i++) {                                                                   \
-      int64_t number = review->resources[i].member;                                                                    \
+      int64_t number = (value);                                                                                        \
       if (number != CODE_UNKNOWN && number < low)                                                                      \
         low = number;                                                                                                  \
       if (number > high)                                                                                               \
         high = number;                                                                                                 \
     }                                                                                                                  \
     if (high != CODE_UNKNOWN)                                                                                          \
-      printf("  %-14s %" PRId64 " to %" PRId64 "\n", #member, low, high);                                              \
+      printf("  %-14s %" PRId64 " to %" PRId64 "\n", name, low, high);                                                 \
   }
+#define X(member) RANGE(#member, review->resources[i].member)
   RANGES(X)
 #undef X
+  RANGE("shared", shared_of(json_array_get(review->objects, i)))
+#undef RANGE
 }
 
 /* Those of objects that were compiled without waves_per_eu: the others were made to fit a number of waves. */

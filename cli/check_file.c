@@ -184,6 +184,11 @@ static void code_check(struct check *check, const char *path, const void *bytes,
     cleanup_free char *version = value_text(json_object_get(object->notes, "amdhsa.version"));
     printf("amdhsa.target: %s\namdhsa.version: %s\n", object->target_full, version);
   }
+  if (object->n_kernels == 0) {
+    error_set(&error, "the code object has no kernel");
+    check_refuse(check, path, "code object", &error);
+    return;
+  }
   if (object->kind == CODE_OBJECT_CUDA)
     error_set(&error, "only AMD's instructions are");
   else if (disassemble(bytes, size, &text, &error))

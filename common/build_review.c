@@ -265,11 +265,12 @@ static void object_review(struct reviewing *reviewing, const json_t *variant, si
                 config, error.message);
   review->n_spilling += code_resources_spills(&resources) > 0;
   review->resources[review->n_objects++] = resources;
-  json_t *item =
-      json_pack("{s:I, s:O?, s:O?, s:o, s:o, s:o}", "variant", (json_int_t)variant_index, "config",
-                json_object_get(object, "config"), "digest", json_object_get(object, "digest"), "resources",
-                code_resources_to_json(&resources), "waves_per_eu", waves > 0 ? json_real(waves) : json_null(),
-                "refused", is_ok ? json_null() : json_string(error.message));
+  json_t *shared = json_object_get(json_object_get(object, "metadata"), "shared");
+  json_t *item = json_pack("{s:I, s:O?, s:O?, s:o, s:O?, s:o, s:o}", "variant", (json_int_t)variant_index, "config",
+                           json_object_get(object, "config"), "digest", json_object_get(object, "digest"), "resources",
+                           code_resources_to_json(&resources), "shared", json_is_integer(shared) ? shared : NULL,
+                           "waves_per_eu", waves > 0 ? json_real(waves) : json_null(), "refused",
+                           is_ok ? json_null() : json_string(error.message));
   ALWAYS(item && json_array_append_new(review->objects, item) == 0);
   files_check(reviewing, object, config);
 }
@@ -339,8 +340,8 @@ static bool head_read(const json_t *json, struct reviewing *reviewing, json_t **
   if (n > BUILD_OBJECTS_MAX)
     return error_set(error, "a build has at most %d objects", BUILD_OBJECTS_MAX);
   reviewing->target = gpu_target_find(arch);
-  reviewing->review->arch = xstrdup(arch);
-  reviewing->review->triton = triton ? xstrdup(triton) : NULL;
+  reviewing->review->arch = review_text(arch, strlen(arch));
+  reviewing->review->triton = triton ? review_text(triton, strlen(triton)) : NULL;
   reviewing->review->resources = xcalloc(n, sizeof *reviewing->review->resources);
   return true;
 }
@@ -365,6 +366,8 @@ bool build_review_make(const json_t *json, const struct kernel *kernel, const st
     review->n_failed += json_array_size(json_object_get(variant, "failed"));
   }
   review->n_distinct = reviewing.n_loaded;
+  if (!review->n_objects)
+    review_find(&review->findings, REVIEW_REFUSED, SOURCE_BUILDS, "it has no objects");
   if (review->n_refused > FINDINGS_MAX)
     review_find(&review->findings, REVIEW_REFUSED, SOURCE_BUILDS, "%zu more objects are refused",
                 review->n_refused - FINDINGS_MAX);

@@ -22,7 +22,9 @@ struct build_review {
   char *arch, *triton; /* triton NULL where not stated */
   size_t n_variants, n_objects, n_distinct, n_failed, n_refused, n_spilling, n_files;
   struct code_resources *resources; /* n_objects of them; unknown where an object could not be read */
-  json_t *objects; /* [{"variant", "config", "digest", "resources", "waves_per_eu", "refused": sentence or null}] */
+  /* [{"variant", "config", "digest", "resources", "shared": LDS bytes that the launch adds to the resources' or null,
+   * "waves_per_eu" with both or null, "refused": sentence or null}] */
+  json_t *objects;
   struct review_findings findings;
 };
 

@@ -10,6 +10,16 @@ const char *review_severity_name(enum review_severity severity) {
   return names[severity];
 }
 
+/* Sentences quote what a stranger wrote: it must not drive a terminal. C1 controls are two bytes in UTF-8. */
+static void make_plain(char *text) {
+  for (unsigned char *c = (unsigned char *)text; *c; c++) {
+    if (*c < ' ' || *c == 0x7f)
+      *c = '?';
+    else if (*c == 0xc2 && c[1] >= 0x80 && c[1] < 0xa0)
+      c[0] = c[1] = '?';
+  }
+}
+
 void review_find(struct review_findings *findings, enum review_severity severity, const char *source,
                  const char *format, ...) {
   char *sentence = NULL;
@@ -18,6 +28,7 @@ void review_find(struct review_findings *findings, enum review_severity severity
   int length = vasprintf(&sentence, format, arguments);
   va_end(arguments);
   ALWAYS(length >= 0);
+  make_plain(sentence);
   GROW(findings->items, findings->n, findings->capacity);
   findings->items[findings->n++] = (struct review_finding){severity, sentence, source};
 }

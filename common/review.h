@@ -29,6 +29,7 @@ struct review_findings {
   struct review_finding *items;
 }; /* starts as {0} */
 
+/* The text is UTF-8; control characters in it become '?'. */
 void review_find(struct review_findings *findings, enum review_severity severity, const char *source,
                  const char *format, ...) printf_like(4, 5);
 void review_findings_release(struct review_findings *findings);

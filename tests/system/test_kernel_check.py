@@ -2,6 +2,7 @@
 wavetune show --asm and --ttgir of winners whose builds and measurements are written by hand."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -188,6 +189,23 @@ def test_a_damaged_code_object_is_refused_and_other_files_are(tmp_path):
 
 # TTGIR
 
+def test_a_code_object_without_kernels_is_refused(tmp_path):
+    clang = shutil.which("clang-19")
+    if not clang:
+        pytest.skip("clang-19 is not here")
+    (tmp_path / "n.hip").write_text('__attribute__((device)) int nothing;\n')
+    subprocess.run([clang, "-x", "hip", "--cuda-device-only", "--offload-arch=gfx942", "-nogpulib", "-nogpuinc",
+                    "--no-gpu-bundle-output", tmp_path / "n.hip", "-o", tmp_path / "n.co"], check=True)
+    answer, = answers(tmp_path / "n.co", code=1)
+    assert sentences(answer, "refused") == ["the code object has no kernel"]
+
+
+def test_a_name_that_json_cannot_hold_is_refused(tmp_path):
+    place = os.fsdecode(bytes(tmp_path / "x") + b"\xff.ttgir")
+    shutil.copy(TTGIR, place)
+    assert "no UTF-8" in check(place, "--json", code=2).stderr
+
+
 def test_a_ttgir_module_is_reviewed():
     printed = check(TTGIR).stdout
     assert "  num-warps        4\n" in printed and "through LDS 1 (0), may be 0 (0)" in printed and "hint: 1 transposes" in printed
@@ -335,6 +353,8 @@ def test_what_is_missing_damaged_or_cannot_run_in_a_build_is_refused(matmul, cod
     assert "launched with 128 threads and was compiled for at most 64" in check(build, code=1).stdout
     build = pack(tmp_path / "l", hash_of(matmul), code, shared=70000)
     assert "needs 70000 bytes of LDS" in check(build, code=1).stdout
+    assert "  shared         70000 to 70000\n" in check(build, code=1).stdout
+    assert answers(build, code=1)[0]["objects"][0]["shared"] == 70000
     for file in (build / "objects").iterdir():
         file.write_bytes(b"x")
     assert len(sentences(answers(build, code=1)[0], "refused")) == 2, "the object and its text"

@@ -211,6 +211,24 @@ Test(build_review, many_refused_objects_are_told_in_part) {
   cr_assert_str_eq(review->findings.items[20].sentence, "5 more objects are refused");
 }
 
+Test(build_review, a_build_without_objects_is_refused) {
+  cleanup_build_review struct build_review *review =
+      review_of_text("{\"arch\": \"sm_90\", \"warp_size\": 32, \"variants\": [{\"objects\": []}]}", NULL);
+  cr_assert_eq(review->findings.n, 1u);
+  cr_assert_eq(review->findings.items[0].severity, REVIEW_REFUSED);
+  cr_assert_str_eq(review->findings.items[0].sentence, "it has no objects");
+}
+
+Test(build_review, what_a_stranger_wrote_drives_no_terminal) {
+  cleanup_build_review struct build_review *review =
+      review_of_text("{\"arch\": \"sm_\\u001b[2J\", \"warp_size\": 32, \"variants\": [{\"objects\": [{\"config\": "
+                     "{\"\\u001b[2J\\u009b\\u00e9\": 1}}]}]}",
+                     NULL);
+  cr_assert_str_eq(review->arch, "sm_?[2J");
+  cr_assert_str_eq(review->findings.items[0].sentence,
+                   "the object of variant 0, ?[2J??\u00e9=1: member \"digest\" is missing");
+}
+
 Test(build_review, what_is_no_build_is_an_error) {
   static const struct {
     const char *text, *said;

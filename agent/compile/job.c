@@ -25,6 +25,19 @@ static bool mentions(const char *text, const char *name, size_t length) {
   return false;
 }
 
+/* What a definition stands for may be the name of another, which counts then too. */
+static void used_spread(const struct settings *defines, bool *used) {
+  for (bool spreads = true; spreads;) {
+    spreads = false;
+    for (size_t i = 0; i < defines->n * defines->n; i++) {
+      const char *value = strchr(defines->texts[i / defines->n], '='), *name = defines->texts[i % defines->n];
+      if (!used[i / defines->n] || used[i % defines->n] || !mentions(value, name, strcspn(name, "=")))
+        continue;
+      used[i % defines->n] = spreads = true;
+    }
+  }
+}
+
 /* Takes out the definitions that cannot change the object. */
 static bool defines_reduce(const struct kernel *kernel, const char *sources, struct settings *defines,
                            bool *ret_could_not_run, struct error *error) {
@@ -46,6 +59,7 @@ static bool defines_reduce(const struct kernel *kernel, const char *sources, str
       used[k] |= name[0] == '_' || string_starts(name, "NDEBUG=") || mentions(text, name, length);
     }
   }
+  used_spread(defines, used);
   size_t kept = 0;
   for (size_t k = 0; k < defines->n; k++) {
     if (used[k])

@@ -300,6 +300,18 @@ Test(compile, configs_have_objects_of_their_own_when_a_source_mentions_what_diff
   fixture_free(&fixture);
 }
 
+Test(compile, a_definition_that_another_one_stands_for_is_kept) {
+  struct fixture fixture = fixture_new(
+      FIXTURE_GOOD "_Static_assert(ACTIVATION == 5, \"\");\n",
+      (struct fixture_options){.space = "{\"parameters\": {\"ACTIVATION\": [\"RELU\"], \"RELU\": [\"CODE\"],"
+                                        " \"CODE\": [5], \"OTHER\": [1, 2]}}"});
+  char *objects[2] = {fixture_object(&fixture, 0, false), fixture_object(&fixture, 1, false)};
+  cr_expect_str_eq(objects[0], objects[1], "OTHER does not count");
+  for (int i = 0; i < 2; i++)
+    free(objects[i]);
+  fixture_free(&fixture);
+}
+
 Test(compile, configs_have_objects_of_their_own_when_names_are_pasted) {
   struct fixture fixture = fixture_new(FIXTURE_GOOD "#define PASTE(a, b) a##b\nint block = PASTE(BLO, CK);\n",
                                        (struct fixture_options){.space = TWO_BLOCKS});

@@ -16,6 +16,7 @@
 #define RESTORED_CALL_HOST_US 12
 #define FIRST_HOST_US 15
 #define HEAD_START_US_MAX 120
+#define RESTORED_CALLS_OF_A_START ((HEAD_START_US_MAX - FIRST_HOST_US) / RESTORED_CALL_HOST_US)
 #define HEAD_START_BYTES_PER_US ((size_t)50 << 10) /* a PCIe 5 link; an older one only takes longer */
 #define DISPLACE_BYTES_GUESS ((size_t)512 << 20)   /* where the caches are not known: enough for the largest known */
 #define SENTINEL_BYTES ((size_t)4 << 20)
@@ -443,10 +444,10 @@ static bool restored_sample_enqueue(struct intervals *intervals, struct device_t
   if (timing->rotation->displace && !gpu_displace(device, error))
     return false;
   for (unsigned k = 0; k < timing->calls; k++) {
-    bool is_full = intervals->n == EVENT_PAIRS;
+    bool is_full = intervals->n == EVENT_PAIRS, is_displaced = k == 0 && timing->rotation->displace;
     if (is_full && !intervals_collect(intervals, error))
       return false;
-    if ((is_full || (k == 0 && !timing->rotation->displace)) &&
+    if ((is_full || (k % RESTORED_CALLS_OF_A_START == 0 && !is_displaced)) &&
         !head_start_give(intervals->device, timing->calls - k, true, error))
       return false;
     rotation_step(timing->rotation);

@@ -45,13 +45,13 @@ static bool hip_load(struct error *error) {
 #undef X
   };
   static bool is_loaded;
-  const char *named = getenv("WAVETUNE_HIP_LIBRARY");
-  const char *const one[] = {named, NULL};
   struct hip_calls calls;
   if (is_loaded)
     return true;
   /* Kernel arguments in device memory: 2 to 3 us less a launch, says AMD. Read when the runtime is loaded. */
   setenv("HIP_FORCE_DEV_KERNARG", "1", 0);
+  const char *named = getenv("WAVETUNE_HIP_LIBRARY");
+  const char *const one[] = {named, NULL};
   if (!gpu_library_load("HIP runtime", named && *named ? one : names, symbols, ARRAY_LENGTH(symbols), &calls, error))
     return false;
   hip = calls;

@@ -27,7 +27,8 @@
   "(SELECT COALESCE(json_agg(json_build_object('config', config, 'vgprs', vgprs, 'agprs', agprs, 'spills', spills,"    \
   "  'lds_bytes', lds_bytes, 'occupancy', occupancy, 'object', " SQL_DIGEST("object") ", 'conditions', conditions)"    \
   "  ORDER BY config), '[]') FROM (SELECT DISTINCT ON (config) config, vgprs, agprs, spills, lds_bytes, occupancy,"    \
-  "   object, conditions FROM measurements WHERE job_id = j.id AND stage = 'final' AND NOT late"                       \
+  "   object, conditions FROM measurements m LEFT JOIN measurement_objects o ON o.job_id = m.job_id"                   \
+  "   AND o.measurement = m.id WHERE m.job_id = j.id AND stage = 'final' AND NOT late"                                 \
   "   AND outcome = 'correct' ORDER BY config, process DESC) last)"
 /* clang-format on */
 
@@ -117,12 +118,13 @@ static const struct statement measurements_list_statement = {
     " 'process', m.process, 'outcome', m.outcome, 'detail', m.detail, 'timer', m.timer, 'regime', m.regime,"
     " 'samples_us', m.samples_us, 'baseline_us', m.baseline_us, 'clock_mhz', m.clock_mhz,"
     " 'compile_ms', m.compile_ms, 'device_us', m.device_us, 'vgprs', m.vgprs, 'agprs', m.agprs, 'spills', m.spills,"
-    " 'lds_bytes', m.lds_bytes, 'occupancy', m.occupancy, 'object', " SQL_DIGEST("m.object") ","
+    " 'lds_bytes', m.lds_bytes, 'occupancy', m.occupancy, 'object', " SQL_DIGEST("o.object") ","
     " 'conditions', m.conditions, 'late', m.late, 'at', " SQL_TIME("m.at") ") AS item"
     " FROM jobs j LEFT JOIN LATERAL (SELECT *, count(*) OVER () AS n,"
     "  sum(2 * cardinality(samples_us)) OVER (ORDER BY id) - 2 * cardinality(samples_us) AS times_before"
     "  FROM (SELECT * FROM measurements WHERE job_id = j.id AND id > $2 ORDER BY id LIMIT $3) page) m"
-    " ON m.times_before < " PAGE_TIMES_MAX " WHERE j.id = $1 ORDER BY m.id"};
+    " ON m.times_before < " PAGE_TIMES_MAX
+    " LEFT JOIN measurement_objects o ON o.job_id = m.job_id AND o.measurement = m.id WHERE j.id = $1 ORDER BY m.id"};
 /* clang-format on */
 
 bool job_measurements_list(struct db *db, int64_t job, int64_t after, int64_t limit, json_t **ret_items,

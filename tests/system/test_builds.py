@@ -198,6 +198,23 @@ def test_builds_of_an_older_database_are_read_and_chosen_all_the_same(start, dat
     assert server.items(f"/v1/kernels/{kernel}/builds")[0]["toolchain"] == TOOLCHAIN
 
 
+def test_the_migration_of_builds_reads_no_measurement(database, postgres, tmp_path):
+    """There may be a hundred million, and everything waits for what it locks."""
+    before = tmp_path / "migrations"
+    before.mkdir()
+    state = ("select relfilenode, seq_scan, idx_scan from pg_class join pg_stat_all_tables on relid = oid "
+             "where pg_class.relname = 'measurements'")
+    for folder in ["000[1-4]_*.sql", "0005_*.sql"]:
+        for file in (harness.SOURCE / "migrations").glob(folder):
+            shutil.copy(file, before)
+        subprocess.run([harness.BUILD / "wavetune-server", "migrate", "--database", database], check=True,
+                       capture_output=True, env={**harness.os.environ, "WAVETUNE_MIGRATIONS": str(before)})
+        read = postgres.sql(state, conninfo=database)
+        if folder.startswith("000["):
+            first = read
+    assert read == first, "neither written anew nor read"
+
+
 def test_a_build_whose_objects_or_files_are_missing_is_refused_with_them(server, folder, tmp_path):
     wavetune(server, "kernel", "push", folder)
     kernel, digest = hash_of(folder), pack(tmp_path / "build", hash_of(folder), [("n == 1", "x")])

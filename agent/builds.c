@@ -2,10 +2,11 @@
 #include "agent/builds.h"
 
 #include "agent/compile/objects.h"
+#include "agent/measure/scalar.h"
+#include "common/build_launch.h"
 #include "common/file.h"
 
 #define BLOB_MAX ((size_t)64 << 20)
-#define WARPS_MAX 1024
 
 void lease_object_release(struct lease_object *object) {
   free(object->path);
@@ -58,87 +59,88 @@ static bool blob_prepare(const struct preparing *preparing, const struct source 
 
 /* How an object is launched */
 
-static bool is_compiled_in(const struct preparing *preparing, const struct argument *argument) {
-  return json_object_get(json_object_get(preparing->variant, "constexprs"), argument->name) != NULL;
+static const json_t *compiled_in(const struct preparing *preparing, const struct argument *argument) {
+  return json_object_get(json_object_get(preparing->variant, "constexprs"), argument->name);
 }
 
 static void arguments_pass(const struct preparing *preparing, struct launch_spec *spec) {
   const struct kernel *kernel = preparing->request->kernel;
   spec->arguments = xcalloc(kernel->n_arguments ? kernel->n_arguments : 1, sizeof *spec->arguments);
   for (size_t i = 0; i < kernel->n_arguments; i++) {
-    if (!is_compiled_in(preparing, &kernel->arguments[i]))
+    if (!compiled_in(preparing, &kernel->arguments[i]))
       spec->arguments[spec->n_arguments++] = xstrdup(kernel->arguments[i].name);
   }
 }
 
-static bool metadata_read(const struct preparing *preparing, const json_t *metadata, struct launch_spec *spec,
+static bool is_value(const json_t *constant, int64_t value) {
+  return json_is_boolean(constant)   ? json_is_true(constant) == (value != 0)
+         : json_is_integer(constant) ? json_integer_value(constant) == value
+                                     : json_is_real(constant) && json_real_value(constant) == (double)value;
+}
+
+/* Whether the code is right for the value that a scalar has for this key and config: it was compiled in, or is passed in
+ * fewer bits than the manifest has. The variant's `when` need not say so. */
+static bool scalar_agrees(const struct preparing *preparing, const struct argument *argument, const struct scope *scope,
                           struct error *error) {
-  const char *name = NULL;
-  int64_t warps = 0, warp_size = preparing->warp_size, global_scratch = 0, profile_scratch = 0;
-  if (!json_get_string(metadata, "/metadata", "name", JSON_REQUIRED, &name, error) ||
-      !json_get_integer(metadata, "/metadata", "num_warps", JSON_REQUIRED, 1, WARPS_MAX, &warps, error) ||
-      !json_get_integer(metadata, "/metadata", "warp_size", JSON_OPTIONAL, 1, 1024, &warp_size, error) ||
-      !json_get_integer(metadata, "/metadata", "shared", JSON_OPTIONAL, 0, INT32_MAX, &spec->shared_bytes, error) ||
-      !json_get_integer(metadata, "/metadata", "scratch", JSON_OPTIONAL, 0, LAUNCH_SCRATCH_MAX, &spec->n_scratch,
-                        error) ||
-      !json_get_integer(metadata, "/metadata", "num_ctas", JSON_OPTIONAL, 1, 16, &spec->cluster, error) ||
-      !json_get_bool(metadata, "/metadata", "launch_cooperative_grid", JSON_OPTIONAL, &spec->cooperative, error) ||
-      !json_get_integer(metadata, "/metadata", "global_scratch_size", JSON_OPTIONAL, 0, INT64_MAX, &global_scratch,
-                        error) ||
-      !json_get_integer(metadata, "/metadata", "profile_scratch_size", JSON_OPTIONAL, 0, INT64_MAX, &profile_scratch,
-                        error))
+  const json_t *constant = compiled_in(preparing, argument);
+  const char *type =
+      json_string_value(json_object_get(json_object_get(preparing->variant, "signature"), argument->name));
+  enum dtype dtype = argument->dtype;
+  bool is_narrower = !constant && build_type_parse(type, &dtype) && dtype != argument->dtype;
+  int64_t value;
+  if (!constant && !is_narrower)
+    return true;
+  if (!scalar_evaluate(argument, scope, &value, error))
     return false;
-  if (global_scratch || profile_scratch)
-    return error_set(error, "it needs scratch memory in every launch, which this agent does not give");
-  spec->entry = xstrdup(name);
-  spec->threads = warps * warp_size;
+  if (constant && !is_value(constant, value)) {
+    cleanup_free char *text = json_dumps(constant, JSON_ENCODE_ANY);
+    return error_set(error, "its code was compiled with \"%s\" being %.40s, which is %lld here; pack the kernel again",
+                     argument->name, text, (long long)value);
+  }
+  return constant || scalar_fits(dtype, value) ||
+         error_set(error, "its code takes \"%s\" as %s, which cannot hold %lld; pack the kernel again for this key",
+                   argument->name, type, (long long)value);
+}
+
+static bool scalars_agree(const struct preparing *preparing, uint64_t config, struct error *error) {
+  const struct build_request *request = preparing->request;
+  struct scope scope = {0};
+  if (!key_scope_add(request->key, &scope, error) ||
+      !scope_add(&scope, "gpu_name", value_string(request->gpu_name), error) ||
+      !scope_add(&scope, "arch", value_string(request->arch), error) ||
+      !space_scope_add(request->space, config, &scope, error))
+    return false;
+  for (size_t i = 0; i < request->kernel->n_arguments; i++) {
+    const struct argument *argument = &request->kernel->arguments[i];
+    if (!argument->is_buffer && !scalar_agrees(preparing, argument, &scope, error))
+      return false;
+  }
   return true;
 }
 
 /* What a launch passes must be what the code takes: a kernel that is given fewer or other arguments reads what lies
- * behind them. A bool's size differs between versions of Triton. */
-static bool arguments_agree(const struct preparing *preparing, const struct launch_spec *spec,
-                            const struct code_kernel *code, struct error *error) {
-  const struct kernel *kernel = preparing->request->kernel;
-  size_t n_taken = 0, n_passed = spec->n_arguments + (size_t)spec->n_scratch, at = 0;
-  const struct code_argument *taken[KERNEL_ARGUMENTS_MAX + LAUNCH_SCRATCH_MAX];
-  for (size_t i = 0; i < code->n_arguments; i++) {
-    if (code->arguments[i].is_hidden)
-      continue;
-    if (n_taken < ARRAY_LENGTH(taken))
-      taken[n_taken] = &code->arguments[i];
-    n_taken++;
-  }
-  if (n_taken != n_passed)
-    return error_set(error, "its code takes %zu arguments and a launch passes %zu; pack the kernel again", n_taken,
-                     n_passed);
-  for (size_t i = 0; i < kernel->n_arguments; i++) {
-    const struct argument *argument = &kernel->arguments[i];
-    if (is_compiled_in(preparing, argument))
-      continue;
-    int64_t size = argument->is_buffer ? 8 : (int64_t)dtype_size(argument->dtype), expected = taken[at++]->size;
-    /* Triton passes an integer in 32 bits where the variant's `when` says that it fits: the low half of the storage. */
-    bool is_narrowed = expected == 4 && (argument->dtype == DTYPE_INT64 || argument->dtype == DTYPE_UINT64);
-    if (size != expected && argument->dtype != DTYPE_BOOL && !(is_narrowed && !argument->is_buffer))
-      return error_set(error,
-                       "its code takes argument \"%s\" with %lld bytes and the manifest passes %lld; pack the "
-                       "kernel again",
-                       argument->name, (long long)expected, (long long)size);
-  }
-  return true;
-}
-
-/* False: the object cannot be used, and the error says why. */
+ * behind them. False: the object cannot be used, and the error says why. */
 static bool object_understand(const struct preparing *preparing, const json_t *entry, const char *bytes, size_t size,
                               struct launch_spec *spec, struct error *error) {
+  const struct build_request *request = preparing->request;
   cleanup_code_object struct code_object *code = NULL;
   const struct code_kernel *kernel;
-  if (!metadata_read(preparing, json_object_get(entry, "metadata"), spec, error) ||
-      !code_object_parse(bytes, size, &code, error) || !code_object_kernel(code, spec->entry, &kernel, error))
+  struct build_launch launch;
+  if (!build_launch_read(entry, preparing->warp_size, &launch, error) ||
+      !code_object_parse(bytes, size, &code, error) || !build_code_is_for(code, request->arch, error) ||
+      !code_object_kernel(code, launch.name, &kernel, error) ||
+      !build_code_agrees(request->kernel, preparing->variant, &launch, kernel, error))
     return false;
+  _Static_assert(BUILD_SCRATCH_MAX <= LAUNCH_SCRATCH_MAX, "a launch has room for a build's scratch pointers");
+  spec->entry = xstrdup(launch.name);
+  spec->threads = launch.warps * launch.warp_size;
+  spec->shared_bytes = launch.shared_bytes;
+  spec->n_scratch = launch.n_scratch;
+  spec->cluster = launch.clusters;
+  spec->cooperative = launch.is_cooperative;
   spec->resources = kernel->resources;
   arguments_pass(preparing, spec);
-  return arguments_agree(preparing, spec, kernel, error);
+  return true;
 }
 
 /* Configs */
@@ -168,7 +170,8 @@ static bool object_prepare(const struct preparing *preparing, uint64_t config, s
       !blob_prepare(preparing, &source, &object->path, &bytes, &size, error))
     return false;
   object->launch = launch_spec_default();
-  object->is_ok = object_understand(preparing, entry, bytes, size, &object->launch, &reason);
+  object->is_ok = scalars_agree(preparing, config, &reason) &&
+                  object_understand(preparing, entry, bytes, size, &object->launch, &reason);
   return object->is_ok || object_fail(object, xasprintf("the build's object cannot be used: %s", reason.message));
 }
 
@@ -179,27 +182,6 @@ static void entries_index(const json_t *entries, json_t *by_config) {
     cleanup_free char *text = json_canonical(json_object_get(entry, "config"));
     ALWAYS(json_object_set(by_config, text, entry) == 0);
   }
-}
-
-/* What the variant says it passes must be what the manifest has. */
-static bool signature_agrees(const struct preparing *preparing, struct error *error) {
-  const json_t *signature = json_object_get(preparing->variant, "signature");
-  const struct kernel *kernel = preparing->request->kernel;
-  size_t n_passed = 0;
-  for (size_t i = 0; signature && i < kernel->n_arguments; i++) {
-    const struct argument *argument = &kernel->arguments[i];
-    if (is_compiled_in(preparing, argument))
-      continue;
-    n_passed++;
-    if (!json_object_get(signature, argument->name))
-      return error_set(error, "the build's variant for this key does not take argument \"%s\" of %s; pack it again",
-                       argument->name, kernel->name);
-  }
-  return !signature || n_passed == json_object_size(signature) ||
-         error_set(error,
-                   "the build's variant for this key takes %zu arguments and the manifest of %s has %zu; pack it "
-                   "again",
-                   json_object_size(signature), kernel->name, n_passed);
 }
 
 static int by_config(const void *a, const void *b) {
@@ -247,7 +229,9 @@ bool build_objects_prepare(const char *folder, const json_t *json, const struct 
   entries_index(json_object_get(preparing.variant, "failed"), index);
   entries_index(json_object_get(preparing.variant, "objects"), index);
   struct build_objects *objects = xcalloc(1, sizeof *objects);
-  if (!signature_agrees(&preparing, error) || !configs_prepare(&preparing, objects, error)) {
+  bool agrees = build_signature_agrees(request->kernel, preparing.variant, error) ||
+                error_prefix(error, "the build's variant for this key cannot be used: ");
+  if (!agrees || !configs_prepare(&preparing, objects, error)) {
     build_objects_free(objects);
     return false;
   }

@@ -37,7 +37,7 @@ struct build_request {
   const struct kernel *kernel;
   const struct key *key;
   const struct space *space;
-  const char *arch; /* of the device */
+  const char *gpu_name, *arch; /* of the device */
   size_t n;
   const uint64_t *configs; /* any order, the same one several times if need be */
 };

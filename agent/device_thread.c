@@ -203,6 +203,7 @@ static bool lease_objects_get(struct working *working, struct lease *lease, stru
       .kernel = lease->kernel,
       .key = &lease->key,
       .space = lease->space,
+      .gpu_name = thread->executor.gpu_name,
       .arch = thread->executor.arch,
       .n = at,
       .configs = configs,

@@ -4,7 +4,7 @@
 #include "common/kernel.h"
 
 #define THREADS_MAX (1 << 20) /* what a target can run is decided later: that is an outcome, this a wrong message */
-#define SHARED_BYTES_MAX ((int64_t)1 << 30)
+#define SHARED_BYTES_MAX INT32_MAX
 #define CLUSTER_MAX 16
 
 struct launch_spec launch_spec_default(void) {

@@ -215,6 +215,7 @@ static bool build_prepare(struct tuning *tuning, const char *folder, struct erro
       .kernel = tuning->folder->kernel,
       .key = &tuning->key,
       .space = tuning->folder->space,
+      .gpu_name = tuning->device->environment.gpu,
       .arch = tuning->device->environment.arch,
       .n = tuning->n + 1,
       .configs = configs,

@@ -5,11 +5,11 @@
 
 #include <inttypes.h>
 
+#include "common/build_launch.h"
 #include "common/occupancy.h"
 
 #define FINDINGS_MAX 20 /* refused objects that are told one by one */
 #define SOURCE_BUILDS "docs/builds.md"
-#define SCRATCH_MAX 4
 
 /* An object that was read: its code, or why there is none. */
 struct loaded {
@@ -77,9 +77,8 @@ static bool code_read(const struct reviewing *reviewing, const struct digest *di
   cleanup_code_object struct code_object *code = NULL;
   if (!blob_read(reviewing->reader, digest, &bytes, &size, error) || !code_object_parse(bytes, size, &code, error))
     return false;
-  size_t length = strcspn(reviewing->review->arch, ":");
-  if (strlen(code->target) != length || strncmp(code->target, reviewing->review->arch, length) != 0)
-    return error_set(error, "it is code for %s, the build is for %s", code->target, reviewing->review->arch);
+  if (!build_code_is_for(code, reviewing->review->arch, error))
+    return false;
   *ret_code = TAKE(code);
   return true;
 }
@@ -99,119 +98,19 @@ static const struct loaded *object_load(struct reviewing *reviewing, const struc
   return &reviewing->loaded[reviewing->n_loaded++];
 }
 
-/* What a value of Triton's type takes in the kernarg segment; 0: not known. A bool and halves have had two sizes (Triton
- * 3.4 and 3.5 changed them): *ret_other is the other one, or the same. */
-static int64_t type_size(const char *type, int64_t *ret_other) {
-  static const struct {
-    const char *name;
-    int64_t size, other;
-  } types[] = {{"i1", 1, 4},   {"u1", 1, 4},   {"i8", 1, 1},   {"u8", 1, 1},  {"i16", 2, 2},
-               {"u16", 2, 2},  {"i32", 4, 4},  {"u32", 4, 4},  {"i64", 8, 8}, {"u64", 8, 8},
-               {"fp16", 2, 4}, {"bf16", 2, 4}, {"fp32", 4, 4}, {"f32", 4, 4}, {"fp64", 8, 8}};
-  if (type[0] == '*') {
-    *ret_other = 8;
-    return 8;
-  }
-  for (size_t i = 0; i < ARRAY_LENGTH(types); i++) {
-    if (string_equal(type, types[i].name)) {
-      *ret_other = types[i].other;
-      return types[i].size;
-    }
-  }
-  return 0;
-}
-
-/* The next argument that a launch passes, where the runtime fills in none. */
-static const struct code_argument *argument_next(const struct code_kernel *code, size_t *at) {
-  while (*at < code->n_arguments && code->arguments[*at].is_hidden)
-    ++*at;
-  return *at < code->n_arguments ? &code->arguments[(*at)++] : NULL;
-}
-
-/* How many arguments the code takes beside those that the runtime fills in. */
-static size_t arguments_taken(const struct code_kernel *code) {
-  size_t at = 0, n = 0;
-  while (argument_next(code, &at))
-    n++;
-  return n;
-}
-
-/* One argument, at the next multiple of its size. */
-static bool argument_agrees(const struct code_argument *argument, const char *name, const char *type, int64_t *offset,
-                            struct error *error) {
-  int64_t other = 0, size = type_size(type, &other);
-  if (size == 0)
-    return error_set(error, "argument \"%s\" has a type whose size is not known: %.60s", name, type);
-  if (argument->size != size && argument->size != other)
-    return error_set(error, "argument \"%s\" takes %" PRId64 " bytes in its code and %" PRId64 " by the signature",
-                     name, argument->size, size);
-  *offset = (*offset + argument->size - 1) / argument->size * argument->size;
-  if (argument->offset != *offset)
-    return error_set(error,
-                     "argument \"%s\" is at byte %" PRId64 " of its code's arguments and by the signature at %" PRId64,
-                     name, argument->offset, *offset);
-  *offset += argument->size;
-  return true;
-}
-
-/* The signature's arguments, then the scratch pointers. A build's JSON is sorted by name, so that only the manifest tells
- * the order; without it, only their number is known. */
-static bool layout_agrees(const struct reviewing *reviewing, const json_t *variant, int64_t n_scratch,
-                          const struct code_kernel *code, struct error *error) {
-  const json_t *signature = json_object_get(variant, "signature");
-  const struct kernel *kernel = reviewing->kernel;
-  size_t at = 0, n = json_object_size(signature) + (size_t)n_scratch, taken = arguments_taken(code);
-  int64_t offset = 0;
-  if (taken != n)
-    return error_set(error, "its code takes %zu arguments, the signature and scratch are %zu", taken, n);
-  for (size_t i = 0; kernel && i < kernel->n_arguments; i++) {
-    const char *name = kernel->arguments[i].name, *type = json_string_value(json_object_get(signature, name));
-    if (type && !argument_agrees(argument_next(code, &at), name, type, &offset, error))
-      return false;
-  }
-  for (int64_t i = 0; kernel && i < n_scratch; i++) {
-    if (!argument_agrees(argument_next(code, &at), "scratch", "*i8", &offset, error))
-      return false;
-  }
-  return true;
-}
-
-/* What a launch of the object is: Triton's metadata. */
-struct launch {
-  const char *name;
-  int64_t warps, shared, scratch, clusters, scratch_bytes;
-};
-
-static bool metadata_read(const json_t *object, struct launch *ret, struct error *error) {
-  const json_t *metadata = json_object_get(object, "metadata");
-  struct launch launch = {.clusters = 1};
-  int64_t global_bytes = 0, profile_bytes = 0;
-  if (!json_get_string(metadata, "", "name", JSON_REQUIRED, &launch.name, error) ||
-      !json_get_integer(metadata, "", "num_warps", JSON_REQUIRED, 1, 1024, &launch.warps, error) ||
-      !json_get_integer(metadata, "", "shared", JSON_OPTIONAL, 0, INT32_MAX, &launch.shared, error) ||
-      !json_get_integer(metadata, "", "scratch", JSON_OPTIONAL, 0, SCRATCH_MAX, &launch.scratch, error) ||
-      !json_get_integer(metadata, "", "num_ctas", JSON_OPTIONAL, 1, 16, &launch.clusters, error) ||
-      !json_get_integer(metadata, "", "global_scratch_size", JSON_OPTIONAL, 0, INT64_MAX, &global_bytes, error) ||
-      !json_get_integer(metadata, "", "profile_scratch_size", JSON_OPTIONAL, 0, INT64_MAX, &profile_bytes, error))
-    return error_prefix(error, "its metadata: ");
-  if (global_bytes || profile_bytes)
-    return error_set(error, "it wants scratch memory in every launch, which agents do not give");
-  *ret = launch;
-  return true;
-}
-
 /* Whether one object can run; *ret_resources and *ret_waves (per EU) are set as far as it was understood. */
 static bool object_check(const struct reviewing *reviewing, const json_t *variant, const json_t *object,
                          const struct code_object *code, struct code_resources *ret_resources, double *ret_waves,
                          struct error *error) {
-  struct launch launch;
+  struct build_launch launch;
   const struct code_kernel *kernel;
-  if (!metadata_read(object, &launch, error) || !code_object_kernel(code, launch.name, &kernel, error))
+  if (!build_launch_read(object, reviewing->warp_size, &launch, error) ||
+      !code_object_kernel(code, launch.name, &kernel, error))
     return false;
   *ret_resources = kernel->resources;
-  struct workgroup workgroup = {.threads = launch.warps * reviewing->warp_size,
+  struct workgroup workgroup = {.threads = launch.warps * launch.warp_size,
                                 .registers = kernel->resources.vgprs,
-                                .lds_bytes = launch.shared +
+                                .lds_bytes = launch.shared_bytes +
                                              (kernel->resources.lds_bytes > 0 ? kernel->resources.lds_bytes : 0)};
   if (kernel->resources.workgroup_max != CODE_UNKNOWN && workgroup.threads > kernel->resources.workgroup_max)
     return error_set(error, "it is launched with %" PRId64 " threads and was compiled for at most %" PRId64,
@@ -220,7 +119,7 @@ static bool object_check(const struct reviewing *reviewing, const json_t *varian
     return error_prefix(error, "it ");
   if (reviewing->target)
     *ret_waves = occupancy_of(reviewing->target, &workgroup).waves_per_eu;
-  return layout_agrees(reviewing, variant, launch.scratch, kernel, error);
+  return build_code_agrees(reviewing->kernel, variant, &launch, kernel, error);
 }
 
 /* Texts kept beside the code. */
@@ -275,52 +174,6 @@ static void object_review(struct reviewing *reviewing, const json_t *variant, si
   files_check(reviewing, object, config);
 }
 
-static bool is_integer(enum dtype dtype) { return dtype >= DTYPE_INT8 && dtype <= DTYPE_UINT64; }
-
-/* "*fp16" and float16: whether a signature's type can stand for a manifest's argument. A scalar integer may be narrower,
- * since Triton chooses by the value: what is passed is the low half of the storage. */
-static bool type_fits(const char *type, const struct argument *argument) {
-  static const struct {
-    const char *type;
-    enum dtype dtype;
-  } types[] = {{"fp16", DTYPE_FLOAT16}, {"bf16", DTYPE_BFLOAT16}, {"fp32", DTYPE_FLOAT32}, {"fp64", DTYPE_FLOAT64},
-               {"i1", DTYPE_BOOL},      {"u1", DTYPE_BOOL},       {"i8", DTYPE_INT8},      {"u8", DTYPE_UINT8},
-               {"i16", DTYPE_INT16},    {"u16", DTYPE_UINT16},    {"i32", DTYPE_INT32},    {"u32", DTYPE_UINT32},
-               {"i64", DTYPE_INT64},    {"u64", DTYPE_UINT64}};
-  if ((type[0] == '*') != argument->is_buffer)
-    return false;
-  type += type[0] == '*';
-  for (size_t i = 0; i < ARRAY_LENGTH(types); i++) {
-    if (string_equal(type, types[i].type))
-      return argument->dtype == types[i].dtype ||
-             (!argument->is_buffer && is_integer(argument->dtype) && is_integer(types[i].dtype) &&
-              dtype_size(types[i].dtype) <= dtype_size(argument->dtype));
-  }
-  return true; /* 8-bit floats and what is newer: the manifest has other names for their storage */
-}
-
-/* The signature against the manifest: the same arguments, but for those that were compiled in. */
-static bool signature_agrees(const struct kernel *kernel, const json_t *variant, struct error *error) {
-  const json_t *signature = json_object_get(variant, "signature"), *constexprs = json_object_get(variant, "constexprs");
-  size_t passed = 0;
-  for (size_t i = 0; i < kernel->n_arguments; i++) {
-    const struct argument *argument = &kernel->arguments[i];
-    const json_t *type = json_object_get(signature, argument->name);
-    if (!type && json_object_get(constexprs, argument->name))
-      continue;
-    if (!json_is_string(type))
-      return error_set(error, "the manifest's argument \"%s\" is neither in the signature nor compiled in",
-                       argument->name);
-    if (!type_fits(json_string_value(type), argument))
-      return error_set(error, "argument \"%s\" is %s%s in the manifest and %.60s in the signature", argument->name,
-                       argument->is_buffer ? "a buffer of " : "", dtype_name(argument->dtype), json_string_value(type));
-    passed++;
-  }
-  return passed == json_object_size(signature) ||
-         error_set(error, "the signature passes %zu arguments, of which the manifest has %zu",
-                   json_object_size(signature), passed);
-}
-
 static bool head_read(const json_t *json, struct reviewing *reviewing, json_t **ret_variants, struct error *error) {
   json_t *toolchain = NULL;
   const char *arch = NULL, *triton = NULL;
@@ -359,7 +212,7 @@ bool build_review_make(const json_t *json, const struct kernel *kernel, const st
   review->n_variants = json_array_size(variants);
   json_array_foreach (variants, i, variant) {
     struct error disagreement;
-    if (kernel && !signature_agrees(kernel, variant, &disagreement))
+    if (kernel && !build_signature_agrees(kernel, variant, &disagreement))
       review_find(&review->findings, REVIEW_REFUSED, SOURCE_BUILDS, "variant %zu: %s", i, disagreement.message);
     json_array_foreach (json_object_get(variant, "objects"), j, object)
       object_review(&reviewing, variant, i, object);

@@ -4,6 +4,7 @@
 #include "agent/device/cpu.h"
 #include "agent/measure/element.h"
 #include "agent/measure/inputs.h"
+#include "agent/measure/scalar.h"
 
 #define CACHE_LINE 64
 #define PAGE 4096
@@ -120,45 +121,6 @@ static bool rotation_new(struct problem *problem, const struct problem_options *
   return true;
 }
 
-static void scalar_range(enum dtype dtype, int64_t *min, int64_t *max) {
-  *min = INT64_MIN;
-  *max = INT64_MAX;
-  if (dtype_is_floating(dtype)) {
-    *max = (int64_t)1 << 53;
-    *min = -*max;
-  } else if (dtype == DTYPE_BOOL || dtype == DTYPE_UINT8 || dtype == DTYPE_UINT16 || dtype == DTYPE_UINT32) {
-    *min = 0;
-    *max = dtype == DTYPE_BOOL ? 1 : ((int64_t)1 << 8 * dtype_size(dtype)) - 1;
-  } else if (dtype == DTYPE_UINT64) {
-    *min = 0;
-  } else if (dtype != DTYPE_INT64) {
-    *max = ((int64_t)1 << (8 * dtype_size(dtype) - 1)) - 1;
-    *min = -*max - 1;
-  }
-}
-
-static bool scalar_evaluate(const struct argument *argument, const struct scope *scope, uint64_t *ret_scalar,
-                            struct error *error) {
-  /* Written as the argument's type: candidates and problems come from malloc, which has no type of its own. */
-  cleanup_expr struct expr *expr = NULL;
-  struct value value;
-  int64_t min, max;
-  if (!expr_parse(argument->value, &expr, error) || !expr_bind(expr, scope->names, scope->n, error) ||
-      !expr_eval(expr, scope->values, &value, error))
-    return error_prefix(error, "argument \"%s\": ", argument->name);
-  int64_t integer = value.type == VALUE_BOOL ? value.boolean : value.type == VALUE_INT ? value.integer : 0;
-  scalar_range(argument->dtype, &min, &max);
-  if ((value.type != VALUE_BOOL && value.type != VALUE_INT) || integer < min || integer > max)
-    return error_set(error, "argument \"%s\": %.80s does not give a value of %s", argument->name, argument->value,
-                     dtype_name(argument->dtype));
-  *ret_scalar = 0;
-  if (dtype_size(argument->dtype) == 8 && !dtype_is_floating(argument->dtype))
-    *ret_scalar = (uint64_t)integer;
-  else
-    element_set(argument->dtype, ret_scalar, 0, (double)integer);
-  return true;
-}
-
 static bool config_scope_fill(const struct problem *problem, uint64_t config, struct scope *scope,
                               struct error *error) {
   return scope_fill(problem, scope, error) && space_scope_add(problem->space, config, scope, error);
@@ -168,7 +130,7 @@ static bool scalars_evaluate(const struct problem *problem, const struct scope *
                              struct error *error) {
   for (size_t i = 0; i < problem->kernel->n_arguments; i++)
     if (!problem->kernel->arguments[i].is_buffer &&
-        !scalar_evaluate(&problem->kernel->arguments[i], scope, &scalars[i], error))
+        !scalar_store(&problem->kernel->arguments[i], scope, &scalars[i], error))
       return false;
   return true;
 }

@@ -134,7 +134,8 @@ static bool prepare(struct packed *packed, const char *arch, int64_t n, struct b
                     struct error *error) {
   static const uint64_t configs[] = {2, 0, 1, 0};
   cleanup_free char *cache = xasprintf("%s/cache", packed->folder);
-  struct build_request request = {packed->kernel, &packed->key, packed->space, arch, ARRAY_LENGTH(configs), configs};
+  struct build_request request = {packed->kernel, &packed->key,          packed->space, "a GPU",
+                                  arch,           ARRAY_LENGTH(configs), configs};
   struct source_reader reader = {blob_read, packed};
   packed->key.values[0] = value_int(n);
   return build_objects_prepare(cache, packed->build, &request, &reader, ret_objects, error);
@@ -220,18 +221,104 @@ Test(builds, code_that_takes_other_arguments_than_are_passed_is_not_used) {
   struct build_objects *objects = prepared(&packed, 1);
   const struct lease_object *object = build_objects_find(objects, 0);
   cr_expect_not(object->is_ok);
-  cr_expect_not_null(strstr(object->detail, "its code takes 5 arguments and a launch passes 4"), "%s", object->detail);
+  cr_expect_not_null(strstr(object->detail, "its code takes 5 arguments, the signature and scratch are 4"), "%s",
+                     object->detail);
   build_objects_free(objects);
   packed_free(&packed);
 }
 
+/* Sets what the variant for all keys but 1 says of its arguments. */
+static void arguments_set(struct packed *packed, const char *signature, const char *constexprs) {
+  json_t *variant = json_array_get(json_object_get(packed->build, "variants"), 1);
+  json_object_set_new(variant, "signature", json_of(signature));
+  json_object_set_new(variant, "constexprs", json_of(constexprs));
+}
+
+static void expect_unusable(struct packed *packed, int64_t n, const char *detail) {
+  struct build_objects *objects = prepared(packed, n);
+  const struct lease_object *object = build_objects_find(objects, 0);
+  cr_assert_not(object->is_ok, "%s", detail);
+  cr_expect_eq(object->outcome, OUTCOME_COMPILE);
+  cr_expect_not_null(strstr(object->detail, detail), "%s", object->detail);
+  build_objects_free(objects);
+}
+
 Test(builds, code_that_takes_an_argument_of_another_size_is_not_used) {
   struct packed packed = packed_new(METADATA);
-  packed.kernel->arguments[2].dtype = DTYPE_INT16;
+  packed.kernel->arguments[2].dtype = DTYPE_INT64;
+  arguments_set(&packed, "{\"y\": \"*fp32\", \"x\": \"*fp32\", \"n\": \"i64\"}", "{}");
+  expect_unusable(&packed, 64, "argument \"n\" takes 4 bytes in its code and 8 by the signature");
+  packed_free(&packed);
+}
+
+/* x is eight bytes in either case. */
+Test(builds, code_that_takes_a_pointer_where_a_value_is_passed_is_not_used) {
+  struct packed packed = packed_new(METADATA);
+  struct argument *x = &packed.kernel->arguments[1];
+  x->is_buffer = false;
+  x->dtype = DTYPE_INT64;
+  arguments_set(&packed, "{\"y\": \"*fp32\", \"x\": \"i64\", \"n\": \"i32\"}", "{}");
+  expect_unusable(&packed, 64, "argument \"x\" is a pointer in its code and i64 in the signature");
+  x->is_buffer = true;
+  x->dtype = DTYPE_FLOAT32;
+  packed_free(&packed);
+}
+
+Test(builds, code_for_another_arch_than_its_build_is_not_used) {
+  struct packed packed = packed_new(METADATA);
+  struct build_objects *objects;
+  struct error error = {0};
+  json_object_set_new(packed.build, "arch", json_string("gfx90a"));
+  cr_assert(prepare(&packed, "gfx90a", 64, &objects, &error), "%s", error.message);
+  const struct lease_object *object = build_objects_find(objects, 0);
+  cr_expect_not(object->is_ok);
+  cr_expect_not_null(strstr(object->detail, "it is code for gfx942, the build is for gfx90a"), "%s", object->detail);
+  build_objects_free(objects);
+  packed_free(&packed);
+}
+
+Test(builds, threads_are_counted_in_the_wavefronts_of_the_code) {
+  struct packed packed = packed_new("{\"name\": \"f\", \"num_warps\": 4, \"warp_size\": 32, \"scratch\": 2}");
+  expect_unusable(&packed, 64, "its code runs in wavefronts of 64 lanes, the build says 32");
+  packed_free(&packed);
+}
+
+/* The variant's `when` may say nothing of it. */
+Test(builds, a_value_that_is_not_what_was_compiled_in_is_noticed) {
+  struct packed packed = packed_new(METADATA);
+  json_t *variant = json_array_get(json_object_get(packed.build, "variants"), 0);
+  json_object_set_new(variant, "when", json_string("n <= 2"));
+  expect_unusable(&packed, 2, "its code was compiled with \"n\" being 1, which is 2 here");
+  packed_free(&packed);
+}
+
+Test(builds, a_value_that_the_code_takes_in_too_few_bits_is_noticed) {
+  struct packed packed = packed_new(METADATA);
+  packed.kernel->arguments[2].dtype = DTYPE_INT64;
+  expect_unusable(&packed, INT64_C(1) << 31, "its code takes \"n\" as i32, which cannot hold 2147483648");
+  build_objects_free(prepared(&packed, INT32_MAX));
+  packed_free(&packed);
+}
+
+Test(builds, a_scalar_that_cannot_be_computed_for_a_config_costs_that_config) {
+  struct packed packed = packed_new(METADATA);
+  packed.kernel->arguments[2].dtype = DTYPE_INT64;
+  free(packed.kernel->arguments[2].value);
+  packed.kernel->arguments[2].value = xstrdup("n // (BLOCK - 64)");
+  expect_unusable(&packed, 64, "argument \"n\": ");
+  packed_free(&packed);
+}
+
+Test(builds, as_much_memory_as_metadata_may_ask_for_can_be_told_to_a_worker) {
+  struct packed packed = packed_new("{\"name\": \"f\", \"num_warps\": 4, \"shared\": 2147483647, \"scratch\": 2}");
   struct build_objects *objects = prepared(&packed, 64);
   const struct lease_object *object = build_objects_find(objects, 0);
-  cr_assert_not(object->is_ok);
-  cr_expect_not_null(strstr(object->detail, "argument \"n\" with 4 bytes"), "%s", object->detail);
+  struct launch_spec back;
+  struct error error = {0};
+  cr_assert(object->is_ok, "%s", object->detail);
+  cleanup_json json_t *json = launch_spec_to_json(&object->launch);
+  cr_assert(launch_spec_from_json(json, &back, &error), "%s", error.message);
+  launch_spec_release(&back);
   build_objects_free(objects);
   packed_free(&packed);
 }
@@ -291,9 +378,9 @@ Test(builds, a_variant_with_other_arguments_than_the_manifest_is_refused) {
   struct packed packed = packed_new(METADATA);
   json_t *variant = json_array_get(json_object_get(packed.build, "variants"), 1);
   json_object_set_new(json_object_get(variant, "signature"), "z", json_string("*fp32"));
-  expect_refused(&packed, ARCH, 64, "takes 4 arguments and the manifest of test has 3");
+  expect_refused(&packed, ARCH, 64, "the signature passes 4 arguments, of which the manifest has 3");
   json_object_del(json_object_get(variant, "signature"), "x");
-  expect_refused(&packed, ARCH, 64, "does not take argument \"x\"");
+  expect_refused(&packed, ARCH, 64, "argument \"x\" is neither in the signature nor compiled in");
   packed_free(&packed);
 }
 

@@ -168,9 +168,10 @@ Test(compile, a_compiler_without_room_on_the_disk_is_not_the_configs_fault) {
   struct fixture fixture = fixture_new(FIXTURE_GOOD, (struct fixture_options){0});
   struct error error;
   cleanup_free char *cache = xasprintf("%s/full", fixture.folder);
-  cleanup_free char *path = fake_compiler(&fixture, "#!/bin/sh\ncase \"$*\" in *-dM*) exec /usr/bin/cc \"$@\";; esac\n"
-                                                    "echo 'kernel.c: error: cannot write: No space left on device'\n"
-                                                    "exit 1\n");
+  cleanup_free char *path =
+      fake_compiler(&fixture, "#!/bin/sh\ncase \"$*\" in *-dM*|--*) exec /usr/bin/cc \"$@\";; esac\n"
+                              "echo 'kernel.c: error: cannot write: No space left on device'\n"
+                              "exit 1\n");
   compile_pool_free(fixture.pool);
   cr_assert(compile_pool_new(cache, 1, &fixture.pool, &error), "%s", error.message);
   struct compile_result result = fixture_compile(&fixture, 0);

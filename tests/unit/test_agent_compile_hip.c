@@ -406,7 +406,7 @@ static void fake_compiler(struct fixture *fixture, const char *act) {
   struct error error;
   cleanup_free char *path = xasprintf("%s/cc", fixture->folder);
   cleanup_free char *script =
-      xasprintf("#!/bin/bash\ncase \"$*\" in *-dM*) exec /usr/bin/cc \"$@\";; esac\nPATH=/usr/bin:/bin\n%s\n", act);
+      xasprintf("#!/bin/bash\ncase \"$*\" in *-dM*|--*) exec /usr/bin/cc \"$@\";; esac\nPATH=/usr/bin:/bin\n%s\n", act);
   cr_assert(file_write_atomically(path, script, strlen(script), 0700, &error), "%s", error.message);
   setenv("PATH", fixture->folder, 1);
   pool_renew(fixture);

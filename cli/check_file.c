@@ -106,7 +106,6 @@ static bool workgroup_of(const struct check *check, const struct code_resources 
 /* "4 waves per EU, …" into the answer or onto the screen; what cannot run becomes a finding. */
 static void occupancy_check(const struct check *check, const struct code_object *object,
                             const struct code_resources *resources, json_t *answer, struct review_findings *findings) {
-  static const char *const limits[] = {"wave slots", "registers", "LDS"};
   const struct gpu_target *target = gpu_target_find(object->target);
   struct workgroup workgroup;
   struct error error;
@@ -127,7 +126,7 @@ static void occupancy_check(const struct check *check, const struct code_object 
     return;
   }
   struct occupancy occupancy = occupancy_of(target, &workgroup);
-  const char *limit = limits[occupancy.limit];
+  const char *limit = occupancy_limit_name(occupancy.limit);
   if (check->as_json)
     ALWAYS(json_object_set_new(answer, "occupancy",
                                json_pack("{s:I, s:I, s:f, s:s}", "threads", (json_int_t)workgroup.threads,

@@ -7,8 +7,6 @@
 #include "common/occupancy.h"
 #include "common/review.h"
 
-/* "A few registers above a boundary": one allocation granule. The guide's example is 170 VGPRs where 168 would do. */
-#define NEAR_REGISTERS 8
 #define CODE_BYTES_MAX ((size_t)256 << 20)
 
 /* What the two vendors call the same. */
@@ -151,7 +149,7 @@ static void advise(const struct subject *subject, const struct occupancy *occupa
     struct workgroup smaller = subject->workgroup;
     smaller.registers = more_registers;
     int64_t waves = occupancy_of(target, &smaller).waves_per_eu_by_registers;
-    if (fewer <= NEAR_REGISTERS)
+    if (fewer <= OCCUPANCY_REGISTERS_NEAR)
       review_find(findings, REVIEW_HINT, SOURCE_AMD_GUIDE,
                   "waves_per_eu=%" PRId64 " is worth a try: %" PRId64 " registers are only %" PRId64
                   " above the boundary",
@@ -173,12 +171,6 @@ static void advise(const struct subject *subject, const struct occupancy *occupa
     review_find(findings, REVIEW_HINT, SOURCE_AMD_GUIDE, "waves_per_eu is no use: LDS is what limits, not registers");
   if (subject->kernel)
     advise_on_memory(&subject->kernel->resources, target, findings);
-}
-
-static const char *limit_name(enum occupancy_limit limit) {
-  static const char *const names[] = {
-      [OCCUPANCY_LIMIT_WAVES] = "waves", [OCCUPANCY_LIMIT_REGISTERS] = "registers", [OCCUPANCY_LIMIT_LDS] = "lds"};
-  return names[limit];
 }
 
 static json_t *subject_to_json(const struct subject *subject) {
@@ -204,7 +196,7 @@ static void print_json(const struct subject *subject, const struct occupancy *oc
   json_object_set_new(json, "workgroups_by_lds",
                       occupancy->workgroups_by_lds == INT64_MAX ? json_null()
                                                                 : json_integer(occupancy->workgroups_by_lds));
-  json_object_set_new(json, "limit", json_string(limit_name(occupancy->limit)));
+  json_object_set_new(json, "limit", json_string(occupancy_limit_name(occupancy->limit)));
   json_object_set_new(json, "vgprs_for_more", more_registers ? json_integer(more_registers) : json_null());
   json_object_set_new(json, "advice", review_findings_to_json(findings));
   cli_print_json(json);

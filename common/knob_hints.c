@@ -403,7 +403,7 @@ static void find_boundaries(const struct knob_question *question, const struct g
       continue;
     int64_t boundary = target->registers_per_eu / waves / target->register_granule * target->register_granule;
     int64_t above = registers - boundary;
-    near += above <= KNOB_REGISTERS_NEAR;
+    near += above <= OCCUPANCY_REGISTERS_NEAR;
     if (above < nearest) {
       nearest = above;
       nearest_registers = registers;
@@ -415,14 +415,14 @@ static void find_boundaries(const struct knob_question *question, const struct g
         findings, REVIEW_HINT, SOURCE_AMD_GUIDE,
         "%s: useful for %zu of %zu objects, which are at most %d VGPRs above a boundary of occupancy (the nearest "
         "has %" PRId64 " VGPRs, %" PRId64 " above the %" PRId64 " at which %" PRId64 " waves fit an EU)",
-        parameter, near, known, KNOB_REGISTERS_NEAR, nearest_registers, nearest, nearest_registers - nearest,
+        parameter, near, known, OCCUPANCY_REGISTERS_NEAR, nearest_registers, nearest, nearest_registers - nearest,
         nearest_waves);
   else if (known)
     review_find(
         findings, REVIEW_HINT, SOURCE_AMD_GUIDE,
         "%s: none of %zu objects is at most %d VGPRs above a boundary of occupancy, so that values above 0 make it "
         "spill or do nothing",
-        parameter, known, KNOB_REGISTERS_NEAR);
+        parameter, known, OCCUPANCY_REGISTERS_NEAR);
   else
     review_find(
         findings, REVIEW_HINT, SOURCE_AMD_GUIDE,

@@ -16,8 +16,6 @@
 #include "common/review.h"
 
 #define KNOB_POINTS_MAX 200000
-#define KNOB_REGISTERS_NEAR                                                                                            \
-  8 /* VGPRs above a boundary that a compiler may save: one granule, as `wavetune occupancy` */
 
 /* X(enumerator, name): what a kernel is, as far as the guide's advice differs. */
 #define KERNEL_KINDS(X)                                                                                                \

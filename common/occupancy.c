@@ -68,6 +68,12 @@ struct occupancy occupancy_of(const struct gpu_target *target, const struct work
   };
 }
 
+const char *occupancy_limit_name(enum occupancy_limit limit) {
+  static const char *const names[] = {
+      [OCCUPANCY_LIMIT_WAVES] = "waves", [OCCUPANCY_LIMIT_REGISTERS] = "registers", [OCCUPANCY_LIMIT_LDS] = "lds"};
+  return names[limit];
+}
+
 double grid_utilization(int64_t workgroups, int64_t compute_units, int64_t workgroups_per_cu) {
   int64_t slots;
   if (workgroups <= 0 || compute_units <= 0 || workgroups_per_cu <= 0)

@@ -19,6 +19,12 @@ enum occupancy_limit {
   OCCUPANCY_LIMIT_LDS,
 };
 
+const char *occupancy_limit_name(enum occupancy_limit limit); /* "waves", "registers", "lds" */
+
+/* "A few registers above a boundary of occupancy", which a compiler may save: one granule. The guide's example is 170 VGPRs
+ * where 168 would do. */
+#define OCCUPANCY_REGISTERS_NEAR 8
+
 struct occupancy {
   int64_t workgroups_per_cu;
   double waves_per_eu;

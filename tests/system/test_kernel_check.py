@@ -140,7 +140,7 @@ def test_compiled_code_objects_are_told_as_llvm_readelf_tells_them(compiled):
 
 def test_a_code_object_has_its_occupancy_and_the_review_of_its_instructions(compiled):
     by_name = {answer["kernel"]: answer for answer in answers(compiled)}
-    assert by_name["strided"]["occupancy"] == {"threads": 64, "workgroups_per_cu": 32, "waves_per_eu": 8.0, "limit": "wave slots"}
+    assert by_name["strided"]["occupancy"] == {"threads": 64, "workgroups_per_cu": 32, "waves_per_eu": 8.0, "limit": "waves"}
     loop, = by_name["strided"]["instructions"]["loops"]
     assert loop["hot"] and loop["global_loads"] == {"4": 1} and loop["depth"] == 1
     warnings = [f["sentence"] for f in by_name["strided"]["instructions"]["findings"] if f["severity"] == "warning"]
@@ -148,13 +148,13 @@ def test_a_code_object_has_its_occupancy_and_the_review_of_its_instructions(comp
     assert by_name["in_lds"]["instructions"]["barriers"] >= 1 and by_name["in_lds"]["resources"]["lds_bytes"] == 4096
     assert any("scratch" in f["sentence"] for f in by_name["on_stack"]["instructions"]["findings"])
     printed = check(compiled).stdout
-    assert "occupancy: 8 waves per EU (32 workgroups of 64 threads per CU), limited by wave slots" in printed
+    assert "occupancy: 8 waves per EU (32 workgroups of 64 threads per CU), limited by waves" in printed
     assert "loop at +0x" in printed and "  warning: the hot loop" in printed
 
 
 def test_occupancy_is_for_the_workgroup_that_is_asked_for(compiled):
     by_name = {answer["kernel"]: answer for answer in answers(compiled, "--shared", "16384")}
-    assert by_name["strided"]["occupancy"]["limit"] == "LDS" and by_name["strided"]["occupancy"]["workgroups_per_cu"] == 4
+    assert by_name["strided"]["occupancy"]["limit"] == "lds" and by_name["strided"]["occupancy"]["workgroups_per_cu"] == 4
     refused = {a["kernel"]: sentences(a, "refused") for a in answers(compiled, "--warps", "4", code=1)}
     assert refused["in_lds"] == [] and refused["strided"] == ["it was compiled for at most 64 threads, not for 256"]
     assert "needs 69632 bytes of LDS, gfx942 has 65536" in check(compiled, "--shared", "65536", code=1).stdout

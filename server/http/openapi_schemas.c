@@ -114,7 +114,7 @@ const char openapi_schemas[] = JSON({
       "kernel": {"$ref": "#/components/schemas/Digest"}, "name": {"type": "string"}, "language": {"type": "string"},
       "created_at": {"$ref": "#/components/schemas/Time"}}}},
     "next": {"$ref": "#/components/schemas/Next"}}},
-  "Build": {"type": "object", "required": ["kernel", "toolchain", "arch", "variants"], "properties": {
+  "Build": {"type": "object", "required": ["kernel", "toolchain", "arch", "warp_size", "variants"], "properties": {
     "kernel": {"$ref": "#/components/schemas/Digest"}, "toolchain": {"type": "object"}, "arch": {"type": "string"},
     "warp_size": {"type": "integer"}, "variants": {"type": "array", "items": {"type": "object", "required": ["objects"], "properties": {
       "when": {"type": "string"}, "signature": {"type": "object"}, "constexprs": {"type": "object"},

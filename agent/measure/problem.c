@@ -26,11 +26,35 @@ static bool memory_suffices(const char *whose, size_t needed, size_t there_is, s
                    (double)needed / (1 << 30), whose, (double)there_is / (1 << 30));
 }
 
+/* Copies of small operands lie close together, so that they fill the cache and not only its sets at page starts. */
+static size_t stride_of(size_t bytes) {
+  size_t unit = bytes < PAGE ? CACHE_LINE : PAGE;
+  return (bytes + unit - 1) / unit * unit;
+}
+
+/* Chooses how a cold regime is reached where `taken` bytes of the device's memory are used already, and returns how many
+ * more it takes. */
+static size_t rotation_choose(struct problem *problem, const struct problem_options *options, size_t taken) {
+  struct device_rotation *rotation = &problem->rotation;
+  size_t memory = problem->device->memory_bytes, displacement = 2 * problem->device->cache_bytes, total = 0;
+  for (size_t i = 0; i < problem->kernel->n_arguments; i++)
+    total += stride_of(problem->operands[i].bytes);
+  rotation->n_copies = 1;
+  if (!options->is_cold || !total)
+    return 0;
+  size_t needed = (displacement + total - 1) / total;
+  needed = needed < 2 ? 2 : needed;
+  bool has_room = !memory || (taken < memory && needed <= (memory - taken) / total);
+  rotation->displace = !has_room || needed > options->rotation_bytes_max / total;
+  rotation->n_copies = rotation->displace ? 1 : needed;
+  return rotation->displace ? displacement : needed * total;
+}
+
 /* The config is not in scope: buffers are made once and shared by all configs. Their sizes are known before any is made:
  * a process that takes more than there is would be killed, and the baseline would be blamed. */
 static bool operands_size(struct problem *problem, const struct scope *scope, const struct problem_options *options,
                           struct error *error) {
-  size_t on_device = 0, on_host = 0, buffers = 0, memory = problem->device->memory_bytes;
+  size_t on_device = 0, on_host = 0, memory = problem->device->memory_bytes;
   for (size_t i = 0; i < problem->kernel->n_arguments; i++) {
     const struct argument *argument = &problem->kernel->arguments[i];
     struct operand *operand = &problem->operands[i];
@@ -39,16 +63,14 @@ static bool operands_size(struct problem *problem, const struct scope *scope, co
     if (!argument_elements(argument, scope, &operand->elements, error))
       return false;
     operand->bytes = (size_t)operand->elements * dtype_size(argument->dtype);
-    buffers += operand->bytes;
     /* The checked one and what it is restored from; given, written, or both. */
     size_t n = argument->access == ACCESS_READWRITE ? 2 : 1;
     on_device += n * operand->bytes;
     on_host += n * operand->bytes;
   }
-  size_t copies = 2 * problem->device->cache_bytes + buffers;
-  if (options->is_cold)
-    on_device += copies < options->rotation_bytes_max ? copies : options->rotation_bytes_max;
-  if (problem->kernel->language == LANGUAGE_C) /* it runs in the host's memory */
+  bool is_on_host = problem->kernel->language == LANGUAGE_C; /* it runs in the host's memory */
+  on_device += rotation_choose(problem, options, on_device + (is_on_host ? on_host : 0));
+  if (is_on_host)
     return memory_suffices("", on_device + on_host, memory, error);
   return memory_suffices("the device's ", on_device, memory, error) &&
          memory_suffices("the host's ", on_host, cpu_memory_free(), error);
@@ -73,12 +95,6 @@ static bool operand_new(struct problem *problem, size_t i, uint64_t seed, struct
           ops->upload(problem->device, operand->pristine->address, operand->given, operand->bytes, error));
 }
 
-/* Copies of small operands lie close together, so that they fill the cache and not only its sets at page starts. */
-static size_t stride_of(size_t bytes) {
-  size_t unit = bytes < PAGE ? CACHE_LINE : PAGE;
-  return (bytes + unit - 1) / unit * unit;
-}
-
 static bool copies_new(struct problem *problem, struct operand *operand, size_t n_copies, struct error *error) {
   size_t stride = stride_of(operand->bytes);
   if (!buffer_new(problem, stride * n_copies, &operand->copies, error))
@@ -91,19 +107,10 @@ static bool copies_new(struct problem *problem, struct operand *operand, size_t 
   return true;
 }
 
-static bool rotation_new(struct problem *problem, const struct problem_options *options, struct error *error) {
+/* As it was chosen. */
+static bool rotation_new(struct problem *problem, struct error *error) {
   struct device_rotation *rotation = &problem->rotation;
-  size_t total = 0;
-  for (size_t i = 0; i < problem->kernel->n_arguments; i++)
-    total += stride_of(problem->operands[i].bytes);
   rotation->operands = xcalloc(problem->kernel->n_arguments, sizeof *rotation->operands);
-  rotation->n_copies = 1;
-  if (options->is_cold && total) {
-    size_t needed = (2 * problem->device->cache_bytes + total - 1) / total;
-    needed = needed < 2 ? 2 : needed;
-    rotation->displace = needed > options->rotation_bytes_max / total;
-    rotation->n_copies = rotation->displace ? 1 : needed;
-  }
   for (size_t i = 0; i < problem->kernel->n_arguments; i++) {
     struct operand *operand = &problem->operands[i];
     if (!operand->checked)
@@ -161,8 +168,7 @@ bool problem_new(struct device *device, const struct kernel *kernel, const struc
     if (kernel->arguments[i].is_buffer && !operand_new(problem, i, options->seed, error))
       return false;
   if (!config_scope_fill(problem, options->baseline, &baseline_scope, error) ||
-      !scalars_evaluate(problem, &baseline_scope, problem->host_scalars, error) ||
-      !rotation_new(problem, options, error))
+      !scalars_evaluate(problem, &baseline_scope, problem->host_scalars, error) || !rotation_new(problem, error))
     return false;
   expectations_compute(problem, options->seed);
   *ret_problem = TAKE(problem);

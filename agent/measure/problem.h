@@ -4,7 +4,7 @@
  * on the regime, decided here once:
  * - warm: always the checked copy; operands stay in whatever cache holds them.
  * - cold: copies of all operands, together at least twice the last-level cache, used in turn; when that would take more
- *   than `rotation_bytes_max`, the checked copy with the caches displaced before every sample, one call a sample.
+ *   than `rotation_bytes_max` or than the device has left, the checked copy with the caches displaced before every sample, one call a sample.
  *   Translations (TLB) are as cold as the data; the instructions are not.
  *
  * Memory: a problem owns its buffers and expectations, borrows device, kernel, key and space. Threads: one. */

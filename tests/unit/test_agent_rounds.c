@@ -147,6 +147,48 @@ Test(rounds, buffers_larger_than_memory_are_refused_before_they_are_made) {
   fixture_free(&fixture);
 }
 
+/* A cold problem of 1.6 MB of buffers on a device with so much memory beside them. */
+static void expect_displaced(size_t cache_bytes, size_t beside) {
+  struct error error = {0};
+  struct device *device;
+  struct problem *problem;
+  struct problem_options cold = warm;
+  struct fixture fixture = fixture_new(FIXTURE_GOOD, (struct fixture_options){.n = 100000});
+  cold.is_cold = true;
+  cr_assert(device_open("cpu0", &device, &error));
+  device->cache_bytes = cache_bytes;
+  device->memory_bytes = 4 * 400000 + beside;
+  cr_assert(problem_new(device, fixture.kernel, &fixture.key, fixture.space, NULL, &cold, &problem, &error), "%s",
+            error.message);
+  cr_expect(problem->rotation.displace);
+  cr_expect_eq(problem->rotation.n_copies, 1);
+  problem_free(problem);
+  device_close(device);
+  fixture_free(&fixture);
+}
+
+Test(regime, cold_displaces_the_caches_where_copies_have_no_room) { expect_displaced(1 << 20, 2 << 20); }
+
+Test(regime, two_copies_of_operands_larger_than_the_cache_need_room_too) {
+  expect_displaced(1 << 16, (2 << 16) + 800000);
+}
+
+Test(regime, memory_for_displacing_is_counted) {
+  struct error error = {0};
+  struct device *device;
+  struct problem *problem;
+  struct problem_options cold = warm;
+  struct fixture fixture = fixture_new(FIXTURE_GOOD, (struct fixture_options){.n = 100000});
+  cold.is_cold = true;
+  cr_assert(device_open("cpu0", &device, &error));
+  device->cache_bytes = 1 << 20;
+  device->memory_bytes = 4 * 400000 + (1 << 20);
+  cr_expect_not(problem_new(device, fixture.kernel, &fixture.key, fixture.space, NULL, &cold, &problem, &error));
+  cr_expect_not_null(strstr(error.message, "its buffers need"), "%s", error.message);
+  device_close(device);
+  fixture_free(&fixture);
+}
+
 Test(rounds, a_config_that_failed_is_left_out) {
   struct measured measured;
   measured_open(&measured, WORKER, (struct fixture_options){.space = WORKS}, warm);

@@ -22,7 +22,7 @@ struct working {
   struct device_thread *thread;
   const struct lease_terms *terms;
   size_t n_measured;
-  bool is_store_refused; /* the server did not take a compiled object: not tried again in this lease */
+  bool is_store_refused; /* a compiled object could not be stored: not tried again in this lease */
   struct backoff backoff;
 };
 
@@ -98,13 +98,12 @@ static json_t *measurement_to_json(const struct lease *lease, const struct measu
   return json;
 }
 
-/* Puts an object on the server, once in the life of this thread. Whether it is there. */
-static bool object_store(struct working *working, const char *path, char digest_text[DIGEST_TEXT_SIZE]) {
-  struct device_thread *thread = working->thread;
+/* Puts an object on the server, once in the life of this thread. */
+static bool object_put(struct device_thread *thread, const char *path, char digest_text[DIGEST_TEXT_SIZE],
+                       struct error *error) {
   cleanup_free char *bytes = NULL;
   size_t size;
-  struct error error;
-  if (working->is_store_refused || !file_read(path, OBJECT_MAX, &bytes, &size, &error))
+  if (!file_read(path, OBJECT_MAX, &bytes, &size, error))
     return false;
   struct digest digest = digest_of(bytes, size);
   digest_format(&digest, digest_text);
@@ -118,14 +117,22 @@ static bool object_store(struct working *working, const char *path, char digest_
                                  .content_type = "application/octet-stream",
                                  .timeout_ms = OBJECT_MS};
   cleanup_http_response struct http_response response = {0};
-  bool answered = http_send(thread->client, &request, &response, &error);
-  if (answered && (response.status == 200 || response.status == 201)) {
-    json_object_set_new(thread->stored, digest_text, json_true());
+  if (!http_send(thread->client, &request, &response, error))
+    return false;
+  if (response.status != 200 && response.status != 201)
+    return error_set(error, "the server answered %d to PUT %s", response.status, target);
+  json_object_set_new(thread->stored, digest_text, json_true());
+  return true;
+}
+
+/* Whether the object is on the server; where it cannot be brought there, nothing more of this lease is. */
+static bool object_store(struct working *working, const char *path, char digest_text[DIGEST_TEXT_SIZE]) {
+  struct error error;
+  if (working->is_store_refused)
+    return false;
+  if (object_put(working->thread, path, digest_text, &error))
     return true;
-  }
   working->is_store_refused = true;
-  if (answered)
-    error_set(&error, "the server answered %d to PUT %s", response.status, target);
   log_warning("lease: results of lease=%s go without their compiled code: %s", working->terms->id, error.message);
   return false;
 }
@@ -292,18 +299,23 @@ static void leases_count(struct agent *agent, int change) {
   pthread_mutex_unlock(&agent->mutex);
 }
 
+/* Ends an agent that was told to end after so long without work. */
+static void idle_end(struct agent *agent, int64_t now_ms) {
+  pthread_mutex_lock(&agent->mutex);
+  bool is_idle = agent->n_leases == 0 && idle_exit_ms(agent) && now_ms - agent->worked_ms >= idle_exit_ms(agent);
+  pthread_mutex_unlock(&agent->mutex);
+  if (!is_idle || !spool_is_empty(agent->spool))
+    return;
+  log_info("agent: no work for %lld s; it ends", (long long)(idle_exit_ms(agent) / 1000));
+  agent_stop(agent);
+}
+
 /* There was no work. */
 static void device_idle(struct device_thread *thread, int64_t began_ms) {
   struct agent *agent = thread->agent;
   int64_t now_ms = clock_monotonic_ms();
   executor_drop_worker(&thread->executor);
-  pthread_mutex_lock(&agent->mutex);
-  bool is_idle = agent->n_leases == 0 && idle_exit_ms(agent) && now_ms - agent->worked_ms >= idle_exit_ms(agent);
-  pthread_mutex_unlock(&agent->mutex);
-  if (is_idle && spool_is_empty(agent->spool)) {
-    log_info("agent: no work for %lld s; it ends", (long long)(idle_exit_ms(agent) / 1000));
-    agent_stop(agent);
-  }
+  idle_end(agent, now_ms);
   if (now_ms - began_ms < IDLE_LEAST_MS)
     agent_wait(agent, IDLE_LEAST_MS - (now_ms - began_ms), NULL);
 }
@@ -330,6 +342,7 @@ static void device_quarantine(struct device_thread *thread) {
       return;
     }
     log_error("device: %s is in quarantine after try %d: %s", thread->executor.device, tries, error.message);
+    idle_end(agent, clock_monotonic_ms());
     agent_wait(agent, backoff_next_ms(&backoff, 0), NULL);
   }
 }

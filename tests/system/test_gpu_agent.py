@@ -4,6 +4,7 @@ import hashlib
 import http.client
 import http.server
 import json
+import pathlib
 import shutil
 import subprocess
 import threading
@@ -264,6 +265,33 @@ def test_an_agent_on_a_gpu_ends_at_once_also_in_quarantine(server, start, tmp_pa
     wait_until(lambda: "in quarantine" in agent.messages, 60, "quarantine")
     agent.process.terminate()
     assert agent.process.wait(15) == 0
+
+
+def test_an_agent_whose_gpu_stays_in_quarantine_ends_when_it_was_told_to(server, start, tmp_path):
+    (tmp_path / "broken").touch()
+    agent = start(harness.Agent, server, options=("--device", "hip0", "--idle-exit", "2", *QUICK), environment=gpu(tmp_path))
+    wait_until(lambda: "agent: enrolled" in agent.messages, 30, "the agent's enrolment")
+    wavetune(server, "submit", hip_kernel(tmp_path / "kernel", [GOOD]), "--key", "n=1000")
+    assert agent.process.wait(60) == 0
+    assert "in quarantine" in agent.messages and "no work for 2 s; it ends" in agent.messages
+
+
+def test_results_go_without_code_that_is_not_in_the_cache_any_more(server, start, tmp_path):
+    agents = []
+
+    def prune(method, path):
+        if method == "PUT" and path.startswith("/v1/blobs/"):
+            for file in (pathlib.Path(agents[0].state) / "objects").glob("*.co"):
+                file.unlink()
+
+    with Proxy(server, prune) as proxy:
+        agents.append(agent_on_gpu(start, proxy, tmp_path))
+        job = submit(server, hip_kernel(tmp_path / "kernel", [GOOD, GOOD_TOO]))
+        assert agents[0].stop() == 0
+    assert job["state"] == "done", job
+    finals = [m for m in server.items(f"/v1/jobs/{job['job']}/measurements") if m["stage"] == "final" and m["process"] == 0]
+    assert sorted(bool(m["object"]) for m in finals) == [False, True]
+    assert "go without their compiled code: cannot " in agents[0].messages, agents[0].messages
 
 
 def test_results_go_without_their_code_where_the_server_does_not_take_it(server, start, tmp_path):

@@ -55,9 +55,10 @@ def timed(compile_them, plan, tasks):
         os.environ["TRITON_CACHE_DIR"] = folder + "/cache"
         objects = pathlib.Path(folder, "objects")
         objects.mkdir()
-        started = time.monotonic()
+        started, before = time.monotonic(), os.times()
         results = compile_them(plan, tasks, objects)
-        return time.monotonic() - started, results
+        after = os.times()
+        return time.monotonic() - started, sum(after[:4]) - sum(before[:4]), results
 
 
 def spread(values):
@@ -75,13 +76,14 @@ def main():
               f"{os.getloadavg()[0]:.1f}")
         serial, parallel = [], []
         for number in range(rounds):
-            seconds, wanted = timed(one_after_another, plan, tasks)
-            serial.append(seconds)
-            seconds, got = timed(compile_all, plan, tasks)
-            parallel.append(seconds)
+            *one, wanted = timed(one_after_another, plan, tasks)
+            *many, got = timed(compile_all, plan, tasks)
+            serial.append(one[0])
+            parallel.append(many[0])
             if canonical(wanted) != canonical(got):
                 sys.exit("the two sides did not compile the same objects")
-            print(f"round {number + 1}: one process {serial[-1]:.2f} s, {processes} processes {parallel[-1]:.2f} s", flush=True)
+            print(f"round {number + 1}: one process {one[0]:.2f} s (CPU {one[1]:.2f} s), {processes} processes "
+                  f"{many[0]:.2f} s (CPU {many[1]:.2f} s); load {os.getloadavg()[0]:.1f}", flush=True)
     print(f"{'':28}{'s, median (least to most)':>28}  s a config")
     for what, values in (("one after another", serial), (f"pack, {processes} processes", parallel)):
         print(f"{what:28}{spread(values):>28}  {statistics.median(values) / len(tasks):.3f}")

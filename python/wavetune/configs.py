@@ -14,8 +14,8 @@ _FIXED = ("num_ctas", "maxnreg", "num_buffers_warp_spec", "num_consumer_groups",
 def _value(value: Any, name: str, index: int) -> Value:
     value = getattr(value, "value", value)  # of a tl.constexpr
     if value is not None and not isinstance(value, (bool, int, str)):
-        raise PackError(f"config {index} has {name} = {value!r}; a value of a config is an integer, a text, True, False "
-                        "or None")
+        raise PackError(f"config {index} has {name} = {value!r}; a value of a config is an integer, a text, True, "
+                        "False or None")
     return value
 
 
@@ -48,8 +48,8 @@ def decorator_space(decorated: Decorated, backend: Any) -> dict[str, Any]:
         if name in constexprs:
             continue
         if name not in options and name not in FOREIGN:
-            raise PackError(f"configs set {name}, which is neither a constexpr of {decorated.jit.__name__} nor an option "
-                            "of this Triton")
+            raise PackError(f"configs set {name}, which is neither a constexpr of {decorated.jit.__name__} nor an "
+                            "option of this Triton")
         roles[name] = "option"
     for index, config in enumerate(configs):
         for name in names:

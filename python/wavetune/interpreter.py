@@ -21,7 +21,7 @@ def _assigned(module: str, file: str, name: str) -> str | None:
 
 
 def describe() -> dict[str, str | None]:
-    """Versions as the packages print them; None where there is none. torch_hip and torch_cuda: what torch is built for."""
+    """Versions as the packages print them, None where there is none; torch_hip, torch_cuda: what torch is built for."""
     return {"python": platform.python_version(),
             "triton": _assigned("triton", "__init__.py", "__version__"),
             "torch": _assigned("torch", "version.py", "__version__"),

@@ -51,5 +51,5 @@ def check_roles(space: Space, constexprs: set[str], options: set[str], function:
             raise PackError(f"parameter {name} has the role option, and this Triton has none of that name; it has "
                             f"{', '.join(sorted(options))}")
         elif role == "constexpr" and name not in constexprs:
-            hint = f'; give it the role "option" in "roles"' if name in options | FOREIGN else ""
+            hint = '; give it the role "option" in "roles"' if name in options | FOREIGN else ""
             raise PackError(f"parameter {name} of the space is no constexpr of {function}{hint}")

@@ -201,8 +201,8 @@ def _check_globals(jit: Any, file: _File, namespace: dict[str, Any]) -> None:
                     continue
                 value = namespace.get(instruction.argval)
                 if isinstance(value, Stub):
-                    raise PackError(f"{file.path}: the kernel reads {instruction.argval}, which is {value!r} and is not "
-                                    "executed here; move it, or the jit function of that name, into this file")
+                    raise PackError(f"{file.path}: the kernel reads {instruction.argval}, which is {value!r} and is "
+                                    "not executed here; move it, or the jit function of that name, into this file")
                 if isinstance(value, type(jit)):
                     waiting.append(value)
 

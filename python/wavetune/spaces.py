@@ -1,7 +1,7 @@
 """Configuration spaces (common/space.h): read strictly, enumerated in the order of their ordinals.
 
-A space is {"parameters", "roles", "conditions", "default"} or {"configs", "roles", "default"}. A point that any condition
-excludes is left out; when none does and one cannot be evaluated, that is an error.
+A space is {"parameters", "roles", "conditions", "default"} or {"configs", "roles", "default"}. A point that any
+condition excludes is left out; when none does and one cannot be evaluated, that is an error.
 """
 
 import itertools

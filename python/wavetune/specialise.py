@@ -70,8 +70,8 @@ class _Specialiser:
         name, dtype = parameter.name, argument["dtype"]
         own = ("*k" if parameter.is_const else "*") + TYPES[dtype]
         if parameter.annotation_type and parameter.annotation_type != own:
-            raise PackError(f"argument {name} is a buffer of {dtype} in the manifest and {parameter.annotation_type} in "
-                            "the function")
+            raise PackError(f"argument {name} is a buffer of {dtype} in the manifest and {parameter.annotation_type} "
+                            "in the function")
         self.signature[name] = own
         if parameter.do_not_specialize:
             return
@@ -167,7 +167,8 @@ class _Specialiser:
 
 
 def specialise(jit: Any, manifest: Mapping[str, Any], configs: list[Config], key: Key, uses_range: bool) -> Variant:
-    """The variant that one key needs; `uses_range`: whether buffers of at most 2^31 - 1 bytes are special. Manifest arguments are parameters of the function (function.py has checked)."""
+    """The variant that one key needs; `uses_range`: whether buffers of at most 2^31 - 1 bytes are special. The
+    manifest's arguments are parameters of the function (function.py has checked)."""
     arguments = {argument["name"]: argument for argument in manifest["arguments"]}
     defines = manifest.get("defines", {})
     own = _Specialiser(key, uses_range)

@@ -25,8 +25,8 @@ class Stub:
         return Stub(f"{self._path}(…)", self._known)
 
     def _refuse(self, *args: Any) -> NoReturn:
-        raise PackError(f"the value of {self._path} is needed to read the kernel, and there is no GPU to ask; state the "
-                        "configs with --space, or put what depends on it outside of the decorators")
+        raise PackError(f"the value of {self._path} is needed to read the kernel, and there is no GPU to ask; state "
+                        "the configs with --space, or put what depends on it outside of the decorators")
 
     __bool__ = __len__ = __iter__ = __getitem__ = __int__ = __float__ = __index__ = _refuse
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __floordiv__ = __truediv__ = __mod__ = _refuse

@@ -30,8 +30,8 @@ static enum step screen_config(struct execution *execution, size_t index) {
     if (event == WORKER_ANSWER || answer)
       return hand_on_answer(execution, work, answer);
     /* What died was the baseline, maybe of what an earlier config had left in the process, or the device by itself. */
-    unknown_deaths += end.config == WORKER_CONFIG_NONE;
-    if (end.config != work->config && (!is_first || unknown_deaths == 1))
+    bool is_nobodys = end.config == WORKER_CONFIG_NONE && unknown_deaths++ == 0;
+    if (end.config != work->config && (!is_first || is_nobodys))
       continue;
     cleanup_free char *told = event == WORKER_CRASHED ? fault_rerun(execution, work) : NULL;
     cleanup_free char *detail = xasprintf("%s%s%s", end.detail, told ? "; run again alone: " : "", told ? told : "");

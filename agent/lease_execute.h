@@ -1,13 +1,15 @@
 /* Executes leases on one device: compiles ahead, measures through workers, hands every measurement on.
  *
  * Screen and halving: one config at a time through a worker that is kept, also for the next lease of the same job, and
- * replaced after a crash, a hang or `configs_per_worker` configs. Final: all configs in one request to a fresh worker; when it dies, its culprit has its
- * outcome and the rest is measured again in a new one, so that what is handed on shares one process. When workers die
- * while the baseline runs, each finalist is tried alone: who kills it there is out; when none does, the lease fails.
+ * replaced after a crash, a hang or `configs_per_worker` configs. A config is measured once more where its worker died
+ * in nobody's turn, and where the baseline died of what an earlier config may have left. Final: all configs in one
+ * request to a fresh worker; when it dies, its culprit has its outcome and the rest is measured again in a new one, so
+ * that what is handed on shares one process. When workers die while the baseline runs, each finalist is tried alone: who
+ * kills it there is out; when none does, the lease fails.
  * Every worker begins with the device's sentinel. When that fails, and fails again after a pause, the lease fails and
  * the device is suspect.
- * Memory: an executor borrows what it is given and owns its worker until executor_drop_worker. Threads: one executor belongs to one thread, which is not the main one
- * (agent/spawner.h); `current` may be read by any. */
+ * Memory: an executor borrows what it is given and owns its worker until executor_drop_worker. Threads: one executor
+ * belongs to one thread, which is not the main one (agent/spawner.h); `current` may be read by any. */
 #ifndef WAVETUNE_AGENT_LEASE_EXECUTE_H
 #define WAVETUNE_AGENT_LEASE_EXECUTE_H
 

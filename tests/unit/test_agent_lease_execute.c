@@ -88,12 +88,12 @@ static int trial_work(struct supervisor *supervisor, void *context) {
 static struct trial trial_new(const char *body, int modes, enum stage stage) {
   log_set_level(LOG_LEVEL_ERROR);
   struct trial trial = {.leases = 1};
-  cleanup_free char *source =
-      xasprintf("#include <stdint.h>\n#include <stdlib.h>\n#include <stdio.h>\n"
-                "#include <unistd.h>\n#include <signal.h>\n#include <string.h>\nstatic long calls;\n"
-                "void f(float *y, const float *x, int64_t n) {\n  calls++;\n  %s\n"
-                "  for (int64_t i = 0; i < n; i++) y[i] = x[i] + 1;\n}\n",
-                body);
+  cleanup_free char *source = xasprintf(
+      "#include <stdint.h>\n#include <stdlib.h>\n#include <stdio.h>\n"
+      "#include <unistd.h>\n#include <signal.h>\n#include <string.h>\n#include <sys/mman.h>\nstatic long calls;\n"
+      "void f(float *y, const float *x, int64_t n) {\n  calls++;\n  %s\n"
+      "  for (int64_t i = 0; i < n; i++) y[i] = x[i] + 1;\n}\n",
+      body);
   cleanup_free char *values = xstrdup("0");
   for (int i = 1; i < modes; i++) {
     cleanup_free char *shorter = values;
@@ -378,6 +378,32 @@ Test(agent_lease_execute, measures_again_the_config_whose_baseline_an_earlier_on
   cr_expect_eq(trial.end, LEASE_DONE);
   cr_expect_eq(trial.n, 3);
   expect_correct(&trial, 1, SCREEN_ROUNDS);
+  expect_correct(&trial, 2, SCREEN_ROUNDS);
+  trial_free(&trial);
+}
+
+/* As a worker that finds its device lost: the page names nobody when it exits. */
+#define DIES_FOR_NOBODY                                                                                                \
+  " uint64_t *page = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, 4, 0); *page = UINT64_MAX; _exit(3); "
+
+Test(agent_lease_execute, measures_again_the_config_whose_worker_died_in_nobodys_turn) {
+  struct trial trial = trial_new("if (MODE == 1 && calls == 1 && access(getenv(\"WAVETUNE_TEST_FILE\"), F_OK)) {"
+                                 "fclose(fopen(getenv(\"WAVETUNE_TEST_FILE\"), \"w\"));" DIES_FOR_NOBODY "}",
+                                 2, STAGE_SCREEN);
+  cleanup_free char *path = test_file(&trial);
+  config_ranges_release(&trial.lease.configs);
+  config_ranges_add(&trial.lease.configs, 1);
+  trial_run(&trial);
+  cr_expect_eq(trial.end, LEASE_DONE);
+  expect_correct(&trial, 1, SCREEN_ROUNDS);
+  trial_free(&trial);
+}
+
+Test(agent_lease_execute, blames_the_config_whose_workers_die_in_nobodys_turn_again_and_again) {
+  struct trial trial = trial_new("if (MODE == 1) {" DIES_FOR_NOBODY "}", 3, STAGE_SCREEN);
+  trial_run(&trial);
+  cr_expect_eq(trial.end, LEASE_DONE);
+  expect_outcome(&trial, 1, OUTCOME_RUNTIME, "exited with code 3");
   expect_correct(&trial, 2, SCREEN_ROUNDS);
   trial_free(&trial);
 }

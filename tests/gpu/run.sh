@@ -27,8 +27,10 @@ end() {
   wait "$1" 2>/dev/null
   unset "started[$1]"
 }
+# All at once, and then waited for: PostgreSQL ends only when the server has let go of it.
 finish() {
-  for pid in "${!started[@]}"; do end "$pid"; done
+  [ ${#started[@]} -eq 0 ] || kill "${!started[@]}" 2>/dev/null
+  for pid in "${!started[@]}"; do wait "$pid" 2>/dev/null; done
   rm -rf "$scratch"
 }
 trap finish EXIT
@@ -194,7 +196,8 @@ server_start() {
   WAVETUNE_TOKEN=$(ours "$programs/wavetune-server" token make gpu-tests --database "$database" --role admin |
     awk '{ print $NF }')
   export WAVETUNE_TOKEN
-  ours "$programs/wavetune-server" serve --database "$database" --port 0 >"$OUT/server.out" 2>>"$OUT/server.log" &
+  (export LD_LIBRARY_PATH=$libraries # exec: what is ended is the server and no shell around it
+    exec "$programs/wavetune-server" serve --database "$database" --port 0) >"$OUT/server.out" 2>>"$OUT/server.log" &
   started[$!]=1
   for _ in $(seq 100); do
     WAVETUNE_URL=$(grep -oE 'http://[0-9.:]+' "$OUT/server.out" | tail -1)
@@ -208,16 +211,15 @@ server_start() {
 campaign() {
   local run=$1 key=$2
   shift 2
-  WAVETUNE_LOG=info ours "$programs/wavetune-agent" run --state "$scratch/agent" --name gpu-tests "$@" \
-    >"$OUT/agent-$run.log" 2>&1 &
+  (export WAVETUNE_LOG=info LD_LIBRARY_PATH=$libraries
+    exec "$programs/wavetune-agent" run --state "$scratch/agent" --name gpu-tests "$@") >"$OUT/agent-$run.log" 2>&1 &
   local agent=$!
   started[$agent]=1
-  local environments=0
   for _ in $(seq 300); do
-    ours "$programs/wavetune" agents --json 2>/dev/null | grep -q cuda && environments=1 && break
+    grep -q 'agent: enrolled' "$OUT/agent-$run.log" && break
     sleep 0.1
   done
-  [ $environments -eq 1 ] || return 1
+  grep -q 'agent: enrolled' "$OUT/agent-$run.log" || return 1
   local begin
   begin=$(date +%s%N)
   ours timeout 150 "$programs/wavetune" submit tests/data/kernels/gpu_quick --key "$key" --run "$run" --wait --json \

@@ -99,7 +99,7 @@ static int check_run(struct options *options) {
 static bool saved_path(const struct options *options, char **ret_path, struct error *error) {
   const char *given = option_text(options, "state");
   cleanup_free char *state = given ? xstrdup(given) : state_folder_default();
-  if (!folder_make(state, 0700, error))
+  if (!folder_make_private(state, error))
     return false;
   *ret_path = xasprintf("%s/machine-settings.json", state);
   return true;

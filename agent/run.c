@@ -136,7 +136,7 @@ static bool agent_prepare(struct agent *agent, struct error *error) {
   agent->state = state ? xstrdup(state) : state_folder_default();
   agent->faults = xasprintf("%s/faults", agent->state);
   agent->name = name ? xstrdup(name) : name_default();
-  return folder_make(agent->state, 0700, error) &&
+  return folder_make_private(agent->state, error) &&
          spool_open(agent->state, SPOOL_SHORTEN_AT_DEFAULT, &agent->spool, error);
 }
 

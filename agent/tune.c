@@ -10,6 +10,7 @@
 #include "agent/profile.h"
 #include "agent/sources.h"
 #include "agent/supervise.h"
+#include "common/file.h"
 #include "common/finalists.h"
 #include "common/kernel_folder.h"
 #include "common/log.h"
@@ -228,7 +229,8 @@ static bool tuning_prepare(struct tuning *tuning, struct error *error) {
   cleanup_free char *state = given ? xstrdup(given) : cache_folder_default();
   cleanup_free char *objects = xasprintf("%s/objects", state), *kernels = xasprintf("%s/kernels", state);
   struct source_reader reader = {file_of_folder, tuning->folder};
-  if (!sources_prepare(kernels, tuning->folder->kernel, &reader, &tuning->sources, error) ||
+  if (!folder_make_private(state, error) ||
+      !sources_prepare(kernels, tuning->folder->kernel, &reader, &tuning->sources, error) ||
       !pool_make(tuning->options, objects, &tuning->pool, error) ||
       (tuning->build && !build_prepare(tuning, objects, error)))
     return false;

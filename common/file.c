@@ -99,6 +99,20 @@ bool folder_make(const char *path, unsigned mode, struct error *error) {
   return true;
 }
 
+bool folder_make_private(const char *path, struct error *error) {
+  struct stat status;
+  if (!folder_make(path, 0700, error))
+    return false;
+  if (stat(path, &status) < 0)
+    return error_set(error, "cannot look at the folder %s: %s", path, strerror(errno));
+  if (status.st_uid != geteuid() && status.st_uid != 0)
+    return error_set(error, "the folder %s belongs to user %u, who could put anything into it; name another one", path,
+                     (unsigned)status.st_uid);
+  return !(status.st_mode & S_IWOTH) ||
+         error_set(error, "all users may write to the folder %s; make it private (chmod 700) or name another one",
+                   path);
+}
+
 static int entry_remove(const char *path, const struct stat *status, int type, struct FTW *walk) {
   (void)status, (void)type, (void)walk;
   return remove(path) < 0 && errno != ENOENT ? -1 : 0; /* somebody else may remove the same folder */

@@ -21,6 +21,11 @@ must_check bool folder_sync(const char *file_path);
 /* Makes the folder and its missing parents with `mode`. A folder that exists is success. */
 must_check bool folder_make(const char *path, unsigned mode, struct error *error);
 
+/* Makes the folder for this user alone, or makes sure that nobody else can put things into the one that is there: what
+ * lies in it is trusted (compiled code, say). An owner other than this user and root, and a folder that all may write
+ * to, are refused. */
+must_check bool folder_make_private(const char *path, struct error *error);
+
 /* Removes a folder and what is in it; does not follow links; a folder that is absent is success. */
 must_check bool folder_remove(const char *path, struct error *error);
 

@@ -4,6 +4,7 @@
 #include "agent/device/gpu.h"
 
 #include "common/file.h"
+#include "common/log.h"
 
 #define CANARY 0xC5
 #define CANARY_BYTES ((size_t)64 << 10) /* before and after a buffer: a few rows of a matrix */
@@ -74,16 +75,24 @@ bool gpu_probe(const struct gpu_api *api, json_t **ret_devices, struct error *er
   cleanup_json json_t *devices = json_array();
   for (int i = 0; i < n; i++) {
     cleanup_gpu_facts struct gpu_facts facts = {0};
-    if (!api->facts_read(i, &facts, error))
-      return false;
+    /* The others are as good as without it. */
+    if (!api->facts_read(i, &facts, error)) {
+      log_warning("device: %s%d is left out: %s", api->ops->backend, i, error->message);
+      continue;
+    }
     cleanup_free char *name = xasprintf("%s%d", api->ops->backend, i);
     json_t *device =
         json_pack("{s:s, s:s, s:s, s:o, s:O}", "backend", api->ops->backend, "device", name, "name",
                   facts.environment.gpu, "environment", environment_to_json(&facts.environment), "facts", facts.facts);
-    if (!device)
-      return error_set(error, "the name of GPU %d is not UTF-8", i);
+    if (!device) {
+      log_warning("device: %s is left out: its name is not UTF-8", name);
+      error_set(error, "the name of GPU %d is not UTF-8", i);
+      continue;
+    }
     ALWAYS(json_array_append_new(devices, device) == 0);
   }
+  if (!json_array_size(devices))
+    return false;
   *ret_devices = TAKE(devices);
   return true;
 }

@@ -326,3 +326,11 @@ def test_a_lease_fails_whose_build_cannot_be_had(server, start, tmp_path, instea
         wavetune(server, "submit", kernel, "--key", "n=1000")
         wait_until(lambda: said in agent.messages, 30, said)
         assert agent.stop() == 0
+
+
+def test_a_gpu_that_cannot_be_looked_at_does_not_hide_the_others(tmp_path):
+    done = subprocess.run([harness.BUILD / "wavetune-agent", "probe"], capture_output=True, text=True, timeout=60,
+                          env={**harness.os.environ, **gpu(tmp_path), "FAKE_HIP_COUNT": "3"})
+    assert done.returncode == 0, done.stderr
+    assert [d["device"] for d in json.loads(done.stdout)["devices"] if d["backend"] == "hip"] == ["hip0"]
+    assert "hip1 is left out: " in done.stderr and "hip2 is left out: " in done.stderr

@@ -145,6 +145,32 @@ Test(file, a_folder_without_a_name_is_refused) {
   cr_expect_str_eq(error.message, "cannot make a folder without a name");
 }
 
+Test(file, folder_make_private_makes_a_folder_that_only_its_owner_enters) {
+  cleanup_free char *path = inside("private");
+  struct stat status;
+  cr_assert(folder_make_private(path, &error), "%s", error.message);
+  cr_assert_eq(stat(path, &status), 0);
+  cr_expect_eq(status.st_mode & 0777, 0700);
+  cr_expect(folder_make_private(path, &error), "one's own folder is taken as it is");
+}
+
+Test(file, folder_make_private_refuses_a_folder_that_all_may_write_to) {
+  cleanup_free char *path = inside("open");
+  cr_assert(folder_make(path, 0700, &error));
+  cr_assert_eq(chmod(path, 01777), 0);
+  cr_expect_not(folder_make_private(path, &error));
+  cr_expect_not_null(strstr(error.message, "all users may write to the folder"), "%s", error.message);
+}
+
+Test(file, folder_make_private_refuses_somebody_elses_folder) {
+  cleanup_free char *path = inside("theirs");
+  cr_assert(folder_make(path, 0700, &error));
+  if (chown(path, 12345, (gid_t)-1) < 0)
+    cr_skip("only root can give a folder away");
+  cr_expect_not(folder_make_private(path, &error));
+  cr_expect_not_null(strstr(error.message, "belongs to user 12345"), "%s", error.message);
+}
+
 Test(file, folder_make_refuses_a_name_that_a_file_has) {
   cleanup_free char *path = inside("a"), *below = inside("a/b");
   write_file(path, "");

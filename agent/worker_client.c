@@ -180,8 +180,10 @@ static enum worker_event worker_crashed(struct worker_client *worker, struct wor
 static enum worker_event worker_hung(struct worker_client *worker, struct worker_end *ret_end) {
   int status;
   ret_end->config = worker->seen_config;
-  snprintf(ret_end->detail, sizeof ret_end->detail, "killed after %.3g s of %s", (double)phase_limit_ms(worker) / 1000,
-           phase_verb(worker->seen_phase));
+  /* Opening fills the inputs and computes the reference: of a large key that takes long and is nobody's fault. */
+  snprintf(ret_end->detail, sizeof ret_end->detail, "killed after %.3g s of %s%s",
+           (double)phase_limit_ms(worker) / 1000, phase_verb(worker->seen_phase),
+           worker->seen_phase == WORKER_OPENING ? " (--open-timeout)" : "");
   (void)worker_kill(worker, &status);
   return WORKER_HUNG;
 }

@@ -277,6 +277,24 @@ Test(agent_lease_execute, ends_with_the_baselines_outcome_when_it_is_wrong) {
   trial_free(&trial);
 }
 
+Test(agent_lease_execute, names_the_option_when_a_reference_takes_too_long) {
+  struct trial trial = trial_new("", 1, STAGE_SCREEN);
+  fixture_free(&trial.fixture);
+  trial.fixture = fixture_new(
+      FIXTURE_GOOD,
+      (struct fixture_options){.reference = "#include <stdint.h>\n#include <unistd.h>\ndouble f_at(int64_t i, "
+                                            "float *y, const float *x, int64_t n) { return sleep(1000); }\n"});
+  trial.executor.pool = trial.fixture.pool;
+  trial.lease.kernel = trial.fixture.kernel;
+  trial.lease.sources = trial.fixture.folder;
+  trial.lease.key = trial.fixture.key;
+  trial.lease.space = trial.fixture.space;
+  trial.executor.limits.open_ms = 300;
+  trial_run(&trial);
+  expect_outcome(&trial, 0, OUTCOME_TIMEOUT, "baseline: killed after 0.3 s of opening (--open-timeout)");
+  trial_free(&trial);
+}
+
 Test(agent_lease_execute, measures_all_of_a_final_in_shared_rounds) {
   struct trial trial = trial_new("", 3, STAGE_FINAL);
   trial_run(&trial);

@@ -173,6 +173,7 @@ def test_a_config_that_only_dead_agents_might_measure_is_given_up(server, hands,
     other.boot = "dead"  # its heartbeats count no more
     assert hand.work() == ["screen"], "the config waits for the other agent"
     wait_until(lambda: ("poisoned", None) in events(server, job), 30, "the config to be given up")
+    wait_until(lambda: server.get(f"/v1/jobs/{job}")["stage"] == "final", 10, "the job to go on without it")
     assert hand.work() == ["final"] * 3
     assert server.get(f"/v1/jobs/{job}")["state"] == "done"
 

@@ -13,7 +13,7 @@
 #include "common/outcome.h"
 
 struct lease {
-  char *id, *job; /* "" for tune */
+  char *id, *job; /* of tune: "", and a text that tells the key from others */
   int64_t epoch;
   struct kernel *kernel;
   char *sources; /* folder with the kernel's files */
@@ -25,6 +25,10 @@ struct lease {
   int64_t round, process;
   uint64_t seed;
   char *regime; /* "cold" or "warm" */
+  size_t n_likely;
+  uint64_t *likely;  /* of `configs`, tried first: winners of neighbouring keys and older environments */
+  double best_ratio; /* least ratio to the baseline that is known from other leases; 0: none */
+  int64_t device_us; /* what it may spend on the device; 0: no bound */
   bool has_build;
   struct digest build;
   struct build_objects *objects; /* of the build: its objects for the configs and the baseline */
@@ -43,6 +47,7 @@ struct measurement {
   double clock_mhz;                /* 0: not known */
   struct code_resources resources; /* lds_bytes of a launch, static and dynamic, where it was launched */
   int64_t occupancy;               /* workgroups of it that a compute unit holds; CODE_UNKNOWN */
+  const char *end;                 /* why its sampling ended (agent/measure/race.h); NULL when nothing was timed */
   const json_t *conditions;        /* what the device and the machine were like (device.h); NULL: not known */
   const char *object;              /* path of its compiled code for a GPU; NULL: none */
 };
@@ -53,6 +58,9 @@ struct lease_hooks {
   bool (*measured)(void *context, const struct lease *lease, const struct measurement *measurement);
   /* Polled between steps and while waiting; true: stop as soon as possible (lease lost, agent ends). */
   bool (*stopped)(void *context);
+  /* Asked before a batch of a screen begins: whether a config is still this lease's, or was given to an idle device.
+   * NULL: always. */
+  bool (*is_ours)(void *context, uint64_t config);
 };
 
 #endif

@@ -7,21 +7,26 @@
  *   {"do": "probe"}
  *     -> {"devices": [{"backend": "cpu", "device": "cpu0", "name": "…", "environment": {…}, "facts": {…}}],
  *         "absent": [{"backend": "hip", "reason": "…"}]}
- *   {"do": "sentinel", "device": "cuda0"}     opens the device and runs work on it whose result is known
+ *   {"do": "sentinel", "device": "cuda0"}     opens the device and runs work on it whose result is known; it stays open
  *     -> {"passed": true} or {"passed": false, "error": "…"}
  *   {"do": "open", "device": "cpu0", "kernel": {manifest}, "key": {…}, "space": {…}, "seed": 7, "regime": "cold",
  *    "reference": "/path/reference.so" or null, "baseline": {"config": 0, "object": "/path/baseline.so", "launch": {agent/launch.h}}}
- *     runs the sentinel, allocates and fills the buffers, loads the baseline and checks its outputs against the reference
- *     -> {"opened": true} or {"outcome": "runtime" | "correctness" | "constraints", "detail": "…"} (the baseline's)
+ *     opens the device unless this process has it open already, runs the sentinel, allocates and fills the buffers, loads the baseline and checks its outputs against the reference
+ *     -> {"opened": true, "spent": {"device_us": …, "inputs_us": …, "reference_us": …, "baseline_us": …}} or {"outcome": "runtime" | "correctness" | "constraints", "detail": "…"} (the baseline's)
  *        or {"passed": false, "error": "…"} (the device does not pass) or {"error": "…"} (nothing can be measured here)
- *   {"do": "measure", "rounds": 20, "configs": [{"config": 17, "object": "/path/17.so", "launch": {…}}, …]}
- *     loads and checks each, then times them in `rounds` rounds; in a round every config still in is paired with the
- *     baseline, in random order. With one config this is a screen, with several a final.
- *     -> one line a config, in any order:
+ *   {"do": "measure", "configs": [{"config": 17, "object": "/path/17.so", "launch": {…}}, …],
+ *    "rounds_min": 2, "rounds_max": 16, "margin": 0.03 or null, "precision": 0.015, "device_us": null, "best_ratio": null,
+ *    "serial": false}
+ *     loads and checks each in this order, then races them (agent/measure/race.h; null margin: none leaves). Not serial, a
+ *     device that runs asynchronously is given a block of configs at once, and it is nobody's turn meanwhile; serial, one.
+ *     -> one line a config, as soon as its sampling has ended:
  *        {"config": 17, "outcome": "correct", "timer": "clock_monotonic_raw", "samples_us": […], "baseline_us": […],
- *         "clock_mhz": 3600 or null, "device_us": 41234, "occupancy": 2 or null, "lds_bytes": 8192 or null,
+ *         "end": "behind", "clock_mhz": 3600 or null, "device_us": 41234, "occupancy": 2 or null, "lds_bytes": 8192 or null,
  *         "conditions": {…}} or {"config": 17, "outcome": "correctness", "detail": "…", "device_us": …}
- *     -> {"done": true}
+ *        A config that the budget left without a sample has no line.
+ *     -> {"done": true, "over_budget": false, "spent": {"load_us": …, "check_us": …, "warm_up_us": …, "timing_us": …}}
+ *   {"do": "close"}    frees what "open" allocated and keeps the device
+ *     -> {"closed": true}
  *     A config that leaves the device out of order as this process sees it (a fault that does not end the process; a
  *     write outside of the buffers) is answered for, and then the worker exits: the others have no answer. Where the
  *     device was out of order before the config was launched (it was reset), the worker exits without an answer for it,

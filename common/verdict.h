@@ -1,24 +1,30 @@
 /* The verdict: which config wins, which are as good, and how sure that is. Recomputable from stored samples alone.
  *
- * Input are pairs: for a config measured in a process, samples_us[i] and baseline_us[i] were taken one after the other,
- * in random order, in round i. All finalists of one process share its rounds, so index i pairs across configs too.
- * A config's figure in a process is the median over i of samples_us[i] / baseline_us[i]; processes are a random effect
- * (a whole process lands in a performance band: ROCm/TransformerEngine#637), so bounds come from a two-level bootstrap:
- * draw processes with replacement, then rounds within each. The ratio of two configs in a process is the median over i
- * of the quotients of their paired ratios; over processes the geometric mean is taken.
+ * Input are pairs: for a config measured in a process, samples_us[i] and baseline_us[i] were taken in one round, in random
+ * order. All finalists of one process share its rounds, so index i pairs across configs too. The distance of two configs in
+ * a process is the median over i of the logarithms of the quotients of their paired ratios; over processes the mean is
+ * taken.
+ *
+ * Processes are a random effect: a whole process lands in a performance band (ROCm/TransformerEngine#637), so rounds tell
+ * nothing of the error of the mean over processes, and a bootstrap over three processes is far too narrow. The variance of
+ * distances between processes is moderated: each finalist's own is shrunk towards that pooled over all finalists (Smyth,
+ * "Linear models and empirical Bayes methods for assessing differential expression in microarray experiments", 2004), never
+ * below what the rounds within processes and the timer's resolution leave; intervals are Student's t with the moderated
+ * degrees of freedom. An interval against the baseline is simultaneous over all finalists (Bonferroni), because the winner
+ * was chosen among them.
  *
  * Only configs measured correctly in at least VERDICT_PROCESSES_MIN processes are finalists. The best is the finalist
- * with the least geometric mean or, where another beats it in their direct comparison, that one. The equivalence set: finalists whose upper bound (97.5th percentile: the upper end of
- * a two-sided 95 % interval) of the ratio to the best is <= VERDICT_EQUIVALENCE, and the best itself. The winner: among
+ * with the least mean or, where another beats it in their direct comparison, that one. The equivalence set: finalists whose
+ * upper bound (97.5 %) of the ratio to the best is <= VERDICT_EQUIVALENCE, and the best itself. The winner: among
  * those whose ratio's point estimate to the best is <= 1 + VERDICT_TIE, the first by (spills, lds_bytes, vgprs,
- * ordinal). The regret bound: the 97.5th percentile over draws of winner / (least of all finalists in that draw) - 1.
+ * ordinal). The regret bound: the 95th percentile, over joint draws from the finalists' distributions, of
+ * winner / (least of all finalists in that draw) - 1.
  *
  * Two finalists are compared in the processes that both have, there over the rounds that both have (a common prefix).
  * With fewer than VERDICT_PROCESSES_MIN in common they are not equivalent: the ratio is that of their figures, upper is
  * infinite, and the regret bound leaves the finalist out. The winner against the baseline uses the winner's own pairs:
  * FASTER when upper < 1, SLOWER when lower > 1, else SAME when the interval lies within [1 / VERDICT_EQUIVALENCE,
  * VERDICT_EQUIVALENCE], else AMBIGUOUS; a winner that is the baseline config is SAME, with ratio 1.
- * Every series of one verdict is drawn from the same seed, so that a draw is joint over finalists of equal shape.
  *
  * Memory: a verdict owns its arrays. Threads: pure functions. */
 #ifndef WAVETUNE_COMMON_VERDICT_H
@@ -42,6 +48,7 @@ struct verdict_sample {
   const double *samples_us;
   const double *baseline_us;
   int64_t spills, lds_bytes, vgprs; /* 0 where not known; the largest of a config's samples counts */
+  int64_t device;                   /* which one it was measured on, any numbering; 0 where that is not told apart */
 };
 
 enum verdict_outcome { VERDICT_FASTER, VERDICT_SAME, VERDICT_SLOWER, VERDICT_AMBIGUOUS };
@@ -68,6 +75,7 @@ struct verdict {
   double winner_us, baseline_us; /* medians over the winner's samples and over all finalists' baselines */
   size_t n_samples;              /* pairs used, all finalists */
   size_t n_processes;
+  size_t n_devices;
 };
 
 /* Decides among `samples`, measured against config `baseline`. Deterministic in (samples as a set, baseline, seed).
@@ -76,6 +84,11 @@ must_check bool verdict_decide(const struct verdict_sample *samples, size_t n, u
                                struct verdict *ret_verdict, struct error *error);
 void verdict_release(struct verdict *verdict);
 #define cleanup_verdict __attribute__((cleanup(verdict_release)))
+
+/* Whether the winner may replace the baseline where that is served already: it is FASTER, with the family-wise error of the
+ * interval, and by at least `min_gain` of the baseline's time (0.02) in its estimate. */
+#define VERDICT_MIN_GAIN 0.02
+must_check bool verdict_replaces(const struct verdict *verdict, double min_gain);
 
 /* {"winner": 17, "equivalence_set": [17, 19], "regret_bound": 0.004, "verdict": "FASTER", "speedup": 1.31, …}. */
 must_check json_t *verdict_to_json(const struct verdict *verdict);

@@ -22,8 +22,11 @@ struct device {
   char *gpu_name, *arch; /* as the environment states them */
   int64_t compute_units; /* as the environment states them */
   int64_t warp_size;     /* lanes of a wavefront; 1 on a CPU */
-  size_t cache_bytes;    /* last-level data cache that one launch can use: what a cold regime has to displace */
-  size_t memory_bytes;   /* free for buffers when it was opened; 0: not known */
+  size_t cache_bytes;    /* last-level data cache that one launch can use */
+  size_t
+      displacement_bytes; /* what has to be touched until nothing of before is in a data cache: of the target's row in
+                              * common/gpu_target.h (512 MiB on gfx942), else twice cache_bytes */
+  size_t memory_bytes;    /* free for buffers when it was opened; 0: not known */
 };
 
 /* Device memory of `size` bytes at `address` (as a kernel sees it), at least 4,096-byte aligned. Before it and after it
@@ -66,11 +69,13 @@ struct device_rotation {
   size_t n_operands;
   struct device_operand *operands;
   size_t n_copies;
-  size_t next;   /* the copy that the next call uses; advanced by time() */
-  bool displace; /* displace the caches before each sample: the operands are too large to be copied */
+  size_t next;             /* the copy that the next call uses; advanced by time() */
+  bool displace;           /* displace the caches before each sample: the operands are too large to be copied */
+  bool flush_instructions; /* and the instruction caches, where the device can: see flush_instructions of device_ops */
 };
 
-/* One sample: `calls` calls one directly after the other. */
+/* One sample: `calls` calls one directly after the other. `us` is T - t: what the interval of an empty sample with the
+ * same preparations (displacing, flushing, head start) lasts is taken off. */
 struct device_timing {
   struct device_launch launch;
   struct device_rotation *rotation;
@@ -97,6 +102,8 @@ struct device_ops {
   must_check bool (*upload)(struct device *device, void *to, const void *bytes, size_t size, struct error *error);
   must_check bool (*download)(struct device *device, void *bytes, const void *from, size_t size, struct error *error);
   must_check bool (*copy)(struct device *device, void *to, const void *from, size_t size, struct error *error);
+  /* Repeats `word` over `size` bytes of the device's memory; `to` is 4-byte aligned, the last word may be cut. */
+  must_check bool (*fill)(struct device *device, void *to, uint32_t word, size_t size, struct error *error);
 
   /* Runs work whose result is known and looks at it: what a device has to pass before it is trusted, and trusted again
    * after a fault. */
@@ -115,6 +122,9 @@ struct device_ops {
   must_check bool (*time)(struct device *device, struct device_timing *timings, size_t n, struct error *error);
   /* Puts other data into all data caches. */
   must_check bool (*displace)(struct device *device, struct error *error);
+  /* Whether a rotation may ask for instruction caches to be flushed before each sample (AMD). */
+  bool flushes_instructions;
+  bool is_synchronous; /* what launch() gives is over when it returns: who crashes or hangs is known at once */
   /* The core clock now, in MHz; 0 when it is not known. */
   double (*clock_mhz)(struct device *device);
   /* The state in which it measures, as provenance: {"clock_mhz", "memory_clock_mhz", "power_w", "temperature_c",

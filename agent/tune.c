@@ -355,7 +355,7 @@ static size_t finalists_of(const struct tuning *tuning, uint64_t *finalists, siz
       configs[n++] = tuning->tuned[i].config;
     }
   }
-  return finalists_choose(ratios, configs, n, most, finalists);
+  return finalists_choose(ratios, configs, n, NULL, 0, most, finalists);
 }
 
 static bool finals(struct tuning *tuning, struct error *error) {

@@ -18,16 +18,28 @@ static int compare_candidates(const void *a, const void *b) {
   return compare_ordinals(&left->config, &right->config);
 }
 
-size_t finalists_choose(const double *ratios, const uint64_t *configs, size_t n, size_t most, uint64_t *ret) {
+static bool is_among(const uint64_t *configs, size_t n, uint64_t config) {
+  for (size_t i = 0; i < n; i++)
+    if (configs[i] == config)
+      return true;
+  return false;
+}
+
+size_t finalists_choose(const double *ratios, const uint64_t *configs, size_t n, const uint64_t *always,
+                        size_t n_always, size_t most, uint64_t *ret) {
   cleanup_free struct candidate *candidates = xcalloc(n, sizeof *candidates);
   for (size_t i = 0; i < n; i++)
     candidates[i] = (struct candidate){ratios[i], configs[i]};
   qsort(candidates, n, sizeof *candidates, compare_candidates);
   size_t chosen = 0;
-  while (chosen < n && chosen < most && candidates[chosen].ratio <= candidates[0].ratio * FINALISTS_SPAN) {
-    ret[chosen] = candidates[chosen].config;
-    chosen++;
-  }
+  if (n > 0 && most > 0)
+    ret[chosen++] = candidates[0].config;
+  for (size_t i = 0; i < n_always && chosen < most; i++)
+    if (is_among(configs, n, always[i]) && !is_among(ret, chosen, always[i]))
+      ret[chosen++] = always[i];
+  for (size_t i = 1; i < n && chosen < most && candidates[i].ratio <= candidates[0].ratio * FINALISTS_SPAN; i++)
+    if (!is_among(always, n_always, candidates[i].config))
+      ret[chosen++] = candidates[i].config;
   qsort(ret, chosen, sizeof *ret, compare_ordinals);
   return chosen;
 }

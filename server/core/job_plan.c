@@ -1,8 +1,6 @@
 /* What comes after a stage. Memory: the caller owns the plan. Threads: pure functions. */
 #include "server/core/job_plan.h"
 
-#include "common/finalists.h"
-
 void job_plan_release(struct job_plan *plan) {
   if (plan->step == PLAN_DONE)
     verdict_release(&plan->verdict);
@@ -15,7 +13,8 @@ static int by_ordinal(const void *a, const void *b) {
 
 void job_after_screen(const struct screen_facts *facts, struct job_plan *ret_plan) {
   struct job_plan plan = {.step = PLAN_FINAL, .n_processes = FINAL_PROCESSES};
-  plan.n_finalists = finalists_choose(facts->ratios, facts->ranked, facts->n_ranked, FINALISTS_MAX, plan.finalists);
+  plan.n_finalists =
+      finalists_choose(facts->ratios, facts->ranked, facts->n_ranked, NULL, 0, FINALISTS_MAX, plan.finalists);
   if (plan.n_finalists == 0) {
     plan.step = PLAN_FAIL;
     if (facts->measured == 0) {

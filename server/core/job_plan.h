@@ -9,10 +9,10 @@
 #ifndef WAVETUNE_SERVER_CORE_JOB_PLAN_H
 #define WAVETUNE_SERVER_CORE_JOB_PLAN_H
 
+#include "common/finalists.h"
 #include "common/verdict.h"
 #include "server/core/job_state.h"
 
-#define FINALISTS_MAX 8
 #define FINAL_PROCESSES 3
 #define FINAL_PROCESSES_MAX 6
 

@@ -26,7 +26,7 @@ static struct final_measurement failed(uint64_t config, int64_t process) {
 
 Test(job_plan, the_screens_best_go_to_three_processes) {
   uint64_t ranked[] = {7, 3, 5};
-  double ratios[] = {0.8, 0.9, 1.0};
+  double ratios[] = {0.8, 0.82, 0.83};
   struct screen_facts facts = {.n_ranked = 3, .ranked = ranked, .ratios = ratios, .measured = 3};
   cleanup_job_plan struct job_plan plan;
   job_after_screen(&facts, &plan);

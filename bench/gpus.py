@@ -1,0 +1,123 @@
+"""One campaign of many keys on 1, 2 and 4 devices of one host, through a server: how much of N devices is used?
+
+    bench/gpus.py [--counts 1,2,4] [--kernel matmul] [--keys N] [--copies N] [--postgres-bin DIR] [--cpu] [--json FILE]
+
+A private server, one agent with so many devices. Every count tunes the same keys (with --copies under so many tags) from the first
+lease to the last verdict; code was brought to the agent by a campaign before. Efficiency is the time on one device over N
+times the time on N. Winners agree when each lies in the other's equivalence set.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+
+import tuning
+
+
+class Server:
+    """`wavetune-server dev` and what is asked of it."""
+
+    def __init__(self, folder, postgres_bin):
+        command = [tuning.program("wavetune-server"), "dev", "--folder", folder, "--port", "0", "--json"]
+        if postgres_bin:
+            command += ["--postgres-bin", postgres_bin]
+        if os.geteuid() == 0:
+            user = "postgres" if subprocess.run(["id", "postgres"], capture_output=True).returncode == 0 else "nobody"
+            command += ["--user", user]
+        environment = {**os.environ, "WAVETUNE_MIGRATIONS": str(tuning.ROOT / "migrations")}
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+        ready = json.loads(self.process.stdout.readline() or sys.exit("the server did not start"))
+        self.environment = {**os.environ, "WAVETUNE_URL": ready["url"], "WAVETUNE_TOKEN": ready["token"]}
+
+    def wavetune(self, *arguments):
+        done = subprocess.run([tuning.program("wavetune"), *map(str, arguments)], stdout=subprocess.PIPE, text=True,
+                              env=self.environment)
+        if done.returncode:
+            sys.exit(f"wavetune {arguments[0]} ended with status {done.returncode}: {done.stdout[-2000:]}")
+        return done.stdout
+
+    def stop(self):
+        self.process.terminate()
+        self.process.wait(60)
+
+
+def campaign(server, scratch, place, keys, run, devices, copies):
+    """The seconds of the whole, and the jobs."""
+    command = [tuning.program("wavetune-agent"), "run", "--state", pathlib.Path(scratch, "agent"), "--name", "bench"]
+    for device in devices:
+        command += ["--device", device]
+    log = open(pathlib.Path(scratch, f"agent-{run}.log"), "w+")
+    agent = subprocess.Popen(list(map(str, command)), stderr=log, env={**server.environment, "WAVETUNE_LOG": "info"})
+    while "agent: enrolled" not in pathlib.Path(log.name).read_text():
+        if agent.poll() is not None:
+            sys.exit(f"the agent ended: {pathlib.Path(log.name).read_text()[-1000:]}")
+        time.sleep(0.05)
+    listed = pathlib.Path(scratch, f"keys-{run}")
+    listed.write_text("".join(json.dumps(key) + "\n" for key in keys))
+    begin, jobs = time.monotonic(), []
+    for copy in range(copies - 1):
+        server.wavetune("submit", place, "--keys", listed, "--run", run, "--tag", f"copy{copy}")
+    jobs = json.loads(server.wavetune("submit", place, "--keys", listed, "--run", run, "--wait", "--json"))
+    for copy in range(copies - 1):
+        jobs += json.loads(server.wavetune("submit", place, "--keys", listed, "--run", run, "--tag", f"copy{copy}", "--wait", "--json"))
+    seconds = time.monotonic() - begin
+    agent.terminate()
+    agent.wait(60)
+    return seconds, jobs
+
+
+def agreement(first, second):
+    """How many of the jobs' winners lie in the other run's equivalence set."""
+    agree = 0
+    for a, b in zip(first, second):
+        if a["state"] == b["state"] == "done":
+            agree += a["winner"]["config"] in b["winner"]["verdict"]["equivalence_set"] and \
+                b["winner"]["config"] in a["winner"]["verdict"]["equivalence_set"]
+    return agree
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--counts", default="1,2,4")
+    parser.add_argument("--kernel", default="matmul")
+    parser.add_argument("--keys", type=int, default=1000)
+    parser.add_argument("--copies", type=int, default=1)
+    parser.add_argument("--postgres-bin")
+    parser.add_argument("--arch", default="sm_90")
+    parser.add_argument("--cpu", action="store_true")
+    parser.add_argument("--json")
+    arguments = parser.parse_args()
+    table = tuning.CPU if arguments.cpu else [k for k in tuning.TRITON if k.name.startswith(arguments.kernel)]
+    kernel = table[0]
+    keys = kernel.keys[:arguments.keys]
+    answer = []
+    with tempfile.TemporaryDirectory(prefix="wt-gpus-") as scratch:
+        os.chmod(scratch, 0o755)
+        place = kernel.folder(scratch)
+        build = None if arguments.cpu else tuning.pack(kernel, scratch, arguments.arch, keys=keys)[0]
+        server = Server(pathlib.Path(scratch, "dev"), arguments.postgres_bin)
+        try:
+            server.wavetune("kernel", "push", place, *(["--build", build] if build else []))
+            names = [f"cuda{i}" for i in range(8)] if not arguments.cpu else ["cpu0"]
+            campaign(server, scratch, place, keys[:1], "first", names[:1], 1)
+            for count in map(int, arguments.counts.split(",")):
+                seconds, jobs = campaign(server, scratch, place, keys, f"on{count}", names[:count], arguments.copies)
+                states = [job["state"] for job in jobs]
+                answer.append({"devices": count, "seconds": seconds, "jobs": jobs})
+                one = answer[0]
+                efficiency = one["seconds"] * one["devices"] / (count * seconds)
+                print(f"{count} devices: {seconds:.1f} s for {len(jobs)} keys ({states.count('done')} done), efficiency "
+                      f"{100 * efficiency:.1f} %, {agreement(one['jobs'], jobs)} of {len(jobs)} winners in both sets", flush=True)
+        finally:
+            server.stop()
+    if arguments.json:
+        pathlib.Path(arguments.json).write_text(json.dumps(answer))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,156 @@
+"""Tuning against an autotuner: the same kernels, the same configs, the same device, side by side in one run.
+
+    bench/versus_autotuner.py [--gpus N] [--kernel NAME]… [--keys N] [--rounds N] [--processes N] [--cold] [--json FILE]
+
+On GPUs the peer is Triton's own autotuner (bench/triton_autotune.py, compiled and loaded beforehand); with --cpu it is
+bench/fixed_budget.py, which does the same to kernels in C. Every key is tuned by both and held against an oracle: every
+config in PROCESSES processes of ROUNDS interleaved rounds, in which nobody leaves. Printed for every key: the seconds of
+both, their ratio, what each one's choice loses against the oracle's best (regret), the noise floor. Wavetune's seconds of a key are those of
+the whole process over the number of keys; beside them stand one key alone, and with --cold compiling and tuning one key
+from nothing on the same cores.
+With --gpus N each GPU runs a whole campaign, and compares every Nth key with the peer and the oracle.
+"""
+
+import argparse
+import concurrent.futures
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+import tuning
+
+BENCH = pathlib.Path(__file__).resolve().parent
+
+
+def peer(kernel, scratch, keys, gpu, cpu, warm, repeat=1, cache=None):
+    """The autotuner's lines for these keys."""
+    listed = pathlib.Path(scratch, f"peer-{kernel.name.replace(':', '-')}-{gpu}-{time.monotonic_ns()}.jsonl")
+    listed.write_text("".join(json.dumps(key) + "\n" for key in keys))
+    command = [sys.executable, BENCH / ("fixed_budget.py" if cpu else "triton_autotune.py"), kernel.folder(scratch), listed,
+               "--repeat", str(repeat)]
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": str(gpu), "TRITON_CACHE_DIR": str(cache or f"{scratch}/triton")}
+    if warm and not cpu:
+        command += ["--warm", str(warm)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=environment)
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def compare(kernel, scratch, build, gpu, arguments):
+    """One GPU's share: a campaign over all keys, then peer and oracle over its share of them."""
+    os.environ.pop("CUDA_VISIBLE_DEVICES", None)
+    device = "cpu0" if arguments.cpu else f"cuda{gpu}"
+    keys = kernel.keys[:arguments.keys]
+    mine = list(range(gpu, len(keys), arguments.gpus))
+    place = pathlib.Path(scratch, f"gpu{gpu}")
+    place.mkdir(exist_ok=True)
+    campaign = tuning.tune(kernel, place, build, device, keys)
+    alone = tuning.tune(kernel, place, build, device, [keys[mine[0]]])
+    lines = peer(kernel, place, [keys[i] for i in mine], gpu, arguments.cpu, arguments.warm)
+    exact = tuning.oracle(kernel, place, build, device, [keys[i] for i in mine], arguments.rounds, arguments.processes)
+    rows = []
+    for k, i in enumerate(mine):
+        line = campaign.lines[i]
+        if "winner" not in line:
+            rows.append({"key": keys[i], "error": line.get("error", "no winner")})
+            continue
+        rows.append({"kernel": kernel.name, "key": keys[i], "gpu": gpu, "configs": line["configs"],
+                     "peer_s": lines[k]["seconds"], "wavetune_s": campaign.seconds / len(keys),
+                     "own_s": sum(line["seconds"].values()), "verdict": line["verdict"]["verdict"],
+                     "equivalents": len(line["verdict"]["equivalence_set"]),
+                     "regret": exact.regret(k, line["winner"]["config"]),
+                     "regret_bound": line["verdict"]["regret_bound"],
+                     "peer_regret": exact.regret(k, kernel.ordinal(lines[k]["config"])),
+                     "winner_us": line["verdict"]["winner_us"], "oracle_samples": exact.samples[k]})
+    return {"rows": rows, "campaign_s": campaign.seconds, "summary": campaign.summary, "alone_s": alone.seconds,
+            "alone_key": keys[mine[0]]}
+
+
+def cold(kernel, scratch, arch, arguments):
+    """One key from nothing: compiling on all cores and tuning, against Triton's autotuner with an empty cache."""
+    with tempfile.TemporaryDirectory(dir=scratch) as place:
+        begin = time.monotonic()
+        build, packed = tuning.pack(kernel, place, arch, keys=kernel.keys[:1])
+        campaign = tuning.tune(kernel, place, build, "cuda0", kernel.keys[:1])
+        ours = time.monotonic() - begin
+        begin = time.monotonic()
+        line = peer(kernel, place, kernel.keys[:1], 0, False, 0, cache=f"{place}/empty")[0]
+        theirs = time.monotonic() - begin
+    return {"kernel": kernel.name, "key": kernel.keys[0], "wavetune_s": ours, "packing_s": packed, "tuning_s": campaign.seconds,
+            "peer_s": theirs, "peer_call_s": line["seconds"], "cores": len(os.sched_getaffinity(0))}
+
+
+def show(kernel, shares):
+    rows = [row for share in shares for row in share["rows"]]
+    print(f"\n{kernel.name}: {len(rows)} keys of {rows[0].get('configs', '?')} configs; a campaign of "
+          f"{shares[0]['summary']['keys']} keys took {', '.join('%.1f s' % s['campaign_s'] for s in shares)}")
+    print(f"{'key':44} {'peer s':>8} {'ours s':>8} {'ratio':>7} {'regret':>8} {'peer':>8} {'bound':>7} {'set':>4}  verdict")
+    for row in rows:
+        if "error" in row:
+            print(f"{tuning.key_text(row['key']):44} {row['error']}")
+            continue
+        print(f"{tuning.key_text(row['key']):44} {row['peer_s']:8.2f} {row['wavetune_s']:8.3f} "
+              f"{row['peer_s'] / row['wavetune_s']:6.1f}x {100 * row['regret']:7.2f}% {100 * row['peer_regret']:7.2f}% "
+              f"{100 * row['regret_bound']:6.1f}% {row['equivalents']:4}  {row['verdict']}")
+    rows = [row for row in rows if "error" not in row]
+    ratios = [row["peer_s"] / row["wavetune_s"] for row in rows]
+    print(f"ratio: {min(ratios):.1f} to {max(ratios):.1f}, geometric mean {tuning.geometric_mean(ratios):.1f}x; regret: worst "
+          f"{100 * max(r['regret'] for r in rows):.2f} %, above 1 % in {sum(r['regret'] > 0.01 for r in rows)} of "
+          f"{len(rows)} keys (peer: worst {100 * max(r['peer_regret'] for r in rows):.2f} %, "
+          f"{sum(r['peer_regret'] > 0.01 for r in rows)})")
+    for share in shares:
+        peer_s = next(row["peer_s"] for row in share["rows"] if row["key"] == share["alone_key"])
+        print(f"one key alone ({tuning.key_text(share['alone_key'])}): {share['alone_s']:.2f} s of one process, peer "
+              f"{peer_s:.2f} s: {peer_s / share['alone_s']:.1f}x")
+    spent = shares[0]["summary"].get("spent", {})
+    print("the first campaign's seconds went to: " + ", ".join(f"{name} {value:.1f}" for name, value in spent.items()))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--gpus", type=int, default=1)
+    parser.add_argument("--cpu", action="store_true")
+    parser.add_argument("--kernel", action="append")
+    parser.add_argument("--keys", type=int, default=1000)
+    parser.add_argument("--rounds", type=int, default=100)
+    parser.add_argument("--processes", type=int, default=5)
+    parser.add_argument("--warm", type=int, default=max(1, len(os.sched_getaffinity(0)) // 2))
+    parser.add_argument("--cold", action="store_true")
+    parser.add_argument("--arch", default="sm_90")
+    parser.add_argument("--json")
+    arguments = parser.parse_args()
+    if arguments.cpu:
+        arguments.gpus = 1
+    kernels = [k for k in (tuning.CPU if arguments.cpu else tuning.TRITON)
+               if not arguments.kernel or k.name.split(":")[0] in arguments.kernel]
+    answer = {"cores": len(os.sched_getaffinity(0)), "kernels": []}
+    print(f"{answer['cores']} cores, {arguments.gpus} device(s); oracle: {arguments.processes} processes of "
+          f"{arguments.rounds} rounds")
+    with tempfile.TemporaryDirectory(prefix="wt-versus-") as scratch:
+        for kernel in kernels:
+            build = None
+            if not arguments.cpu:
+                build, seconds = tuning.pack(kernel, scratch, arguments.arch, keys=kernel.keys[:arguments.keys])
+                print(f"{kernel.name}: packed in {seconds:.1f} s")
+            with concurrent.futures.ThreadPoolExecutor(arguments.gpus) as pool:
+                shares = list(pool.map(lambda gpu, k=kernel, b=build: compare(k, scratch, b, gpu, arguments),
+                                       range(arguments.gpus)))
+            show(kernel, shares)
+            answer["kernels"].append({"kernel": kernel.name, "shares": shares})
+            if arguments.cold and not arguments.cpu:
+                row = cold(kernel, scratch, arguments.arch, arguments)
+                answer["kernels"][-1]["cold"] = row
+                print(f"cold, on {row['cores']} cores, {tuning.key_text(row['key'])}: Triton {row['peer_s']:.1f} s, here "
+                      f"{row['wavetune_s']:.1f} s (packing {row['packing_s']:.1f}, tuning {row['tuning_s']:.1f}): "
+                      f"{row['peer_s'] / row['wavetune_s']:.1f}x")
+            sys.stdout.flush()
+            if arguments.json:
+                pathlib.Path(arguments.json).write_text(json.dumps(answer))
+
+
+if __name__ == "__main__":
+    main()

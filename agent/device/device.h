@@ -23,10 +23,10 @@ struct device {
   int64_t compute_units; /* as the environment states them */
   int64_t warp_size;     /* lanes of a wavefront; 1 on a CPU */
   size_t cache_bytes;    /* last-level data cache that one launch can use */
-  size_t
-      displacement_bytes; /* what has to be touched until nothing of before is in a data cache: of the target's row in
-                              * common/gpu_target.h (512 MiB on gfx942), else twice cache_bytes */
-  size_t memory_bytes;    /* free for buffers when it was opened; 0: not known */
+  /* What has to be touched until nothing of before is in a data cache: of the target's row in common/gpu_target.h
+   * (512 MiB on gfx942), else twice cache_bytes. */
+  size_t displacement_bytes;
+  size_t memory_bytes; /* free for buffers when it was opened; 0: not known */
 };
 
 /* Device memory of `size` bytes at `address` (as a kernel sees it), at least 4,096-byte aligned. Before it and after it
@@ -71,8 +71,13 @@ struct device_rotation {
   size_t n_copies;
   size_t next;             /* the copy that the next call uses; advanced by time() */
   bool displace;           /* displace the caches before each sample: the operands are too large to be copied */
-  bool flush_instructions; /* and the instruction caches, where the device can: see flush_instructions of device_ops */
+  bool flush_instructions; /* flush the instruction caches before each sample; instruction_flush_set was called */
 };
+
+/* Whether something is done before each sample that only the sample's first call sees: then it has one call. */
+static inline bool rotation_prepares(const struct device_rotation *rotation) {
+  return rotation->displace || rotation->flush_instructions;
+}
 
 /* One sample: `calls` calls one directly after the other. `us` is T - t: what the interval of an empty sample with the
  * same preparations (displacing, flushing, head start) lasts is taken off. */
@@ -104,6 +109,10 @@ struct device_ops {
   must_check bool (*copy)(struct device *device, void *to, const void *from, size_t size, struct error *error);
   /* Repeats `word` over `size` bytes of the device's memory; `to` is 4-byte aligned, the last word may be cut. */
   must_check bool (*fill)(struct device *device, void *to, uint32_t word, size_t size, struct error *error);
+  /* Memory of the host from and to which the device copies fast (pinned, where there is enough of that). It is not
+   * cleared. Never NULL. */
+  must_check void *(*host_buffer_new)(struct device *device, size_t size);
+  void (*host_buffer_free)(struct device *device, void *buffer);
 
   /* Runs work whose result is known and looks at it: what a device has to pass before it is trusted, and trusted again
    * after a fault. */
@@ -117,18 +126,21 @@ struct device_ops {
   must_check bool (*launch)(struct device *device, const struct device_launch *launch, struct error *error);
   must_check bool (*synchronize)(struct device *device, struct error *error);
 
-  /* Takes the samples in order, back to back, and waits for the last. Of a rotation that restores, each call is timed
-   * on its own and the sample is the mean; of any other, one interval around all calls is divided. */
+  /* Takes the samples in order, back to back, and waits once, for the last: the more are given at once, the less each
+   * costs. Of a rotation that restores, each call is timed on its own and the sample is the mean; of any other, one
+   * interval around all calls is divided. */
   must_check bool (*time)(struct device *device, struct device_timing *timings, size_t n, struct error *error);
   /* Puts other data into all data caches. */
   must_check bool (*displace)(struct device *device, struct error *error);
-  /* Whether a rotation may ask for instruction caches to be flushed before each sample (AMD). */
-  bool flushes_instructions;
+  /* Loads the object of agent/compile/instruction_flush.h, for rotations that flush instruction caches; a second call
+   * is free. NULL: the device cannot (only AMD's can). */
+  must_check bool (*instruction_flush_set)(struct device *device, const char *object, struct error *error);
   bool is_synchronous; /* what launch() gives is over when it returns: who crashes or hangs is known at once */
-  /* The core clock now, in MHz; 0 when it is not known. */
+  /* The core clock now, in MHz; 0 when it is not known. Cheap enough for one a round. */
   double (*clock_mhz)(struct device *device);
   /* The state in which it measures, as provenance: {"clock_mhz", "memory_clock_mhz", "power_w", "temperature_c",
-   * "processes": others that use it}, known members only (a new reference). */
+   * "processes": those of others that use it, "throttle", "overhead_us": what was taken off the last intervals}, known
+   * members only (a new reference). */
   must_check json_t *(*conditions)(struct device *device);
 };
 

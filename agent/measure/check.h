@@ -5,11 +5,18 @@
  * has the same. All elements of an output that is only written must have been written: those that still hold the mark
  * are tried a second time with another mark. All elements of a float output are looked at for NaN; the first
  * CHECK_NANS_MAX of those that are not among the samples are asked of the reference. Outputs without a reference
- * function (work space) are looked at only for writes outside of them. Inputs must be unchanged; what was changed is
- * restored. A write outside of the buffers, and a launch after which the device does not pass its sentinel, spoil the
- * problem (problem.h).
+ * function (work space) are looked at only for writes outside of them. A write outside of the buffers, and a launch after
+ * which the device does not pass its sentinel, spoil the problem (problem.h).
  *
- * Memory: none. Threads: one. */
+ * An output that is byte for byte one that passed before is right at once: most configs of a kernel agree to the last
+ * bit. The problem keeps up to VERIFIED_MAX different ones of each operand, none that holds a mark: of those nothing
+ * could tell a byte that was written from one that was not.
+ *
+ * Inputs must be unchanged. They are looked at with the first config, then after every CHECK_INPUTS_EVERY configs, when
+ * a config is found wrong, and by problem_inputs_check. What was changed is restored, and the configs checked since the
+ * last look are checked again, one by one with a look after each: the one that changes inputs is wrong, and nobody else.
+ *
+ * Memory: see problem.h. Threads: one; large outputs are compared by a few more (team.h). */
 #ifndef WAVETUNE_AGENT_MEASURE_CHECK_H
 #define WAVETUNE_AGENT_MEASURE_CHECK_H
 
@@ -18,7 +25,13 @@
 
 #define CHECK_NANS_MAX 4096
 
-/* OUTCOME_CORRECT, OUTCOME_CORRECTNESS or OUTCOME_RUNTIME; of the latter two the error says why. */
+/* OUTCOME_CORRECT, OUTCOME_CORRECTNESS or OUTCOME_RUNTIME; of the latter two the error says why. The candidate keeps
+ * both. That of earlier candidates may change with this call, never from wrong to right. */
 must_check enum outcome candidate_check(struct problem *problem, struct candidate *candidate, struct error *error);
+
+/* Looks at the inputs where configs were checked since the last look: after it the outcomes that the candidates keep are
+ * final. To be called when all are loaded, before they are timed, and again before a later request's. False: the device
+ * refused, says the error, and problem_ask_device was called. */
+must_check bool problem_inputs_check(struct problem *problem, struct error *error);
 
 #endif

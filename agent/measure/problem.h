@@ -3,9 +3,13 @@
  * Every buffer argument has one checked copy between canaries, which correctness runs use. What the timing uses depends
  * on the regime, decided here once:
  * - warm: always the checked copy; operands stay in whatever cache holds them.
- * - cold: copies of all operands, together at least twice the last-level cache, used in turn; when that would take more
- *   than `rotation_bytes_max` or than the device has left, the checked copy with the caches displaced before every sample, one call a sample.
- *   Translations (TLB) are as cold as the data; the instructions are not.
+ * - cold: copies of all operands, together at least the device's displacement_bytes, used in turn; when that would take
+ *   more than `rotation_bytes_max` or than the device has left, the checked copy with the caches displaced before every
+ *   sample, one call a sample. Translations (TLB) are as cold as the data; the instructions where `instruction_flush`
+ *   is given and the device can flush them, also one call a sample.
+ *
+ * What does not depend on the config is done once: inputs lie on the device, outputs are marked there, and an output that
+ * is byte for byte one that was verified before is right (check.h).
  *
  * Memory: a problem owns its buffers and expectations, borrows device, kernel, key and space. Threads: one. */
 #ifndef WAVETUNE_AGENT_MEASURE_PROBLEM_H
@@ -17,13 +21,18 @@
 #include "common/kernel.h"
 
 #define ROTATION_BYTES_MAX ((size_t)1 << 30)
+#define VERIFIED_MAX 4                         /* of an operand */
+#define VERIFIED_BYTES_MAX ((size_t)512 << 20) /* of a problem: host memory that may be pinned */
+#define CHECK_INPUTS_EVERY 16                  /* configs */
 
-/* One buffer argument; all zero for a scalar. */
+/* One buffer argument; all zero for a scalar. What lies on the host is a host buffer of the device. */
 struct operand {
   int64_t elements;
   size_t bytes;
   void *given;   /* on the host: what a call finds in it; NULL for access write */
-  void *written; /* on the host: room for what a call left in it; NULL for access read */
+  void *written; /* on the host: room for what a call left in it; NULL unless the reference computes it */
+  void *verified[VERIFIED_MAX]; /* on the host: different outputs that were looked at completely, and right */
+  size_t n_verified;
   struct device_buffer *checked;
   struct device_buffer *pristine; /* `given` on the device, for access readwrite */
   struct device_buffer *copies;   /* of a rotation; NULL when there is none */
@@ -35,6 +44,7 @@ struct problem_options {
   uint64_t seed;
   bool is_cold;
   size_t rotation_bytes_max;
+  const char *instruction_flush; /* path of the object of agent/compile/instruction_flush.h; NULL: none. Cold only */
 };
 
 struct problem {
@@ -48,6 +58,11 @@ struct problem {
   struct reference *reference;                                                      /* NULL: outputs are not compared */
   void *host_pointers[KERNEL_ARGUMENTS_MAX], *host_arguments[KERNEL_ARGUMENTS_MAX]; /* what the reference gets */
   uint64_t host_scalars[KERNEL_ARGUMENTS_MAX];
+  size_t verified_bytes; /* that operands keep */
+  bool has_checked;      /* a config */
+  /* Checked since the inputs were looked at, and right as far as that is known. */
+  struct candidate *unsettled[CHECK_INPUTS_EVERY];
+  size_t n_unsettled;
   /* The device, as this process sees it, is in a state that nothing can be measured in; is_lost: and not because of
    * what the config that met it did. */
   bool is_spoiled, is_lost;
@@ -61,6 +76,10 @@ struct candidate {
   uint64_t scalars[KERNEL_ARGUMENTS_MAX];                     /* of the manifest's arguments */
   void *scratch;                                              /* NULL: what a scratch argument is given */
   void *arguments[KERNEL_ARGUMENTS_MAX + LAUNCH_SCRATCH_MAX]; /* as the object takes them */
+  /* What its check found, and why. A later look at the inputs may turn OUTCOME_CORRECT into another: see
+   * problem_inputs_check. */
+  enum outcome outcome;
+  struct error error;
 };
 
 /* `reference` is taken over in any case. */
@@ -83,7 +102,7 @@ struct device_launch candidate_launch(struct candidate *candidate);
  * and is_lost when the config was not even launched: the device was reset, maybe for what another process did. */
 void problem_ask_device(struct problem *problem, bool was_launched);
 
-/* Puts the checked copies in place: outputs marked as not written, what is read as it was filled. */
+/* Puts the checked copies in place: outputs marked as not written, what is changed as it was filled. */
 must_check bool problem_reset(struct problem *problem, int mark, struct error *error);
 
 #endif

@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# The benchmarks of tuning on a machine with NVIDIA GPUs, torch and Triton, and no network.
+#
+#   bench/on_gpu.sh [STEP…]     steps: versus campaigns same gpus; default: all, in this order
+#
+# Programs are those of $WAVETUNE_BUILD, else of build/gpu-bundle.tar.gz (tests/gpu/bundle.sh). Uses all GPUs there are, or
+# the first $GPUS. What is printed and every JSON document also lie in $OUT (default build/gpu-results). $VERSUS,
+# $CAMPAIGNS, $SAME and $GPUS_OPTIONS are further options of the steps.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+OUT=${OUT:-build/gpu-results}
+mkdir -p "$OUT"
+steps=("$@")
+[ ${#steps[@]} -gt 0 ] || steps=(versus campaigns same gpus)
+gpus=${GPUS:-$(nvidia-smi -L 2>/dev/null | grep -c '^GPU')}
+[ "$gpus" -ge 1 ] || { echo "there is no NVIDIA GPU here"; exit 1; }
+
+scratch=$(mktemp -d /tmp/wavetune-bench-XXXXXX)
+chmod 755 "$scratch"
+trap 'rm -rf "$scratch"' EXIT
+postgres=()
+if [ -z "${WAVETUNE_BUILD:-}" ]; then
+  tar -xzf build/gpu-bundle.tar.gz --no-same-owner -C "$scratch" || exit 1
+  chmod -R a+rX "$scratch"
+  export WAVETUNE_BUILD=$scratch/bin
+  export LD_LIBRARY_PATH=$scratch/lib:/usr/local/cuda/lib64${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+  postgres=(--postgres-bin "$(ls -d "$scratch"/postgresql/usr/lib/postgresql/*/bin)")
+fi
+devices=()
+for ((i = 0; i < gpus; i++)); do devices+=(--device "cuda$i"); done
+echo "$gpus x $(nvidia-smi --query-gpu=name --format=csv,noheader | head -1), $(nproc) cores, Triton $(python3 -c 'import triton; print(triton.__version__)'), commit $(git rev-parse --short HEAD 2>/dev/null || echo unknown), $(date -u +%FT%TZ)"
+
+status=0
+step() {
+  local name=$1 begin=$SECONDS
+  shift
+  echo "== $name"
+  # shellcheck disable=SC2086
+  "$@" 2>"$OUT/$name.err" | tee "$OUT/$name.txt"
+  local code=${PIPESTATUS[0]}
+  [ "$code" -eq 0 ] || { status=1; tail -5 "$OUT/$name.err"; }
+  echo "   ($name: $((SECONDS - begin)) s, status $code)"
+}
+for name in "${steps[@]}"; do
+  case $name in
+    # shellcheck disable=SC2086
+    versus) step versus python3 bench/versus_autotuner.py --gpus "$gpus" --cold --json "$OUT/versus.json" ${VERSUS:-} ;;
+    # shellcheck disable=SC2086
+    campaigns) step campaigns python3 bench/campaigns.py --gpus "$gpus" --json "$OUT/campaigns.json" ${CAMPAIGNS:-} ;;
+    # shellcheck disable=SC2086
+    same) step same python3 bench/same_config.py "${devices[@]}" --json "$OUT/same.json" ${SAME:-} ;;
+    # shellcheck disable=SC2086
+    gpus) step gpus python3 bench/gpus.py "${postgres[@]}" --json "$OUT/gpus.json" ${GPUS_OPTIONS:-} ;;
+    *) echo "no step \"$name\"; there are versus, campaigns, same and gpus"; status=2 ;;
+  esac
+done
+exit $status

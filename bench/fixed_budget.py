@@ -7,19 +7,20 @@ fixed times (25 ms and 100 ms, Triton's do_bench), the least mean wins. What Tri
 import argparse
 import ctypes
 import json
+import math
 import pathlib
+import random
 import subprocess
 import sys
 import tempfile
 import time
-
-import numpy
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "python"))
 from wavetune.expressions import expression  # noqa: E402
 from wavetune.spaces import parse_space  # noqa: E402
 
 WARM_UP_S, REPEAT_S = 0.025, 0.100
+TYPES = {"float32": ctypes.c_float, "float64": ctypes.c_double}
 
 
 def compile_config(folder, version, config, key, scratch):
@@ -29,7 +30,7 @@ def compile_config(folder, version, config, key, scratch):
     defines = [f"-D{name}={int(value) if isinstance(value, bool) else value}" for name, value in values.items()]
     place = pathlib.Path(scratch, f"{abs(hash(tuple(sorted(values.items()))))}.so")
     if not place.exists():
-        subprocess.run(["cc", "-O3", "-march=native", "-shared", "-fPIC", *defines, "-o", place,
+        subprocess.run(["cc", "-O3", "-march=native", "-Wno-psabi", "-shared", "-fPIC", *defines, "-o", place,
                         folder / version["sources"][0], "-lm"], check=True)
     return getattr(ctypes.CDLL(str(place)), version["entry"])
 
@@ -57,20 +58,19 @@ def main():
     manifest = json.loads((folder / "kernel.json").read_text())
     version = manifest["versions"][name]
     space = parse_space(json.loads((folder / version["space"]).read_text()), "space")
-    random = numpy.random.default_rng(1)
+    random.seed(1)
     with tempfile.TemporaryDirectory() as scratch:
         for line in pathlib.Path(arguments.keys).read_text().splitlines():
             key = json.loads(line)
             configs = list(space.points([{**key, "gpu_name": "", "arch": ""}]))
             functions = [compile_config(folder, version, config, key, scratch) for config in configs]
-            buffers = []
+            values = []
             for argument in version.get("arguments", manifest["arguments"]):
                 if "shape" in argument:
-                    shape = [expression(extent).evaluate(key) for extent in argument["shape"]]
-                    buffers.append(random.standard_normal(shape, dtype=argument["dtype"]))
+                    n = math.prod(expression(extent).evaluate(key) for extent in argument["shape"])
+                    values.append((TYPES[argument["dtype"]] * n)(*[random.gauss(0, 1) for _ in range(n)]))
                 else:
-                    buffers.append(ctypes.c_int64(expression(argument["value"]).evaluate(key)))
-            values = [b.ctypes.data_as(ctypes.c_void_p) if isinstance(b, numpy.ndarray) else b for b in buffers]
+                    values.append(ctypes.c_int64(expression(argument["value"]).evaluate(key)))
             for repeat in range(arguments.repeat):
                 begin = time.monotonic()
                 times = [mean_of(lambda f=function: f(*values)) for function in functions]

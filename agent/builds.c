@@ -1,4 +1,5 @@
-/* Objects of a build for the configs of a lease. Memory: build_objects own what they hold. Threads: any. */
+/* Objects of a build for the configs of a lease. Memory: build_objects and build_code own what they hold. Threads: any, one
+ * to a build_code. */
 #include "agent/builds.h"
 
 #include "agent/compile/objects.h"
@@ -15,14 +16,35 @@ void lease_object_release(struct lease_object *object) {
   *object = (struct lease_object){0};
 }
 
+/* One config's entry in a variant, and what does not depend on the key of the object that it names. */
+struct entry {
+  const json_t *json; /* in "objects" or "failed" */
+  bool is_read;
+  struct lease_object object; /* is_read only */
+};
+
+struct variant {
+  const json_t *json; /* NULL: no key needed it so far */
+  json_t *by_config;  /* canonical text of a config → index of its entry */
+  size_t n, capacity;
+  struct entry *entries;
+};
+
+struct build_code {
+  char *folder;
+  struct build *build;
+  const struct kernel *kernel;
+  char *arch;
+  struct source_reader reader;
+  int64_t warp_size;
+  struct variant *variants; /* as many as the build has */
+};
+
 /* What is prepared, and what for. */
 struct preparing {
-  const char *folder;
+  struct build_code *code;
+  struct variant *variant;
   const struct build_request *request;
-  const struct source_reader *reader;
-  const json_t *variant;
-  json_t *by_config; /* canonical text of a config → its entry in "objects" or "failed" */
-  int64_t warp_size;
 };
 
 /* Blobs */
@@ -33,22 +55,22 @@ static bool bytes_have_digest(const char *bytes, size_t size, const struct diges
 }
 
 /* Gets a blob's bytes from the folder, else from the reader; it lies in the folder then. */
-static bool blob_prepare(const struct preparing *preparing, const struct source *source, char **ret_path,
-                         char **ret_bytes, size_t *ret_size, struct error *error) {
+static bool blob_prepare(const struct build_code *code, const struct source *source, char **ret_path, char **ret_bytes,
+                         size_t *ret_size, struct error *error) {
   char text[DIGEST_TEXT_SIZE];
   struct error ignored;
   cleanup_free char *bytes = NULL, *stale = NULL;
   size_t size;
   digest_format(&source->digest, text);
-  cleanup_free char *path = xasprintf("%s/blob-%s.co", preparing->folder, text + strlen("sha256:"));
+  cleanup_free char *path = xasprintf("%s/blob-%s.co", code->folder, text + strlen("sha256:"));
   if (file_read(path, BLOB_MAX, &stale, &size, &ignored) && bytes_have_digest(stale, size, &source->digest)) {
     object_touch(path);
     bytes = TAKE(stale);
-  } else if (!preparing->reader->read(preparing->reader->context, source, &bytes, &size, error)) {
+  } else if (!code->reader.read(code->reader.context, source, &bytes, &size, error)) {
     return false;
   } else if (!bytes_have_digest(bytes, size, &source->digest)) {
     return error_set(error, "%s is not the blob %s that the build names; push the build again", source->path, text);
-  } else if (!folder_make(preparing->folder, 0700, error) || !file_write_atomically(path, bytes, size, 0600, error)) {
+  } else if (!folder_make(code->folder, 0700, error) || !file_write_atomically(path, bytes, size, 0600, error)) {
     return false;
   }
   *ret_path = TAKE(path);
@@ -59,15 +81,14 @@ static bool blob_prepare(const struct preparing *preparing, const struct source 
 
 /* How an object is launched */
 
-static const json_t *compiled_in(const struct preparing *preparing, const struct argument *argument) {
-  return json_object_get(json_object_get(preparing->variant, "constexprs"), argument->name);
+static const json_t *compiled_in(const struct variant *variant, const struct argument *argument) {
+  return json_object_get(json_object_get(variant->json, "constexprs"), argument->name);
 }
 
-static void arguments_pass(const struct preparing *preparing, struct launch_spec *spec) {
-  const struct kernel *kernel = preparing->request->kernel;
+static void arguments_pass(const struct kernel *kernel, const struct variant *variant, struct launch_spec *spec) {
   spec->arguments = xcalloc(kernel->n_arguments ? kernel->n_arguments : 1, sizeof *spec->arguments);
   for (size_t i = 0; i < kernel->n_arguments; i++) {
-    if (!compiled_in(preparing, &kernel->arguments[i]))
+    if (!compiled_in(variant, &kernel->arguments[i]))
       spec->arguments[spec->n_arguments++] = xstrdup(kernel->arguments[i].name);
   }
 }
@@ -82,9 +103,9 @@ static bool is_value(const json_t *constant, int64_t value) {
  * fewer bits than the manifest has. The variant's `when` need not say so. */
 static bool scalar_agrees(const struct preparing *preparing, const struct argument *argument, const struct scope *scope,
                           struct error *error) {
-  const json_t *constant = compiled_in(preparing, argument);
+  const json_t *constant = compiled_in(preparing->variant, argument);
   const char *type =
-      json_string_value(json_object_get(json_object_get(preparing->variant, "signature"), argument->name));
+      json_string_value(json_object_get(json_object_get(preparing->variant->json, "signature"), argument->name));
   enum dtype dtype = argument->dtype;
   bool is_narrower = !constant && build_type_parse(type, &dtype) && dtype != argument->dtype;
   int64_t value;
@@ -120,16 +141,14 @@ static bool scalars_agree(const struct preparing *preparing, uint64_t config, st
 
 /* What a launch passes must be what the code takes: a kernel that is given fewer or other arguments reads what lies
  * behind them. False: the object cannot be used, and the error says why. */
-static bool object_understand(const struct preparing *preparing, const json_t *entry, const char *bytes, size_t size,
-                              struct launch_spec *spec, struct error *error) {
-  const struct build_request *request = preparing->request;
-  cleanup_code_object struct code_object *code = NULL;
+static bool object_understand(const struct build_code *code, const struct variant *variant, const json_t *entry,
+                              const char *bytes, size_t size, struct launch_spec *spec, struct error *error) {
+  cleanup_code_object struct code_object *object = NULL;
   const struct code_kernel *kernel;
   struct build_launch launch;
-  if (!build_launch_read(entry, preparing->warp_size, &launch, error) ||
-      !code_object_parse(bytes, size, &code, error) || !build_code_is_for(code, request->arch, error) ||
-      !code_object_kernel(code, launch.name, &kernel, error) ||
-      !build_code_agrees(request->kernel, preparing->variant, &launch, kernel, error))
+  if (!build_launch_read(entry, code->warp_size, &launch, error) || !code_object_parse(bytes, size, &object, error) ||
+      !build_code_is_for(object, code->arch, error) || !code_object_kernel(object, launch.name, &kernel, error) ||
+      !build_code_agrees(code->kernel, variant->json, &launch, kernel, error))
     return false;
   _Static_assert(BUILD_SCRATCH_MAX <= LAUNCH_SCRATCH_MAX, "a launch has room for a build's scratch pointers");
   spec->entry = xstrdup(launch.name);
@@ -139,49 +158,80 @@ static bool object_understand(const struct preparing *preparing, const json_t *e
   spec->cluster = launch.clusters;
   spec->cooperative = launch.is_cooperative;
   spec->resources = kernel->resources;
-  arguments_pass(preparing, spec);
+  arguments_pass(code->kernel, variant, spec);
   return true;
 }
 
 /* Configs */
 
-static bool object_fail(struct lease_object *object, char *taken_detail) {
+static void object_fail(struct lease_object *object, char *taken_detail) {
+  object->is_ok = false;
   object->outcome = OUTCOME_COMPILE;
   object->detail = taken_detail;
-  return true;
+}
+
+static void object_cannot_be_used(struct lease_object *object, const struct error *reason) {
+  object_fail(object, xasprintf("the build's object cannot be used: %s", reason->message));
 }
 
 /* False when the blob cannot be had; everything else is an outcome of the config. */
-static bool object_prepare(const struct preparing *preparing, uint64_t config, struct lease_object *object,
-                           struct error *error) {
-  cleanup_json json_t *values = space_config_to_json(preparing->request->space, config);
-  cleanup_free char *text = json_canonical(values), *name = xasprintf("the object of config %s", text), *bytes = NULL;
-  const json_t *entry = json_object_get(preparing->by_config, text);
-  const char *failure = json_string_value(json_object_get(entry, "error"));
+static bool entry_read(const struct build_code *code, const struct variant *variant, struct entry *entry,
+                       const char *config, struct error *error) {
+  cleanup_free char *name = xasprintf("the object of config %s", config), *bytes = NULL;
+  const char *failure = json_string_value(json_object_get(entry->json, "error"));
+  struct lease_object *object = &entry->object;
   struct source source = {.path = name};
   struct error reason;
   size_t size;
-  if (!entry)
-    return object_fail(object,
-                       xasprintf("the build has no object of %s: pack the kernel again with this config", text));
-  if (failure)
-    return object_fail(object, xstrdup(failure));
-  if (!json_get_digest(entry, "", "digest", JSON_REQUIRED, &source.digest, error) ||
-      !blob_prepare(preparing, &source, &object->path, &bytes, &size, error))
-    return false;
-  object->launch = launch_spec_default();
-  object->is_ok = scalars_agree(preparing, config, &reason) &&
-                  object_understand(preparing, entry, bytes, size, &object->launch, &reason);
-  return object->is_ok || object_fail(object, xasprintf("the build's object cannot be used: %s", reason.message));
+  if (failure) {
+    object_fail(object, xstrdup(failure));
+  } else {
+    if (!json_get_digest(entry->json, "", "digest", JSON_REQUIRED, &source.digest, error) ||
+        !blob_prepare(code, &source, &object->path, &bytes, &size, error))
+      return false;
+    object->launch = launch_spec_default();
+    object->is_ok = object_understand(code, variant, entry->json, bytes, size, &object->launch, &reason);
+    if (!object->is_ok)
+      object_cannot_be_used(object, &reason);
+  }
+  entry->is_read = true;
+  return true;
 }
 
-static void entries_index(const json_t *entries, json_t *by_config) {
-  size_t i;
-  json_t *entry;
-  json_array_foreach (entries, i, entry) {
-    cleanup_free char *text = json_canonical(json_object_get(entry, "config"));
-    ALWAYS(json_object_set(by_config, text, entry) == 0);
+static struct lease_object object_copy(const struct lease_object *object) {
+  struct lease_object copy = *object;
+  copy.path = object->path ? xstrdup(object->path) : NULL;
+  copy.detail = object->detail ? xstrdup(object->detail) : NULL;
+  copy.launch.entry = object->launch.entry ? xstrdup(object->launch.entry) : NULL;
+  if (object->launch.arguments) {
+    size_t n = object->launch.n_arguments;
+    copy.launch.arguments = xcalloc(n ? n : 1, sizeof *copy.launch.arguments);
+    for (size_t i = 0; i < n; i++)
+      copy.launch.arguments[i] = xstrdup(object->launch.arguments[i]);
   }
+  return copy;
+}
+
+static bool object_prepare(const struct preparing *preparing, uint64_t config, struct lease_object *object,
+                           struct error *error) {
+  const struct variant *variant = preparing->variant;
+  cleanup_json json_t *values = space_config_to_json(preparing->request->space, config);
+  cleanup_free char *text = json_canonical(values);
+  const json_t *index = json_object_get(variant->by_config, text);
+  struct error reason;
+  if (!index) {
+    object_fail(object, xasprintf("the build has no object of %s: pack the kernel again with this config", text));
+    return true;
+  }
+  struct entry *entry = &variant->entries[json_integer_value(index)];
+  if (!entry->is_read && !entry_read(preparing->code, variant, entry, text, error))
+    return false;
+  *object = object_copy(&entry->object);
+  if (object->path && !scalars_agree(preparing, config, &reason)) {
+    free(object->detail);
+    object_cannot_be_used(object, &reason);
+  }
+  return true;
 }
 
 static int by_config(const void *a, const void *b) {
@@ -207,36 +257,97 @@ static bool configs_prepare(const struct preparing *preparing, struct build_obje
   return true;
 }
 
-bool build_objects_prepare(const char *folder, const json_t *json, const struct build_request *request,
-                           const struct source_reader *reader, struct build_objects **ret_objects,
-                           struct error *error) {
-  cleanup_build struct build *build = NULL;
-  cleanup_json json_t *index = json_object();
-  size_t variant;
-  if (!build_parse(json, request->kernel, &build, error) || !build_variant(build, request->key, &variant, error))
+/* Builds */
+
+static void entries_add(struct variant *variant, const char *member) {
+  size_t i;
+  const json_t *json;
+  json_array_foreach (json_object_get(variant->json, member), i, json) {
+    cleanup_free char *text = json_canonical(json_object_get(json, "config"));
+    GROW(variant->entries, variant->n, variant->capacity);
+    variant->entries[variant->n] = (struct entry){.json = json};
+    ALWAYS(json_object_set_new(variant->by_config, text, json_integer((json_int_t)variant->n++)) == 0);
+  }
+}
+
+/* The variant for the key, its entries listed. */
+static bool variant_open(struct build_code *code, const struct key *key, struct variant **ret_variant,
+                         struct error *error) {
+  size_t index;
+  if (!build_variant(code->build, key, &index, error))
     return false;
-  if (!string_equal(build->arch, request->arch))
-    return error_set(error, "the build is for %s and this device is %s; pack the kernel for it", build->arch,
-                     request->arch);
-  struct preparing preparing = {
-      .folder = folder,
-      .request = request,
-      .reader = reader,
-      .variant = json_array_get(json_object_get(build->json, "variants"), variant),
-      .by_config = index,
+  struct variant *variant = &code->variants[index];
+  if (!variant->json) {
+    const json_t *json = json_array_get(json_object_get(code->build->json, "variants"), index);
+    if (!build_signature_agrees(code->kernel, json, error))
+      return error_prefix(error, "the build's variant for this key cannot be used: ");
+    variant->json = json;
+    variant->by_config = json_object();
+    entries_add(variant, "failed");
+    entries_add(variant, "objects");
+  }
+  *ret_variant = variant;
+  return true;
+}
+
+bool build_code_new(const char *folder, const json_t *json, const struct kernel *kernel, const char *arch,
+                    const struct source_reader *reader, struct build_code **ret_code, struct error *error) {
+  cleanup_build struct build *build = NULL;
+  if (!build_parse(json, kernel, &build, error))
+    return false;
+  if (!string_equal(build->arch, arch))
+    return error_set(error, "the build is for %s and this device is %s; pack the kernel for it", build->arch, arch);
+  struct build_code *code = xcalloc(1, sizeof *code);
+  *code = (struct build_code){
+      .folder = xstrdup(folder),
+      .kernel = kernel,
+      .arch = xstrdup(arch),
+      .reader = *reader,
       .warp_size = json_integer_value(json_object_get(build->json, "warp_size")),
+      .variants = xcalloc(build->n_variants, sizeof *code->variants),
   };
-  entries_index(json_object_get(preparing.variant, "failed"), index);
-  entries_index(json_object_get(preparing.variant, "objects"), index);
+  code->build = TAKE(build);
+  *ret_code = code;
+  return true;
+}
+
+static void variant_release(struct variant *variant) {
+  for (size_t i = 0; i < variant->n; i++)
+    lease_object_release(&variant->entries[i].object);
+  free(variant->entries);
+  json_decref(variant->by_config);
+}
+
+void build_code_free(struct build_code *code) {
+  for (size_t i = 0; i < code->build->n_variants; i++)
+    variant_release(&code->variants[i]);
+  free(code->variants);
+  build_free(code->build);
+  free(code->folder);
+  free(code->arch);
+  free(code);
+}
+
+bool build_code_objects(struct build_code *code, const struct build_request *request,
+                        struct build_objects **ret_objects, struct error *error) {
+  struct preparing preparing = {.code = code, .request = request};
+  if (!variant_open(code, request->key, &preparing.variant, error))
+    return false;
   struct build_objects *objects = xcalloc(1, sizeof *objects);
-  bool agrees = build_signature_agrees(request->kernel, preparing.variant, error) ||
-                error_prefix(error, "the build's variant for this key cannot be used: ");
-  if (!agrees || !configs_prepare(&preparing, objects, error)) {
+  if (!configs_prepare(&preparing, objects, error)) {
     build_objects_free(objects);
     return false;
   }
   *ret_objects = objects;
   return true;
+}
+
+bool build_objects_prepare(const char *folder, const json_t *json, const struct build_request *request,
+                           const struct source_reader *reader, struct build_objects **ret_objects,
+                           struct error *error) {
+  cleanup_build_code struct build_code *code = NULL;
+  return build_code_new(folder, json, request->kernel, request->arch, reader, &code, error) &&
+         build_code_objects(code, request, ret_objects, error);
 }
 
 void build_objects_free(struct build_objects *objects) {

@@ -203,6 +203,36 @@ Test(builds, a_blob_is_fetched_once) {
   packed_free(&packed);
 }
 
+static struct build_objects *objects_of_key(struct packed *packed, struct build_code *code, int64_t n) {
+  static const uint64_t configs[] = {0};
+  struct build_request request = {packed->kernel, &packed->key, packed->space, "a GPU", ARCH, 1, configs};
+  struct build_objects *objects = NULL;
+  struct error error = {0};
+  packed->key.values[0] = value_int(n);
+  cr_assert(build_code_objects(code, &request, &objects, &error), "%s", error.message);
+  return objects;
+}
+
+Test(builds, keys_of_one_variant_share_what_was_read) {
+  struct packed packed = packed_new(METADATA);
+  struct source_reader reader = {blob_read, &packed};
+  struct error error = {0};
+  cleanup_free char *cache = xasprintf("%s/cache", packed.folder);
+  struct build_code *code = NULL;
+  cr_assert(build_code_new(cache, packed.build, packed.kernel, ARCH, &reader, &code, &error), "%s", error.message);
+  struct build_objects *first = objects_of_key(&packed, code, 64);
+  cr_assert(folder_remove(cache, &error));
+  struct build_objects *second = objects_of_key(&packed, code, 128);
+  cr_expect_eq(packed.n_read, 1);
+  cr_expect(build_objects_find(second, 0)->is_ok);
+  cr_expect_str_eq(build_objects_find(second, 0)->path, build_objects_find(first, 0)->path);
+  build_objects_free(first);
+  cr_expect_str_eq(build_objects_find(second, 0)->launch.arguments[2], "n", "it is the second key's own");
+  build_objects_free(second);
+  build_code_free(code);
+  packed_free(&packed);
+}
+
 Test(builds, a_blob_that_was_damaged_on_the_disk_is_fetched_again) {
   struct packed packed = packed_new(METADATA);
   struct build_objects *objects = prepared(&packed, 64);

@@ -18,13 +18,21 @@
  * 163,840 bytes and no more). It is handed out in blocks of 128 dwords (LDS_SIZE of COMPUTE_PGM_RSRC2 in LLVM's guide; its
  * encoding was checked), on gfx950 of 320 (AMD's CDNA 4 instruction set guide; Triton's LLVM encodes 512, which is coarser).
  *
- * NVIDIA. The CUDA C++ Programming Guide, table "Technical Specifications per Compute Capability" (columns 8.0 and 9.0),
- * and the tuning guides of Ampere and Hopper ("Occupancy": 64 warps, 64 K registers, 32 blocks, 164 KiB and 228 KiB of
- * shared memory of which a block may take 163 KiB and 227 KiB, with 1 KiB of each block reserved). Registers are
- * allocated by warp in units of 256 and shared memory in units of 128 bytes: CUDA's cuda_occupancy.h. */
+ * NVIDIA. The CUDA C++ Programming Guide, table "Technical Specifications per Compute Capability" (columns 8.0, 9.0 and
+ * 10.0), and the tuning guides of Ampere, Hopper and Blackwell ("Occupancy": 64 warps, 64 K registers, 32 blocks, 164 KiB
+ * and twice 228 KiB of shared memory of which a block may take 163 KiB and 227 KiB, with 1 KiB of each block reserved).
+ * Registers are allocated by warp in units of 256 and shared memory in units of 128 bytes: CUDA's cuda_occupancy.h.
+ *
+ * What displaces the caches is twice all of them and more, but for gfx942 and gfx950. It is a table because what runtimes
+ * report is one level of one die: hipDeviceProp_t says 4 MB for an MI300X, which let a tuner rank the worst config first
+ * (pytorch/pytorch#192159). gfx90a: 8 MB of L2 a die (AMD's CDNA 2 white paper). gfx942, gfx950: 256 MB of Infinity Cache
+ * and 8 L2s of 4 MB (AMD's CDNA 3 and 4 white papers), which 256 MiB cannot displace; hipBLASLt's guidance is "larger
+ * than the cache size", for which 512 MiB is in use (no size was tried on such a GPU by us). sm_80: 40 MB of L2 (A100 white
+ * paper); sm_90: 50 MB, 60 MB in the full GH100 (H100 white paper); sm_100: 126 MB (Blackwell tuning guide). */
 #include "common/gpu_target.h"
 
-#define CDNA(name, lds_bytes, lds_granule)                                                                             \
+#define MIB ((size_t)1 << 20)
+#define CDNA(name, lds_bytes, lds_granule, displacement)                                                               \
   {.arch = (name),                                                                                                     \
    .is_amd = true,                                                                                                     \
    .warp_size = 64,                                                                                                    \
@@ -38,8 +46,9 @@
    .lds_bytes_per_workgroup_max = (lds_bytes),                                                                         \
    .lds_bytes_reserved = 0,                                                                                            \
    .lds_granule_bytes = (lds_granule),                                                                                 \
-   .threads_per_workgroup_max = 1024}
-#define CUDA(name, shared_bytes)                                                                                       \
+   .threads_per_workgroup_max = 1024,                                                                                  \
+   .displacement_bytes = (displacement)}
+#define CUDA(name, shared_bytes, displacement)                                                                         \
   {.arch = (name),                                                                                                     \
    .is_amd = false,                                                                                                    \
    .warp_size = 32,                                                                                                    \
@@ -53,11 +62,13 @@
    .lds_bytes_per_workgroup_max = (shared_bytes) - 1024,                                                               \
    .lds_bytes_reserved = 1024,                                                                                         \
    .lds_granule_bytes = 128,                                                                                           \
-   .threads_per_workgroup_max = 1024}
+   .threads_per_workgroup_max = 1024,                                                                                  \
+   .displacement_bytes = (displacement)}
 
 static const struct gpu_target targets[] = {
-    CDNA("gfx90a", 65536, 512), CDNA("gfx942", 65536, 512), CDNA("gfx950", 163840, 1280),
-    CUDA("sm_80", 164 * 1024),  CUDA("sm_90", 228 * 1024),
+    CDNA("gfx90a", 65536, 512, 64 * MIB),    CDNA("gfx942", 65536, 512, 512 * MIB),
+    CDNA("gfx950", 163840, 1280, 512 * MIB), CUDA("sm_80", 164 * 1024, 128 * MIB),
+    CUDA("sm_90", 228 * 1024, 128 * MIB),    CUDA("sm_100", 228 * 1024, 256 * MIB),
 };
 
 const struct gpu_target *gpu_target_find(const char *arch) {

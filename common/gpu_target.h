@@ -22,6 +22,7 @@ struct gpu_target {
   int64_t lds_bytes_reserved; /* of each workgroup, by the system */
   int64_t lds_granule_bytes;
   int64_t threads_per_workgroup_max;
+  size_t displacement_bytes; /* what has to be touched until nothing of before is in a data cache */
 };
 
 /* NULL when it is not known. Features after a colon ("gfx942:sramecc+:xnack-") are left aside. */

@@ -14,11 +14,14 @@
 #define CANARY 0xC5
 #define CACHE_LINE 64
 #define DISPLACE_BYTES_MAX ((size_t)1 << 30)
+#define CALIBRATION_INTERVALS 21
+#define EMPTY_SHARE_MAX 0.9 /* of an interval: more than that is not overhead */
 
 struct cpu_device {
   struct device base;
   size_t page;
-  struct device_buffer *displacement; /* twice the last-level cache; made when it is first needed */
+  struct device_buffer *displacement; /* made when it is first needed */
+  int64_t empty_ns;                   /* of two readings of the clock; -1: not measured yet */
 };
 
 /* mapping: guard page | canary page | the buffer, then canary bytes to the page's end and a page more | guard page */
@@ -64,6 +67,8 @@ static bool cpu_open(const char *name, struct device **ret_device, struct error 
   device->base.compute_units = facts.cpus;
   device->base.warp_size = 1;
   device->base.cache_bytes = facts.llc_bytes;
+  device->base.displacement_bytes = facts.llc_bytes < DISPLACE_BYTES_MAX / 2 ? 2 * facts.llc_bytes : DISPLACE_BYTES_MAX;
+  device->empty_ns = -1;
   device->base.memory_bytes = cpu_memory_free();
   device->page = (size_t)sysconf(_SC_PAGESIZE);
   *ret_device = &device->base;
@@ -146,6 +151,26 @@ static bool cpu_copy(struct device *device, void *to, const void *from, size_t s
   return true;
 }
 
+static bool cpu_fill(struct device *device, void *to, uint32_t word, size_t size, struct error *error) {
+  (void)device, (void)error;
+  uint32_t *words = to;
+  size_t count = size / sizeof word;
+  for (size_t i = 0; i < count; i++)
+    words[i] = word;
+  memcpy(words + count, &word, size % sizeof word);
+  return true;
+}
+
+static void *cpu_host_buffer_new(struct device *device, size_t size) {
+  (void)device;
+  return xmalloc(size);
+}
+
+static void cpu_host_buffer_free(struct device *device, void *buffer) {
+  (void)device;
+  free(buffer);
+}
+
 static bool cpu_module_load(struct device *device, const char *object, const char *entry,
                             struct device_module **ret_module, struct error *error) {
   (void)device;
@@ -189,8 +214,7 @@ static bool cpu_sentinel(struct device *device, struct error *error) {
 
 static bool cpu_displace(struct device *base, struct error *error) {
   struct cpu_device *device = (struct cpu_device *)base;
-  size_t size = base->cache_bytes < DISPLACE_BYTES_MAX / 2 ? 2 * base->cache_bytes : DISPLACE_BYTES_MAX;
-  if (!device->displacement && !cpu_buffer_new(base, size, &device->displacement, error))
+  if (!device->displacement && !cpu_buffer_new(base, base->displacement_bytes, &device->displacement, error))
     return false;
   ALWAYS(device->displacement != NULL);
   volatile unsigned char *bytes = device->displacement->address;
@@ -219,32 +243,64 @@ static void rotation_restore(const struct device_rotation *rotation) {
       memcpy(*rotation->operands[i].pointer, rotation->operands[i].pristine, rotation->operands[i].size);
 }
 
-static bool cpu_time(struct device *device, struct device_timing *timings, size_t n, struct error *error) {
-  for (size_t t = 0; t < n; t++) {
-    struct device_timing *timing = &timings[t];
-    struct device_rotation *rotation = timing->rotation;
-    void (*call)(void **) = timing->launch.module->launch;
-    void **arguments = timing->launch.arguments;
-    bool restores = false;
-    for (size_t i = 0; i < rotation->n_operands; i++)
-      restores |= rotation->operands[i].pristine != NULL;
-    if (rotation->displace && !cpu_displace(device, error))
-      return false;
-    int64_t total = 0, start = clock_raw_ns();
-    for (unsigned k = 0; k < timing->calls; k++) {
-      rotation_step(rotation);
-      if (restores)
-        start = clock_raw_ns();
-      call(arguments);
-      if (restores) {
-        total += clock_raw_ns() - start;
-        rotation_restore(rotation);
-      }
+static int by_value(const void *a, const void *b) {
+  int64_t left = *(const int64_t *)a, right = *(const int64_t *)b;
+  return (left > right) - (left < right);
+}
+
+/* What an interval without a call lasts: the median of some. */
+static void empty_calibrate(struct cpu_device *device) {
+  int64_t ns[CALIBRATION_INTERVALS];
+  for (size_t i = 0; i < ARRAY_LENGTH(ns); i++) {
+    int64_t start = clock_raw_ns();
+    ns[i] = clock_raw_ns() - start;
+  }
+  qsort(ns, ARRAY_LENGTH(ns), sizeof *ns, by_value);
+  device->empty_ns = ns[ARRAY_LENGTH(ns) / 2];
+}
+
+/* A clock that did not move still is a duration above zero. */
+static double interval_us(const struct cpu_device *device, int64_t start) {
+  int64_t ns = clock_raw_ns() - start;
+  double left = (double)(ns > 0 ? ns : 1), empty = (double)device->empty_ns;
+  return (left - (empty < EMPTY_SHARE_MAX * left ? empty : EMPTY_SHARE_MAX * left)) / 1000;
+}
+
+static bool rotation_restores(const struct device_rotation *rotation) {
+  for (size_t i = 0; i < rotation->n_operands; i++)
+    if (rotation->operands[i].pristine)
+      return true;
+  return false;
+}
+
+static void sample_take(const struct cpu_device *device, struct device_timing *timing) {
+  struct device_rotation *rotation = timing->rotation;
+  void (*call)(void **) = timing->launch.module->launch;
+  void **arguments = timing->launch.arguments;
+  bool restores = rotation_restores(rotation);
+  double us = 0;
+  int64_t start = clock_raw_ns();
+  for (unsigned k = 0; k < timing->calls; k++) {
+    rotation_step(rotation);
+    if (restores)
+      start = clock_raw_ns();
+    call(arguments);
+    if (restores) {
+      us += interval_us(device, start);
+      rotation_restore(rotation);
     }
-    if (!restores)
-      total = clock_raw_ns() - start;
-    /* A clock that did not move still is a duration above zero. */
-    timing->us = (double)(total > 0 ? total : 1) / 1000 / timing->calls;
+  }
+  timing->us = (restores ? us : interval_us(device, start)) / timing->calls;
+}
+
+static bool cpu_time(struct device *base, struct device_timing *timings, size_t n, struct error *error) {
+  struct cpu_device *device = (struct cpu_device *)base;
+  if (device->empty_ns < 0)
+    empty_calibrate(device);
+  for (size_t t = 0; t < n; t++) {
+    if (timings[t].rotation->displace && !cpu_displace(base, error))
+      return false;
+    sample_take(device, &timings[t]);
   }
   return true;
 }
@@ -256,8 +312,12 @@ static double cpu_device_clock_mhz(struct device *device) {
 
 static json_t *cpu_conditions(struct device *device) {
   double mhz = cpu_device_clock_mhz(device);
-  json_t *conditions = mhz > 0 ? json_pack("{s:f}", "clock_mhz", mhz) : json_object();
-  ALWAYS(conditions != NULL);
+  int64_t empty_ns = ((struct cpu_device *)device)->empty_ns;
+  json_t *conditions = json_object();
+  if (mhz > 0)
+    ALWAYS(json_object_set_new(conditions, "clock_mhz", json_real(mhz)) == 0);
+  if (empty_ns > 0)
+    ALWAYS(json_object_set_new(conditions, "overhead_us", json_real((double)empty_ns / 1000)) == 0);
   return conditions;
 }
 
@@ -273,6 +333,9 @@ const struct device_ops cpu_ops = {
     .upload = cpu_copy,
     .download = cpu_copy,
     .copy = cpu_copy,
+    .fill = cpu_fill,
+    .host_buffer_new = cpu_host_buffer_new,
+    .host_buffer_free = cpu_host_buffer_free,
     .module_load = cpu_module_load,
     .module_unload = cpu_module_unload,
     .launch = cpu_launch,
@@ -280,6 +343,7 @@ const struct device_ops cpu_ops = {
     .sentinel = cpu_sentinel,
     .time = cpu_time,
     .displace = cpu_displace,
+    .is_synchronous = true,
     .clock_mhz = cpu_device_clock_mhz,
     .conditions = cpu_conditions,
 };

@@ -1,53 +1,27 @@
-/* The device_ops of GPUs, over the calls of a runtime: memory between canaries, modules, launches, events.
+/* The device_ops of GPUs, over the calls of a runtime: memory between canaries, modules, launches. Samples are in
+ * gpu_timing.c.
  *
  * Memory: see device.h. Threads: one thread to a device. */
-#include "agent/device/gpu.h"
+#include "agent/device/gpu_device.h"
 
 #include "common/file.h"
+#include "common/gpu_target.h"
 #include "common/log.h"
 
 #define CANARY 0xC5
 #define CANARY_BYTES ((size_t)64 << 10) /* before and after a buffer: a few rows of a matrix */
 #define ALIGNMENT ((size_t)4096)
 #define OBJECT_BYTES_MAX ((size_t)256 << 20)
-#define EVENT_PAIRS 256 /* in flight at most: then the device is waited for */
-/* How long a host takes to give the device a call, one with events of its own and a restoring copy, and the first; each
- * with room for slow hosts. */
-#define CALL_HOST_US 4
-#define RESTORED_CALL_HOST_US 12
-#define FIRST_HOST_US 15
-#define HEAD_START_US_MAX 120
-#define RESTORED_CALLS_OF_A_START ((HEAD_START_US_MAX - FIRST_HOST_US) / RESTORED_CALL_HOST_US)
-#define HEAD_START_BYTES_PER_US ((size_t)50 << 10) /* a PCIe 5 link; an older one only takes longer */
-#define DISPLACE_BYTES_GUESS ((size_t)512 << 20)   /* where the caches are not known: enough for the largest known */
+#define DISPLACEMENT_GUESS ((size_t)512 << 20) /* of a target that no table has: enough for the largest known */
+#define HOST_BUFFER_UNIT ((size_t)64 << 10)
+#define HOST_BUFFER_BYTES_MAX ((size_t)512 << 20) /* a larger one is not pinned */
+#define HOST_BUFFERS_BYTES_MAX ((size_t)2 << 30)
 #define SENTINEL_BYTES ((size_t)4 << 20)
 #define SENTINEL_LAUNCHES 2
-
-struct gpu_device {
-  struct device base;
-  const struct gpu_api *api;
-  int ordinal;
-  struct gpu_facts facts;
-  void *stream;
-  /* Made when time() first needs them. */
-  void *events[EVENT_PAIRS][2];
-  size_t n_event_pairs;
-  void *head_start, *head_start_host; /* what is copied to keep the device busy, and where to */
-  void *displacement;                 /* made when it is first needed */
-  size_t displacement_bytes;
-  uint32_t displacement_value;
-};
 
 struct gpu_buffer {
   struct device_buffer base;
   char *memory; /* what the runtime gave: padding and canaries, the buffer, canaries */
-};
-
-struct device_module {
-  void *module, *function;
-  char *image; /* HIP keeps referring to what it loaded from */
-  char *entry;
-  uint32_t shared_allowed; /* dynamic, by this much already */
 };
 
 void gpu_facts_release(struct gpu_facts *facts) {
@@ -58,7 +32,7 @@ void gpu_facts_release(struct gpu_facts *facts) {
 }
 
 /* Whether a call succeeded; else the error says which and why, in the runtime's words. */
-static bool check(const struct gpu_api *api, int code, struct error *error, const char *what) {
+bool gpu_check(const struct gpu_api *api, int code, struct error *error, const char *what) {
   const char *name, *words;
   if (code == 0)
     return true;
@@ -68,7 +42,7 @@ static bool check(const struct gpu_api *api, int code, struct error *error, cons
 
 bool gpu_probe(const struct gpu_api *api, json_t **ret_devices, struct error *error) {
   int n = 0;
-  if (!api->load(error) || !check(api, api->device_count(&n), error, "counting the GPUs"))
+  if (!api->load(error) || !gpu_check(api, api->device_count(&n), error, "counting the GPUs"))
     return false;
   if (n < 1)
     return error_set(error, "the %s sees no GPU", api->library);
@@ -101,13 +75,22 @@ bool gpu_probe(const struct gpu_api *api, json_t **ret_devices, struct error *er
 static bool ordinal_read(const struct gpu_api *api, const char *name, int *ret_ordinal, struct error *error) {
   const char *digits = name + strlen(api->ops->backend);
   int n = 0;
-  if (!check(api, api->device_count(&n), error, "counting the GPUs"))
+  if (!gpu_check(api, api->device_count(&n), error, "counting the GPUs"))
     return false;
   if (!*digits || strspn(digits, "0123456789") != strlen(digits) || strlen(digits) > 4 || atoi(digits) >= n)
     return error_set(error, "no device %s: the %s sees %d GPU%s, counted from 0", name, api->library, n,
                      n == 1 ? "" : "s");
   *ret_ordinal = atoi(digits);
   return true;
+}
+
+/* Of an AMD GPU no reported size counts: common/gpu_target.c says why. */
+static size_t displacement_of(const struct gpu_facts *facts) {
+  const struct gpu_target *target = gpu_target_find(facts->environment.arch);
+  if (target)
+    return target->displacement_bytes;
+  bool is_told = facts->cache_bytes && !string_starts(facts->environment.arch, "gfx");
+  return is_told ? 2 * facts->cache_bytes : DISPLACEMENT_GUESS;
 }
 
 bool gpu_open(const struct gpu_api *api, const char *name, struct device **ret_device, struct error *error) {
@@ -118,10 +101,10 @@ bool gpu_open(const struct gpu_api *api, const char *name, struct device **ret_d
   if (!api->load(error))
     return error_prefix(error, "no device %s: ", name);
   if (!ordinal_read(api, name, &ordinal, error) || !api->facts_read(ordinal, &facts, error) ||
-      !check(api, api->device_enter(ordinal), error, "opening the GPU"))
+      !gpu_check(api, api->device_enter(ordinal), error, "opening the GPU"))
     return false;
-  if (!check(api, api->memory_info(&free_bytes, &total_bytes), error, "asking the GPU for its free memory") ||
-      !check(api, api->stream_new(&stream), error, "making a stream on the GPU")) {
+  if (!gpu_check(api, api->memory_info(&free_bytes, &total_bytes), error, "asking the GPU for its free memory") ||
+      !gpu_check(api, api->stream_new(&stream), error, "making a stream on the GPU")) {
     api->device_leave(ordinal);
     return false;
   }
@@ -133,6 +116,7 @@ bool gpu_open(const struct gpu_api *api, const char *name, struct device **ret_d
       .compute_units = facts.environment.compute_units,
       .warp_size = facts.warp_size,
       .cache_bytes = facts.cache_bytes,
+      .displacement_bytes = displacement_of(&facts),
       .memory_bytes = free_bytes,
   };
   device->api = api;
@@ -148,16 +132,10 @@ bool gpu_open(const struct gpu_api *api, const char *name, struct device **ret_d
 void gpu_close(struct device *base) {
   struct gpu_device *device = (struct gpu_device *)base;
   const struct gpu_api *api = device->api;
-  for (size_t i = 0; i < device->n_event_pairs; i++) {
-    api->event_free(device->events[i][0]);
-    api->event_free(device->events[i][1]);
-  }
-  if (device->displacement)
-    api->memory_free(device->displacement);
-  if (device->head_start)
-    api->memory_free(device->head_start);
-  if (device->head_start_host)
-    api->host_memory_free(device->head_start_host);
+  gpu_timing_release(device);
+  for (size_t i = 0; i < device->n_host_buffers; i++)
+    api->host_memory_free(device->host_buffers[i].address);
+  free(device->host_buffers);
   api->stream_free(device->stream);
   api->device_leave(device->ordinal);
   gpu_facts_release(&device->facts);
@@ -168,41 +146,113 @@ void gpu_close(struct device *base) {
 
 bool gpu_synchronize(struct device *base, struct error *error) {
   struct gpu_device *device = (struct gpu_device *)base;
-  return check(device->api, device->api->stream_wait(device->stream), error, "waiting for the GPU");
+  return gpu_check(device->api, device->api->stream_wait(device->stream), error, "waiting for the GPU");
 }
 
 /* Host memory is the caller's again when these return. */
 bool gpu_upload(struct device *base, void *to, const void *bytes, size_t size, struct error *error) {
   struct gpu_device *device = (struct gpu_device *)base;
   return size == 0 ||
-         (check(device->api, device->api->upload(to, bytes, size, device->stream), error, "copying to the GPU") &&
+         (gpu_check(device->api, device->api->upload(to, bytes, size, device->stream), error, "copying to the GPU") &&
           gpu_synchronize(base, error));
 }
 
 bool gpu_download(struct device *base, void *bytes, const void *from, size_t size, struct error *error) {
   struct gpu_device *device = (struct gpu_device *)base;
-  return size == 0 ||
-         (check(device->api, device->api->download(bytes, from, size, device->stream), error, "copying from the GPU") &&
-          gpu_synchronize(base, error));
+  return size == 0 || (gpu_check(device->api, device->api->download(bytes, from, size, device->stream), error,
+                                 "copying from the GPU") &&
+                       gpu_synchronize(base, error));
 }
 
 bool gpu_copy(struct device *base, void *to, const void *from, size_t size, struct error *error) {
   struct gpu_device *device = (struct gpu_device *)base;
   return size == 0 ||
-         check(device->api, device->api->copy(to, from, size, device->stream), error, "copying on the GPU");
+         gpu_check(device->api, device->api->copy(to, from, size, device->stream), error, "copying on the GPU");
 }
 
 static bool fill_bytes(struct gpu_device *device, void *to, uint8_t value, size_t size, struct error *error) {
-  return check(device->api, device->api->fill_bytes(to, value, size, device->stream), error, "filling GPU memory");
+  return gpu_check(device->api, device->api->fill_bytes(to, value, size, device->stream), error, "filling GPU memory");
 }
 
-static bool fill_words(struct gpu_device *device, void *to, uint32_t value, size_t count, struct error *error) {
-  return check(device->api, device->api->fill_words(to, value, count, device->stream), error, "filling GPU memory");
+bool gpu_fill_words(struct gpu_device *device, void *to, uint32_t value, size_t count, struct error *error) {
+  return gpu_check(device->api, device->api->fill_words(to, value, count, device->stream), error, "filling GPU memory");
 }
 
-static bool memory_new(struct gpu_device *device, size_t size, void **ret_memory, struct error *error) {
-  return check(device->api, device->api->memory_new(ret_memory, size), error, "allocating GPU memory") ||
+bool gpu_memory_new(struct gpu_device *device, size_t size, void **ret_memory, struct error *error) {
+  return gpu_check(device->api, device->api->memory_new(ret_memory, size), error, "allocating GPU memory") ||
          error_prefix(error, "of %zu bytes: ", size);
+}
+
+bool gpu_fill(struct device *base, void *to, uint32_t word, size_t size, struct error *error) {
+  struct gpu_device *device = (struct gpu_device *)base;
+  size_t count = size / sizeof word;
+  unsigned char bytes[sizeof word];
+  memcpy(bytes, &word, sizeof word);
+  if (count && !gpu_fill_words(device, to, word, count, error))
+    return false;
+  for (size_t i = count * sizeof word; i < size; i++)
+    if (!fill_bytes(device, (char *)to + i, bytes[i % sizeof word], 1, error))
+      return false;
+  return true;
+}
+
+/* Takes the unused ones away that are left of other problems. */
+static void host_buffers_prune(struct gpu_device *device) {
+  size_t n = 0;
+  for (size_t i = 0; i < device->n_host_buffers; i++) {
+    struct host_buffer *buffer = &device->host_buffers[i];
+    if (buffer->is_used) {
+      device->host_buffers[n++] = *buffer;
+      continue;
+    }
+    device->host_buffers_bytes -= buffer->size;
+    device->api->host_memory_free(buffer->address);
+  }
+  device->n_host_buffers = n;
+}
+
+/* The smallest unused one that suffices without wasting more than it holds. */
+static struct host_buffer *host_buffer_find(struct gpu_device *device, size_t size) {
+  struct host_buffer *best = NULL;
+  for (size_t i = 0; i < device->n_host_buffers; i++) {
+    struct host_buffer *buffer = &device->host_buffers[i];
+    if (!buffer->is_used && buffer->size >= size && buffer->size / 2 <= size && (!best || buffer->size < best->size))
+      best = buffer;
+  }
+  return best;
+}
+
+/* What cannot be pinned is plain memory. */
+void *gpu_host_buffer_new(struct device *base, size_t size) {
+  struct gpu_device *device = (struct gpu_device *)base;
+  void *address;
+  if (size > HOST_BUFFER_BYTES_MAX)
+    return xmalloc(size);
+  size = (size / HOST_BUFFER_UNIT + 1) * HOST_BUFFER_UNIT;
+  struct host_buffer *found = host_buffer_find(device, size);
+  if (found) {
+    found->is_used = true;
+    return found->address;
+  }
+  if (device->host_buffers_bytes + size > HOST_BUFFERS_BYTES_MAX)
+    host_buffers_prune(device);
+  if (device->host_buffers_bytes + size > HOST_BUFFERS_BYTES_MAX || device->api->host_memory_new(&address, size) != 0)
+    return xmalloc(size);
+  GROW(device->host_buffers, device->n_host_buffers, device->host_buffers_capacity);
+  device->host_buffers[device->n_host_buffers++] = (struct host_buffer){address, size, true};
+  device->host_buffers_bytes += size;
+  return address;
+}
+
+void gpu_host_buffer_free(struct device *base, void *address) {
+  struct gpu_device *device = (struct gpu_device *)base;
+  for (size_t i = 0; i < device->n_host_buffers; i++) {
+    if (device->host_buffers[i].address == address) {
+      device->host_buffers[i].is_used = false;
+      return;
+    }
+  }
+  free(address);
 }
 
 static char *canaries_after(const struct gpu_buffer *buffer) {
@@ -217,7 +267,7 @@ bool gpu_buffer_new(struct device *base, size_t size, struct device_buffer **ret
   void *memory;
   if (__builtin_add_overflow(size, ALIGNMENT + 2 * CANARY_BYTES, &total))
     return error_set(error, "a buffer of %zu bytes is too large", size);
-  if (!memory_new(device, total, &memory, error))
+  if (!gpu_memory_new(device, total, &memory, error))
     return false;
   struct gpu_buffer *buffer = xmalloc(sizeof *buffer);
   uintptr_t start = ((uintptr_t)memory + CANARY_BYTES + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
@@ -237,23 +287,33 @@ void gpu_buffer_free(struct device *base, struct device_buffer *base_buffer) {
   free(buffer);
 }
 
+/* Both sides of a buffer, with one wait. */
+static bool canaries_download(struct gpu_device *device, char *const starts[2], struct error *error) {
+  if (!device->canaries_host)
+    device->canaries_host = gpu_host_buffer_new(&device->base, 2 * CANARY_BYTES);
+  for (size_t i = 0; i < 2; i++) {
+    int code = device->api->download(device->canaries_host + i * CANARY_BYTES, starts[i], CANARY_BYTES, device->stream);
+    if (!gpu_check(device->api, code, error, "copying from the GPU"))
+      return false;
+  }
+  return gpu_synchronize(&device->base, error);
+}
+
 bool gpu_buffer_intact(struct device *base, struct device_buffer *base_buffer, struct error *error) {
   struct gpu_device *device = (struct gpu_device *)base;
   struct gpu_buffer *buffer = (struct gpu_buffer *)base_buffer;
   char *starts[2] = {canaries_before(buffer), canaries_after(buffer)};
-  cleanup_free unsigned char *found = xmalloc(CANARY_BYTES);
   bool intact = true;
-  for (int i = 0; i < 2; i++) {
-    size_t k = 0;
+  if (!canaries_download(device, starts, error))
+    return false;
+  for (size_t i = 0; i < 2; i++) {
+    const unsigned char *found = device->canaries_host + i * CANARY_BYTES;
     struct error failure;
-    if (!gpu_download(base, found, starts[i], CANARY_BYTES, &failure)) {
-      *error = failure;
-      return false;
-    }
-    while (k < CANARY_BYTES && found[k] == CANARY)
-      k++;
-    if (k == CANARY_BYTES)
+    size_t k = 0;
+    if (found[0] == CANARY && memcmp(found, found + 1, CANARY_BYTES - 1) == 0)
       continue;
+    while (found[k] == CANARY)
+      k++;
     if (intact)
       intact = error_set(error, "a byte outside of the buffer was written, at offset %td of %zu",
                          starts[i] + k - (char *)base_buffer->address, base_buffer->size);
@@ -267,10 +327,10 @@ bool gpu_buffer_intact(struct device *base, struct device_buffer *base_buffer, s
 
 static bool module_find(struct gpu_device *device, struct device_module *module, struct error *error) {
   const struct gpu_api *api = device->api;
-  if (!check(api, api->module_new(&module->module, module->image), error, "loading the object"))
+  if (!gpu_check(api, api->module_new(&module->module, module->image), error, "loading the object"))
     return error_prefix(error, "cannot load %s: ", module->entry);
-  if (!check(api, api->function_find(&module->function, module->module, module->entry), error,
-             "finding the entry point in the object"))
+  if (!gpu_check(api, api->function_find(&module->function, module->module, module->entry), error,
+                 "finding the entry point in the object"))
     return error_prefix(error, "cannot load %s: ", module->entry);
   return true;
 }
@@ -323,7 +383,7 @@ static bool geometry_accept(const struct gpu_device *device, struct device_modul
   if (device->facts.shared_bytes && geometry->shared_bytes > device->facts.shared_bytes)
     return error_set(error, "%s wants %u bytes of shared memory, a workgroup on this GPU has %u at most", module->entry,
                      geometry->shared_bytes, device->facts.shared_bytes);
-  if (!check(api, api->shared_allow(module->function, geometry->shared_bytes), error, "asking for shared memory"))
+  if (!gpu_check(api, api->shared_allow(module->function, geometry->shared_bytes), error, "asking for shared memory"))
     return error_prefix(error, "%s wants %u bytes: ", module->entry, geometry->shared_bytes);
   module->shared_allowed = geometry->shared_bytes;
   return true;
@@ -342,169 +402,10 @@ bool gpu_launch(struct device *base, const struct device_launch *launch, struct 
   if (!geometry_accept(device, module, geometry, error))
     return false;
   int code = device->api->launch(module->function, geometry, device->stream, launch->arguments);
-  return check(device->api, code, error, "the launch") ||
+  return gpu_check(device->api, code, error, "the launch") ||
          error_prefix(error, "%s with grid %u,%u,%u, block %u,%u,%u and %u bytes: ", module->entry, geometry->grid[0],
                       geometry->grid[1], geometry->grid[2], geometry->block[0], geometry->block[1], geometry->block[2],
                       geometry->shared_bytes);
-}
-
-bool gpu_displace(struct device *base, struct error *error) {
-  struct gpu_device *device = (struct gpu_device *)base;
-  if (!device->displacement) {
-    size_t size = base->cache_bytes ? 2 * base->cache_bytes : DISPLACE_BYTES_GUESS;
-    if (!memory_new(device, size, &device->displacement, error))
-      return false;
-    device->displacement_bytes = size;
-  }
-  return fill_words(device, device->displacement, ++device->displacement_value,
-                    device->displacement_bytes / sizeof(uint32_t), error);
-}
-
-/* Keeps the device busy while the host gives it `calls` calls. Else a device that is faster than its host waits for it
- * between the first event and the kernel, and that wait is measured too. A copy to the host takes its time without
- * putting other data into the caches. */
-static bool head_start_give(struct gpu_device *device, unsigned calls, bool restores, struct error *error) {
-  uint64_t us = FIRST_HOST_US + (uint64_t)calls * (restores ? RESTORED_CALL_HOST_US : CALL_HOST_US);
-  size_t size = (us < HEAD_START_US_MAX ? us : HEAD_START_US_MAX) * HEAD_START_BYTES_PER_US;
-  int code = device->api->download(device->head_start_host, device->head_start, size, device->stream);
-  return check(device->api, code, error, "copying from the GPU");
-}
-
-/* Intervals between pairs of events, added up in the timings that they belong to. */
-struct intervals {
-  struct gpu_device *device;
-  size_t n;
-  struct device_timing *owners[EVENT_PAIRS];
-};
-
-static bool intervals_collect(struct intervals *intervals, struct error *error) {
-  struct gpu_device *device = intervals->device;
-  const struct gpu_api *api = device->api;
-  if (!gpu_synchronize(&device->base, error))
-    return false;
-  for (size_t i = 0; i < intervals->n; i++) {
-    float ms = 0;
-    int code = api->event_elapsed(&ms, device->events[i][0], device->events[i][1]);
-    if (!check(api, code, error, "reading the time between two events"))
-      return false;
-    intervals->owners[i]->us += (double)ms * 1000;
-  }
-  intervals->n = 0;
-  return true;
-}
-
-static bool interval_begin(struct intervals *intervals, struct device_timing *owner, struct error *error) {
-  struct gpu_device *device = intervals->device;
-  const struct gpu_api *api = device->api;
-  intervals->owners[intervals->n] = owner;
-  return check(api, api->event_record(device->events[intervals->n][0], device->stream), error, "recording an event");
-}
-
-static bool interval_end(struct intervals *intervals, struct error *error) {
-  struct gpu_device *device = intervals->device;
-  const struct gpu_api *api = device->api;
-  int code = api->event_record(device->events[intervals->n++][1], device->stream);
-  return check(api, code, error, "recording an event");
-}
-
-static void rotation_step(struct device_rotation *rotation) {
-  size_t copy = rotation->next;
-  for (size_t i = 0; i < rotation->n_operands; i++)
-    *rotation->operands[i].pointer = rotation->operands[i].base + copy * rotation->operands[i].stride;
-  rotation->next = copy + 1 < rotation->n_copies ? copy + 1 : 0;
-}
-
-/* Restores what the call changed, after the call: by the copy's next turn it has left the caches. */
-static bool rotation_restore(struct device *device, const struct device_rotation *rotation, struct error *error) {
-  for (size_t i = 0; i < rotation->n_operands; i++) {
-    const struct device_operand *operand = &rotation->operands[i];
-    if (operand->pristine && !gpu_copy(device, *operand->pointer, operand->pristine, operand->size, error))
-      return false;
-  }
-  return true;
-}
-
-static bool rotation_restores(const struct device_rotation *rotation) {
-  for (size_t i = 0; i < rotation->n_operands; i++)
-    if (rotation->operands[i].pristine)
-      return true;
-  return false;
-}
-
-/* Gives all work of one sample to the stream. */
-static bool sample_enqueue(struct intervals *intervals, struct device_timing *timing, struct error *error) {
-  struct device *device = &intervals->device->base;
-  if (timing->rotation->displace ? !gpu_displace(device, error)
-                                 : !head_start_give(intervals->device, timing->calls, false, error))
-    return false;
-  if (!interval_begin(intervals, timing, error))
-    return false;
-  for (unsigned k = 0; k < timing->calls; k++) {
-    rotation_step(timing->rotation);
-    if (!gpu_launch(device, &timing->launch, error))
-      return false;
-  }
-  return interval_end(intervals, error);
-}
-
-/* The same where each call is timed on its own: as many at once as there are events. */
-static bool restored_sample_enqueue(struct intervals *intervals, struct device_timing *timing, struct error *error) {
-  struct device *device = &intervals->device->base;
-  if (timing->rotation->displace && !gpu_displace(device, error))
-    return false;
-  for (unsigned k = 0; k < timing->calls; k++) {
-    bool is_full = intervals->n == EVENT_PAIRS, is_displaced = k == 0 && timing->rotation->displace;
-    if (is_full && !intervals_collect(intervals, error))
-      return false;
-    if ((is_full || (k % RESTORED_CALLS_OF_A_START == 0 && !is_displaced)) &&
-        !head_start_give(intervals->device, timing->calls - k, true, error))
-      return false;
-    rotation_step(timing->rotation);
-    if (!interval_begin(intervals, timing, error) || !gpu_launch(device, &timing->launch, error) ||
-        !interval_end(intervals, error) || !rotation_restore(device, timing->rotation, error))
-      return false;
-  }
-  return true;
-}
-
-static bool timing_prepare(struct gpu_device *device, struct error *error) {
-  const struct gpu_api *api = device->api;
-  size_t size = HEAD_START_US_MAX * HEAD_START_BYTES_PER_US;
-  if (!device->head_start && !memory_new(device, size, &device->head_start, error))
-    return false;
-  if (!device->head_start_host && !check(api, api->host_memory_new(&device->head_start_host, size), error,
-                                         "allocating memory that the GPU can copy to"))
-    return false;
-  while (device->n_event_pairs < EVENT_PAIRS) {
-    void **pair = device->events[device->n_event_pairs];
-    if (!check(api, api->event_new(&pair[0]), error, "making an event"))
-      return false;
-    if (!check(api, api->event_new(&pair[1]), error, "making an event")) {
-      api->event_free(pair[0]);
-      return false;
-    }
-    device->n_event_pairs++;
-  }
-  return true;
-}
-
-bool gpu_time(struct device *base, struct device_timing *timings, size_t n, struct error *error) {
-  struct intervals intervals = {.device = (struct gpu_device *)base};
-  if (!timing_prepare(intervals.device, error))
-    return false;
-  for (size_t t = 0; t < n; t++) {
-    timings[t].us = 0;
-    if ((intervals.n == EVENT_PAIRS && !intervals_collect(&intervals, error)) ||
-        !(rotation_restores(timings[t].rotation) ? restored_sample_enqueue : sample_enqueue)(&intervals, &timings[t],
-                                                                                             error))
-      return false;
-  }
-  if (!intervals_collect(&intervals, error))
-    return false;
-  /* Events that lie closer together than they can tell still are a duration above zero. */
-  for (size_t t = 0; t < n; t++)
-    timings[t].us = (timings[t].us > 0 ? timings[t].us : 0.001) / timings[t].calls;
-  return true;
 }
 
 uint32_t sentinel_value(uint32_t i) {
@@ -517,7 +418,7 @@ uint32_t sentinel_value(uint32_t i) {
 static bool sentinel_fill(struct gpu_device *device, char *memory, uint32_t value, uint32_t *found,
                           struct error *error) {
   size_t half = SENTINEL_BYTES / 2, count = half / sizeof(uint32_t);
-  if (!fill_words(device, memory, value, count, error) ||
+  if (!gpu_fill_words(device, memory, value, count, error) ||
       !gpu_copy(&device->base, memory + half, memory, half, error) ||
       !gpu_download(&device->base, found, memory + half, half, error))
     return false;
@@ -533,7 +434,7 @@ static bool sentinel_launch(struct gpu_device *device, struct device_module *mod
   void *arguments[] = {&address};
   struct device_launch launch = {
       module, {.grid = {SENTINEL_VALUES / SENTINEL_BLOCK, 1, 1}, .block = {SENTINEL_BLOCK, 1, 1}}, arguments};
-  if (!fill_words(device, memory, 0, SENTINEL_VALUES, error) || !gpu_launch(&device->base, &launch, error) ||
+  if (!gpu_fill_words(device, memory, 0, SENTINEL_VALUES, error) || !gpu_launch(&device->base, &launch, error) ||
       !gpu_download(&device->base, found, memory, SENTINEL_VALUES * sizeof(uint32_t), error))
     return false;
   for (uint32_t i = 0; i < SENTINEL_VALUES; i++)
@@ -562,7 +463,7 @@ static bool sentinel_run(struct gpu_device *device, char *memory, struct error *
 bool gpu_sentinel(struct device *base, struct error *error) {
   struct gpu_device *device = (struct gpu_device *)base;
   void *memory;
-  if (!memory_new(device, SENTINEL_BYTES, &memory, error))
+  if (!gpu_memory_new(device, SENTINEL_BYTES, &memory, error))
     return error_prefix(error, "the GPU did not pass the sentinel: ");
   bool passed = sentinel_run(device, memory, error);
   device->api->memory_free(memory);
@@ -578,5 +479,8 @@ double gpu_clock_mhz(struct device *base) {
 
 json_t *gpu_conditions(struct device *base) {
   struct gpu_device *device = (struct gpu_device *)base;
-  return device->api->conditions(&device->facts);
+  json_t *conditions = device->api->conditions(&device->facts);
+  if (device->overhead_us > 0)
+    ALWAYS(json_object_set_new(conditions, "overhead_us", json_real(device->overhead_us)) == 0);
+  return conditions;
 }

@@ -93,6 +93,9 @@ must_check bool gpu_buffer_intact(struct device *device, struct device_buffer *b
 must_check bool gpu_upload(struct device *device, void *to, const void *bytes, size_t size, struct error *error);
 must_check bool gpu_download(struct device *device, void *bytes, const void *from, size_t size, struct error *error);
 must_check bool gpu_copy(struct device *device, void *to, const void *from, size_t size, struct error *error);
+must_check bool gpu_fill(struct device *device, void *to, uint32_t word, size_t size, struct error *error);
+must_check void *gpu_host_buffer_new(struct device *device, size_t size);
+void gpu_host_buffer_free(struct device *device, void *buffer);
 must_check bool gpu_sentinel(struct device *device, struct error *error);
 must_check bool gpu_module_load(struct device *device, const char *object, const char *entry,
                                 struct device_module **ret_module, struct error *error);
@@ -100,6 +103,7 @@ void gpu_module_unload(struct device *device, struct device_module *module);
 must_check bool gpu_launch(struct device *device, const struct device_launch *launch, struct error *error);
 must_check bool gpu_synchronize(struct device *device, struct error *error);
 must_check bool gpu_time(struct device *device, struct device_timing *timings, size_t n, struct error *error);
+must_check bool gpu_instruction_flush_set(struct device *device, const char *object, struct error *error);
 must_check bool gpu_displace(struct device *device, struct error *error);
 double gpu_clock_mhz(struct device *device);
 must_check json_t *gpu_conditions(struct device *device);
@@ -107,6 +111,7 @@ must_check json_t *gpu_conditions(struct device *device);
 #define GPU_OPS                                                                                                        \
   .close = gpu_close, .buffer_new = gpu_buffer_new, .buffer_free = gpu_buffer_free,                                    \
   .buffer_intact = gpu_buffer_intact, .upload = gpu_upload, .download = gpu_download, .copy = gpu_copy,                \
+  .fill = gpu_fill, .host_buffer_new = gpu_host_buffer_new, .host_buffer_free = gpu_host_buffer_free,                  \
   .sentinel = gpu_sentinel, .module_load = gpu_module_load, .module_unload = gpu_module_unload, .launch = gpu_launch,  \
   .synchronize = gpu_synchronize, .time = gpu_time, .displace = gpu_displace, .clock_mhz = gpu_clock_mhz,              \
   .conditions = gpu_conditions

@@ -163,5 +163,9 @@ static bool hip_open(const char *name, struct device **ret_device, struct error 
   return gpu_open(&hip_api, name, ret_device, error);
 }
 
-const struct device_ops hip_ops = {
-    .backend = "hip", .timer = "hip_event", .probe = hip_probe, .open = hip_open, GPU_OPS};
+const struct device_ops hip_ops = {.backend = "hip",
+                                   .timer = "hip_event",
+                                   .probe = hip_probe,
+                                   .open = hip_open,
+                                   .instruction_flush_set = gpu_instruction_flush_set,
+                                   GPU_OPS};

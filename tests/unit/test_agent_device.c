@@ -171,7 +171,7 @@ Test(device, displacing_the_caches_leaves_operands_alone) {
   struct fixture fixture = fixture_new(COUNTER, (struct fixture_options){0});
   struct counted counted;
   counted_open(&counted, &fixture);
-  counted.device->cache_bytes = 1 << 20;
+  counted.device->displacement_bytes = 2 << 20;
   counted.rotation.displace = true;
   counted.rotation.n_copies = 1;
   counted_time(&counted, 1);

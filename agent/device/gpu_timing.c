@@ -1,0 +1,355 @@
+/* Samples on a GPU: intervals between events, given to the stream one after the other and read once.
+ *
+ * An event is stamped when the device gets to it. A device that is faster than its host waits for it between the first
+ * event of an interval and the kernel, and would have that wait measured too. So the host must have given a sample
+ * completely before the device gets to its first event: it stays ahead. What the device surely still has to do is
+ * accounted for (busy_until_ns: a lower bound, from the time of the giving, what preparations were measured to last, and
+ * most of what the same module's fastest call took). Where that is less than the host needs for the next sample, the
+ * device is given a head start: copies to the host, which take their time without putting other data into the caches. A
+ * batch of kernels that last longer than their launches needs one.
+ *
+ * An interval holds more than the calls: stamping takes time too. What an interval without calls lasts after the same
+ * preparations is measured once for each kind of preparation and taken off: T - t, as hipBLASLt reports (ROCm/hipBLASLt
+ * #789). What is left is as fine as the stamps: NVIDIA states a resolution of about 0.5 us for cuEventElapsedTime, AMD of
+ * about 1 us for hipEventElapsedTime; samples of many calls divide that.
+ *
+ * Memory: see gpu_device.h. Threads: one thread to a device. */
+#include "agent/device/gpu_device.h"
+
+#include "agent/compile/instruction_flush.h"
+
+#define EVENT_PAIRS_MAX 4096 /* in flight at most: then the device is waited for */
+#define EVENT_PAIRS_STEP 64
+/* How long a host takes to give the device a call, one with events of its own and a restoring copy, and what comes before
+ * the first; each with room for slow hosts. */
+#define CALL_HOST_US 4
+#define RESTORED_CALL_HOST_US 12
+#define FIRST_HOST_US 15
+#define HOST_US_MAX 400 /* over more calls than that the device falls behind by itself, or never will */
+#define HEAD_START_US 100
+#define HEAD_START_BYTES ((size_t)5 << 20) /* in 100 us over a PCIe 5 link; an older one only takes longer */
+#define HEAD_START_COPIES_MAX 16
+#define LEAST_SHARE 0.8 /* of the fastest that was measured: the next may be faster */
+#define CALIBRATION_SAMPLES 21
+#define CALIBRATION_PREPARATIONS 5
+#define CALIBRATION_WARM_UP_NS 3000000 /* an idle GPU stamps slowly too */
+#define EMPTY_SHARE_MAX 0.9            /* of an interval: more than that is not overhead */
+#define FLUSH_WAVE 64
+
+struct interval {
+  struct device_timing *owner;
+  double empty_us;
+};
+
+/* How long the device surely is busy still. */
+static double lead_us(const struct gpu_device *device) {
+  return (double)(device->busy_until_ns - clock_monotonic_ns()) / 1000;
+}
+
+/* The device has at least `us` more to do than it had. */
+static void busy_add(struct gpu_device *device, double us) {
+  int64_t now = clock_monotonic_ns();
+  if (device->busy_until_ns < now)
+    device->busy_until_ns = now;
+  device->busy_until_ns += (int64_t)(us * 1000);
+}
+
+/* A copy is another engine's work, and what comes directly after it may wait for that engine to say so: the fill brings
+ * the stream back to where kernels run. */
+static bool head_start_give(struct gpu_device *device, double us, struct error *error) {
+  const struct gpu_api *api = device->api;
+  size_t n = device->head_start_us > 0 ? (size_t)(us / device->head_start_us) + 1 : 1;
+  n = n < HEAD_START_COPIES_MAX ? n : HEAD_START_COPIES_MAX;
+  for (size_t i = 0; i < n; i++) {
+    int code = api->download(device->head_start_host, device->head_start, HEAD_START_BYTES, device->stream);
+    if (!gpu_check(api, code, error, "copying from the GPU"))
+      return false;
+  }
+  if (!gpu_fill_words(device, device->head_start, 0, 1, error))
+    return false;
+  busy_add(device, (double)n * device->head_start_us);
+  return true;
+}
+
+/* Sees to it that the device is busy for as long as the host needs. */
+static bool lead_ensure(struct gpu_device *device, double host_us, struct error *error) {
+  double us = host_us < HOST_US_MAX ? host_us : HOST_US_MAX;
+  return us <= 0 || lead_us(device) >= us || head_start_give(device, us > HEAD_START_US ? us : HEAD_START_US, error);
+}
+
+bool gpu_displace(struct device *base, struct error *error) {
+  struct gpu_device *device = (struct gpu_device *)base;
+  if (!device->displacement && !gpu_memory_new(device, base->displacement_bytes, &device->displacement, error))
+    return false;
+  return gpu_fill_words(device, device->displacement, ++device->displacement_value,
+                        base->displacement_bytes / sizeof(uint32_t), error);
+}
+
+bool gpu_instruction_flush_set(struct device *base, const char *object, struct error *error) {
+  struct gpu_device *device = (struct gpu_device *)base;
+  return device->instruction_flush ||
+         gpu_module_load(base, object, INSTRUCTION_FLUSH_ENTRY, &device->instruction_flush, error);
+}
+
+static bool instructions_flush(struct gpu_device *device, struct error *error) {
+  if (!device->instruction_flush)
+    return error_set(error, "instruction caches are to be flushed, and the device was not given the kernel that does");
+  uint32_t groups = (uint32_t)device->base.compute_units * INSTRUCTION_FLUSH_GROUPS_PER_CU;
+  void *no_arguments[] = {NULL};
+  struct device_launch launch = {
+      device->instruction_flush, {.grid = {groups, 1, 1}, .block = {FLUSH_WAVE, 1, 1}}, no_arguments};
+  return gpu_launch(&device->base, &launch, error);
+}
+
+static int kind_of(const struct device_rotation *rotation) {
+  return (rotation->displace ? PREPARE_DISPLACE : 0) | (rotation->flush_instructions ? PREPARE_FLUSH : 0);
+}
+
+static bool prepare(struct gpu_device *device, int kind, struct error *error) {
+  if (((kind & PREPARE_DISPLACE) && !gpu_displace(&device->base, error)) ||
+      ((kind & PREPARE_FLUSH) && !instructions_flush(device, error)))
+    return false;
+  busy_add(device, device->kinds[kind].preparation_us);
+  return true;
+}
+
+static bool event_record(struct gpu_device *device, size_t pair, int end, struct error *error) {
+  int code = device->api->event_record(device->events[pair][end], device->stream);
+  return gpu_check(device->api, code, error, "recording an event");
+}
+
+static bool event_elapsed(struct gpu_device *device, size_t pair, double *ret_us, struct error *error) {
+  float ms = 0;
+  int code = device->api->event_elapsed(&ms, device->events[pair][0], device->events[pair][1]);
+  if (!gpu_check(device->api, code, error, "reading the time between two events"))
+    return false;
+  *ret_us = (double)ms * 1000;
+  return true;
+}
+
+static bool event_pair_new(struct gpu_device *device, struct error *error) {
+  const struct gpu_api *api = device->api;
+  void **pair = device->events[device->n_event_pairs];
+  if (!gpu_check(api, api->event_new(&pair[0]), error, "making an event"))
+    return false;
+  if (!gpu_check(api, api->event_new(&pair[1]), error, "making an event")) {
+    api->event_free(pair[0]);
+    return false;
+  }
+  device->n_event_pairs++;
+  return true;
+}
+
+/* Event pairs up to number `needed`, or as many as there can be. */
+static bool event_pairs_reserve(struct gpu_device *device, size_t needed, struct error *error) {
+  if (!device->events) {
+    device->events = xcalloc(EVENT_PAIRS_MAX, sizeof *device->events);
+    device->intervals = xcalloc(EVENT_PAIRS_MAX, sizeof *device->intervals);
+  }
+  needed = (needed + EVENT_PAIRS_STEP - 1) / EVENT_PAIRS_STEP * EVENT_PAIRS_STEP;
+  needed = needed < EVENT_PAIRS_MAX ? needed : EVENT_PAIRS_MAX;
+  while (device->n_event_pairs < needed)
+    if (!event_pair_new(device, error))
+      return false;
+  return true;
+}
+
+static bool head_start_new(struct gpu_device *device, struct error *error) {
+  const struct gpu_api *api = device->api;
+  return (device->head_start || gpu_memory_new(device, HEAD_START_BYTES, &device->head_start, error)) &&
+         (device->head_start_host || gpu_check(api, api->host_memory_new(&device->head_start_host, HEAD_START_BYTES),
+                                               error, "allocating memory that the GPU can copy to"));
+}
+
+static int by_value(const void *a, const void *b) {
+  double left = *(const double *)a, right = *(const double *)b;
+  return (left > right) - (left < right);
+}
+
+/* Reads the first n intervals, sorted. */
+static bool intervals_sort(struct gpu_device *device, size_t n, double *ret_us, struct error *error) {
+  if (!gpu_synchronize(&device->base, error))
+    return false;
+  for (size_t i = 0; i < n; i++)
+    if (!event_elapsed(device, i, &ret_us[i], error))
+      return false;
+  qsort(ret_us, n, sizeof *ret_us, by_value);
+  return true;
+}
+
+/* The least time that a head start, or the preparations of a kind, take. */
+static bool least_measure(struct gpu_device *device, int kind, double *ret_us, struct error *error) {
+  double us[CALIBRATION_PREPARATIONS];
+  for (size_t i = 0; i < ARRAY_LENGTH(us); i++)
+    if (!head_start_give(device, HEAD_START_US, error) || !event_record(device, i, 0, error) ||
+        !(kind ? prepare(device, kind, error) : head_start_give(device, 0, error)) ||
+        !event_record(device, i, 1, error))
+      return false;
+  if (!intervals_sort(device, ARRAY_LENGTH(us), us, error))
+    return false;
+  *ret_us = LEAST_SHARE * us[0];
+  return true;
+}
+
+static bool empty_measure(struct gpu_device *device, int kind, double *ret_us, struct error *error) {
+  double us[CALIBRATION_SAMPLES];
+  for (size_t i = 0; i < ARRAY_LENGTH(us); i++)
+    if (!lead_ensure(device, FIRST_HOST_US + CALL_HOST_US - device->kinds[kind].preparation_us, error) ||
+        !prepare(device, kind, error) || !event_record(device, i, 0, error) || !event_record(device, i, 1, error))
+      return false;
+  if (!intervals_sort(device, ARRAY_LENGTH(us), us, error))
+    return false;
+  *ret_us = us[ARRAY_LENGTH(us) / 2];
+  return true;
+}
+
+static bool calibration_warm_up(struct gpu_device *device, struct error *error) {
+  int64_t end = clock_monotonic_ns() + CALIBRATION_WARM_UP_NS;
+  do {
+    if (!gpu_fill_words(device, device->head_start, 0, HEAD_START_BYTES / sizeof(uint32_t), error) ||
+        !gpu_synchronize(&device->base, error))
+      return false;
+  } while (clock_monotonic_ns() < end);
+  return true;
+}
+
+/* Learns what samples with these preparations need and cost, once for each kind. */
+static bool kind_calibrate(struct gpu_device *device, int kind, struct error *error) {
+  double empty_us, preparation_us = 0;
+  if (device->kinds[kind].is_calibrated)
+    return true;
+  if (!head_start_new(device, error) || !event_pairs_reserve(device, CALIBRATION_SAMPLES, error) ||
+      !calibration_warm_up(device, error))
+    return false;
+  if (device->head_start_us == 0 && !least_measure(device, 0, &device->head_start_us, error))
+    return false;
+  if (kind && !least_measure(device, kind, &preparation_us, error))
+    return false;
+  device->kinds[kind].preparation_us = preparation_us;
+  if (!empty_measure(device, kind, &empty_us, error))
+    return false;
+  device->kinds[kind].empty_us = empty_us;
+  device->kinds[kind].is_calibrated = true;
+  return true;
+}
+
+/* Adds up the first n intervals in the timings that they belong to. */
+static bool intervals_collect(struct gpu_device *device, size_t n, struct error *error) {
+  if (!gpu_synchronize(&device->base, error))
+    return false;
+  device->busy_until_ns = 0;
+  for (size_t i = 0; i < n; i++) {
+    const struct interval *interval = &device->intervals[i];
+    double us;
+    if (!event_elapsed(device, i, &us, error))
+      return false;
+    double overhead_us = interval->empty_us < EMPTY_SHARE_MAX * us ? interval->empty_us : EMPTY_SHARE_MAX * us;
+    interval->owner->us += us - overhead_us;
+  }
+  return true;
+}
+
+static void rotation_step(struct device_rotation *rotation) {
+  size_t copy = rotation->next;
+  for (size_t i = 0; i < rotation->n_operands; i++)
+    *rotation->operands[i].pointer = rotation->operands[i].base + copy * rotation->operands[i].stride;
+  rotation->next = copy + 1 < rotation->n_copies ? copy + 1 : 0;
+}
+
+/* Restores what the call changed, after the call: by the copy's next turn it has left the caches. */
+static bool rotation_restore(struct device *device, const struct device_rotation *rotation, struct error *error) {
+  for (size_t i = 0; i < rotation->n_operands; i++) {
+    const struct device_operand *operand = &rotation->operands[i];
+    if (operand->pristine && !gpu_copy(device, *operand->pointer, operand->pristine, operand->size, error))
+      return false;
+  }
+  return true;
+}
+
+static bool rotation_restores(const struct device_rotation *rotation) {
+  for (size_t i = 0; i < rotation->n_operands; i++)
+    if (rotation->operands[i].pristine)
+      return true;
+  return false;
+}
+
+/* Gives `calls` calls between the events of a pair to the stream. */
+static bool interval_enqueue(struct gpu_device *device, size_t pair, struct device_timing *timing, unsigned calls,
+                             struct error *error) {
+  struct interval *interval = &device->intervals[pair];
+  *interval = (struct interval){timing, device->kinds[kind_of(timing->rotation)].empty_us};
+  if (!event_record(device, pair, 0, error))
+    return false;
+  for (unsigned k = 0; k < calls; k++) {
+    rotation_step(timing->rotation);
+    if (!gpu_launch(&device->base, &timing->launch, error))
+      return false;
+  }
+  busy_add(device, LEAST_SHARE * timing->launch.module->least_us * calls);
+  return event_record(device, pair, 1, error);
+}
+
+/* Gives all work of one sample to the stream: one interval around its calls, or one around each where calls are
+ * restored between them. *n counts the intervals in flight. */
+static bool sample_enqueue(struct gpu_device *device, struct device_timing *timing, size_t *n, struct error *error) {
+  bool restores = rotation_restores(timing->rotation);
+  unsigned calls = restores ? 1 : timing->calls;
+  double host_us = FIRST_HOST_US + (restores ? RESTORED_CALL_HOST_US : (double)timing->calls * CALL_HOST_US);
+  int kind = kind_of(timing->rotation);
+  for (unsigned done = 0; done < timing->calls; done += calls) {
+    double prepared_us = done == 0 ? device->kinds[kind].preparation_us : 0;
+    if (*n == EVENT_PAIRS_MAX) {
+      if (!intervals_collect(device, *n, error))
+        return false;
+      *n = 0;
+    }
+    if (!event_pairs_reserve(device, *n + 1, error) || !lead_ensure(device, host_us - prepared_us, error) ||
+        (done == 0 && !prepare(device, kind, error)) || !interval_enqueue(device, (*n)++, timing, calls, error) ||
+        (restores && !rotation_restore(&device->base, timing->rotation, error)))
+      return false;
+  }
+  return true;
+}
+
+bool gpu_time(struct device *base, struct device_timing *timings, size_t n, struct error *error) {
+  struct gpu_device *device = (struct gpu_device *)base;
+  size_t in_flight = 0;
+  for (size_t t = 0; t < n; t++)
+    if (!kind_calibrate(device, kind_of(timings[t].rotation), error))
+      return false;
+  for (size_t t = 0; t < n; t++) {
+    timings[t].us = 0;
+    if (!sample_enqueue(device, &timings[t], &in_flight, error))
+      return false;
+  }
+  if (!intervals_collect(device, in_flight, error))
+    return false;
+  for (size_t t = 0; t < n; t++) {
+    struct device_timing *timing = &timings[t];
+    struct device_module *module = timing->launch.module;
+    /* Events that lie closer together than they can tell still are a duration above zero. */
+    timing->us = (timing->us > 0 ? timing->us : 0.001) / timing->calls;
+    if (module->least_us == 0 || timing->us < module->least_us)
+      module->least_us = timing->us;
+    device->overhead_us = device->kinds[kind_of(timing->rotation)].empty_us;
+  }
+  return true;
+}
+
+void gpu_timing_release(struct gpu_device *device) {
+  const struct gpu_api *api = device->api;
+  for (size_t i = 0; i < device->n_event_pairs; i++) {
+    api->event_free(device->events[i][0]);
+    api->event_free(device->events[i][1]);
+  }
+  free(device->events);
+  free(device->intervals);
+  if (device->displacement)
+    api->memory_free(device->displacement);
+  if (device->head_start)
+    api->memory_free(device->head_start);
+  if (device->head_start_host)
+    api->host_memory_free(device->head_start_host);
+  if (device->instruction_flush)
+    gpu_module_unload(&device->base, device->instruction_flush);
+}

@@ -14,8 +14,7 @@ bool condition_error(struct error *error, size_t index) {
   return false;
 }
 
-/* An order of values for searching: by type, then by content. */
-static int value_compare(struct value a, struct value b) {
+int value_compare(struct value a, struct value b) {
   if (a.type != b.type)
     return a.type < b.type ? -1 : 1;
   switch (a.type) {

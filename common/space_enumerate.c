@@ -4,24 +4,12 @@
 #include "common/names.h"
 #include "common/space_code.h"
 
-#define SLOTS_MAX (KEY_MEMBERS_MAX + SPACE_FACTS + SPACE_PARAMETERS_MAX)
 #define NONE_FAILED SIZE_MAX
 
 /* A condition that reads few parameters is met again and again with the same values: what was decided is kept. */
 #define MEMO_READS_MAX 8
 #define MEMO_ENTRIES_MAX 65536
 #define MEMO_TOTAL_MAX (4u << 20)
-
-/* The conditions of a space bound to slots: key members, then facts, then parameters, so that the last slot that a
- * condition reads says which parameter decides it. */
-struct conditions {
-  size_t n;
-  struct expr **exprs;
-  size_t n_fixed; /* slots before the parameters */
-  struct value slots[SLOTS_MAX];
-};
-
-enum decision { UNDECIDED, CONDITION_TRUE, CONDITION_FALSE, CONDITION_FAILED };
 
 /* Decisions of one condition by the mixed-radix number of the parameters that it reads. */
 struct memo {
@@ -57,12 +45,11 @@ struct space_iterator {
   bool ended;
 };
 
-static void conditions_release(struct conditions *conditions) {
+void conditions_release(struct conditions *conditions) {
   for (size_t i = 0; i < conditions->n; i++)
     expr_free(conditions->exprs[i]);
   free(conditions->exprs);
 }
-#define cleanup_conditions __attribute__((cleanup(conditions_release)))
 
 static bool member_hides(const char *name, const char *what, struct error *error) {
   char shown[NAME_TEXT_SIZE];
@@ -70,9 +57,8 @@ static bool member_hides(const char *name, const char *what, struct error *error
                    name_cut(name, strlen(name), shown), what);
 }
 
-/* Fills in the fixed slots and binds every condition. */
-static bool conditions_bind(const struct space *space, const struct space_facts *facts, struct conditions *conditions,
-                            struct error *error) {
+bool conditions_bind(const struct space *space, const struct space_facts *facts, struct conditions *conditions,
+                     struct error *error) {
   const char *names[SLOTS_MAX];
   const struct key *key = facts ? facts->key : NULL;
   const char *const fact_values[SPACE_FACTS] = {facts && facts->gpu_name ? facts->gpu_name : "",
@@ -107,7 +93,7 @@ static bool conditions_bind(const struct space *space, const struct space_facts 
   return true;
 }
 
-static inline enum decision condition_decide(const struct conditions *conditions, size_t index, struct error *error) {
+enum decision condition_decide(const struct conditions *conditions, size_t index, struct error *error) {
   struct value value;
   if (!expr_eval(conditions->exprs[index], conditions->slots, &value, error))
     return CONDITION_FAILED;
@@ -315,26 +301,33 @@ bool space_count(const struct space *space, const struct space_facts *facts, uin
   }
 }
 
+enum decision conditions_decide(const struct space *space, const struct conditions *conditions, uint64_t ordinal,
+                                struct error *error) {
+  struct error failure;
+  size_t failed = NONE_FAILED;
+  for (size_t i = 0; i < conditions->n; i++) {
+    enum decision decision = condition_decide(conditions, i, failed == NONE_FAILED ? error : &failure);
+    if (decision == CONDITION_FALSE)
+      return CONDITION_FALSE;
+    if (decision == CONDITION_FAILED && failed == NONE_FAILED)
+      failed = i;
+  }
+  if (failed == NONE_FAILED)
+    return CONDITION_TRUE;
+  point_error(space, ordinal, failed, error);
+  return CONDITION_FAILED;
+}
+
 bool space_holds(const struct space *space, const struct space_facts *facts, uint64_t ordinal, bool *ret_holds,
                  struct error *error) {
   cleanup_conditions struct conditions conditions = {0};
   if (!conditions_bind(space, facts, &conditions, error))
     return false;
-  if (!space_config(space, ordinal, conditions.slots + conditions.n_fixed)) {
-    *ret_holds = false;
-    return true;
-  }
-  struct error failure;
-  size_t failed = NONE_FAILED;
-  for (size_t i = 0; i < conditions.n; i++) {
-    enum decision decision = condition_decide(&conditions, i, failed == NONE_FAILED ? error : &failure);
-    if (decision == CONDITION_FALSE) {
-      *ret_holds = false;
-      return true;
-    }
-    if (decision == CONDITION_FAILED && failed == NONE_FAILED)
-      failed = i;
-  }
-  *ret_holds = true;
-  return failed == NONE_FAILED || point_error(space, ordinal, failed, error);
+  enum decision decision = CONDITION_FALSE;
+  if (space_config(space, ordinal, conditions.slots + conditions.n_fixed))
+    decision = conditions_decide(space, &conditions, ordinal, error);
+  if (decision == CONDITION_FAILED)
+    return false;
+  *ret_holds = decision == CONDITION_TRUE;
+  return true;
 }

@@ -5,15 +5,29 @@
 
 #include <math.h>
 
-#include "common/verdict_bootstrap.h"
+#include "common/rng.h"
+#include "common/verdict_interval.h"
 
-/* A config that was measured in enough processes: its samples lie together, by rising process. */
+/* A finalist whose ratio to the best is so many standard errors above 1 is the best in no draw that counts. */
+#define CONTENDER_ERRORS 10
+#define REGRET_PERCENT_ABOVE 5
+
+/* A config in one process, of which all comparisons are made. */
+struct turn {
+  const struct verdict_sample *sample;
+  double *logs; /* of the paired ratios, round by round */
+  double median, error;
+  double resolution; /* variance of the timer's rounding */
+};
+
+/* A config that was measured in enough processes. */
 struct candidate {
   uint64_t config;
   size_t n; /* processes */
-  const struct verdict_sample *samples;
+  struct turn *turns;
   int64_t spills, lds_bytes, vgprs;
-  double figure; /* geometric mean over processes of the median paired ratio */
+  struct distance to_baseline;
+  struct distance to_best;
 };
 
 struct candidates {
@@ -21,22 +35,24 @@ struct candidates {
   struct candidate *all;
 };
 
-static void candidates_release(struct candidates *candidates) { free(candidates->all); }
+static void candidates_release(struct candidates *candidates) {
+  for (size_t i = 0; i < candidates->n; i++) {
+    for (size_t j = 0; j < candidates->all[i].n; j++)
+      free(candidates->all[i].turns[j].logs);
+    free(candidates->all[i].turns);
+  }
+  free(candidates->all);
+}
 
 const char *verdict_outcome_name(enum verdict_outcome outcome) {
   static const char *const names[] = {"FASTER", "SAME", "SLOWER", "AMBIGUOUS"};
   return names[outcome];
 }
 
-static double *paired_ratios(const double *samples_us, const double *baseline_us, size_t n) {
-  double *ratios = xcalloc(n, sizeof *ratios);
+double verdict_paired_ratio(const double *samples_us, const double *baseline_us, size_t n) {
+  cleanup_free double *ratios = xcalloc(n, sizeof *ratios);
   for (size_t i = 0; i < n; i++)
     ratios[i] = samples_us[i] / baseline_us[i];
-  return ratios;
-}
-
-double verdict_paired_ratio(const double *samples_us, const double *baseline_us, size_t n) {
-  cleanup_free double *ratios = paired_ratios(samples_us, baseline_us, n);
   return median_of(ratios, n);
 }
 
@@ -85,49 +101,34 @@ static size_t samples_distinct(struct verdict_sample *sorted, size_t n) {
   return kept;
 }
 
-/* The config's own ratios to the baseline, process by process. */
-static struct series baseline_series(const struct candidate *candidate) {
-  struct series series = {0};
-  for (size_t i = 0; i < candidate->n; i++) {
-    const struct verdict_sample *sample = &candidate->samples[i];
-    cleanup_free double *ratios = paired_ratios(sample->samples_us, sample->baseline_us, sample->n);
-    series_add(&series, ratios, sample->n);
-  }
-  return series;
+static double resolution_of(const double *times, size_t n) {
+  cleanup_free double *copy = xmemdup(times, n * sizeof *copy);
+  return timer_resolution(copy, n);
 }
 
-/* The ratios of two configs in the processes that both have, over the rounds that both have. */
-static struct series ratio_series(const struct candidate *candidate, const struct candidate *to) {
-  struct series series = {0};
-  size_t i = 0, j = 0;
-  while (i < candidate->n && j < to->n) {
-    const struct verdict_sample *a = &candidate->samples[i], *b = &to->samples[j];
-    if (a->process < b->process) {
-      i++;
-    } else if (a->process > b->process) {
-      j++;
-    } else {
-      size_t n = a->n < b->n ? a->n : b->n;
-      cleanup_free double *ratios = paired_ratios(a->samples_us, a->baseline_us, n);
-      cleanup_free double *to_ratios = paired_ratios(b->samples_us, b->baseline_us, n);
-      for (size_t k = 0; k < n; k++)
-        ratios[k] /= to_ratios[k];
-      series_add(&series, ratios, n);
-      i++, j++;
-    }
-  }
-  return series;
+static struct turn turn_make(const struct verdict_sample *sample) {
+  struct turn turn = {.sample = sample,
+                      .logs = xcalloc(sample->n, sizeof *turn.logs),
+                      .resolution =
+                          resolution_of(sample->samples_us, sample->n) + resolution_of(sample->baseline_us, sample->n)};
+  for (size_t i = 0; i < sample->n; i++)
+    turn.logs[i] = log(sample->samples_us[i] / sample->baseline_us[i]);
+  cleanup_free double *scratch = xmemdup(turn.logs, sample->n * sizeof *scratch);
+  turn.median = median_of(scratch, sample->n);
+  turn.error = median_error(scratch, sample->n, turn.median);
+  return turn;
 }
 
 static struct candidate candidate_make(const struct verdict_sample *samples, size_t n) {
-  struct candidate candidate = {.config = samples[0].config, .n = n, .samples = samples};
+  struct candidate candidate = {.config = samples[0].config, .n = n, .turns = xcalloc(n, sizeof *candidate.turns)};
   for (size_t i = 0; i < n; i++) { /* should two builds of a config differ, the heavier one counts */
     candidate.spills = samples[i].spills > candidate.spills ? samples[i].spills : candidate.spills;
     candidate.lds_bytes = samples[i].lds_bytes > candidate.lds_bytes ? samples[i].lds_bytes : candidate.lds_bytes;
     candidate.vgprs = samples[i].vgprs > candidate.vgprs ? samples[i].vgprs : candidate.vgprs;
+    struct turn *turn = &candidate.turns[i];
+    *turn = turn_make(&samples[i]);
+    distance_add(&candidate.to_baseline, turn->median, turn->error, turn->resolution);
   }
-  cleanup_series struct series series = baseline_series(&candidate);
-  candidate.figure = series_estimate(&series);
   return candidate;
 }
 
@@ -144,41 +145,119 @@ static struct candidates candidates_find(const struct verdict_sample *sorted, si
   return candidates;
 }
 
+static void turns_compare(const struct turn *a, const struct turn *b, struct distance *distance) {
+  size_t n = a->sample->n < b->sample->n ? a->sample->n : b->sample->n;
+  cleanup_free double *logs = xcalloc(n, sizeof *logs);
+  for (size_t i = 0; i < n; i++)
+    logs[i] = a->logs[i] - b->logs[i];
+  double median = median_of(logs, n);
+  distance_add(distance, median, median_error(logs, n, median), a->resolution + b->resolution);
+}
+
+/* The distance of two configs over the processes that both have, there over the rounds that both have. */
+static struct distance distance_of(const struct candidate *candidate, const struct candidate *to) {
+  struct distance distance = {0};
+  size_t i = 0, j = 0;
+  while (i < candidate->n && j < to->n) {
+    const struct turn *a = &candidate->turns[i], *b = &to->turns[j];
+    if (a->sample->process == b->sample->process)
+      turns_compare(a, b, &distance);
+    i += a->sample->process <= b->sample->process;
+    j += a->sample->process >= b->sample->process;
+  }
+  return distance;
+}
+
 /* Candidates lie by rising ordinal, so that of equal ones the first is the best. */
-static const struct candidate *least_figure(const struct candidates *candidates) {
+static const struct candidate *least_mean(const struct candidates *candidates) {
   const struct candidate *least = &candidates->all[0];
   for (size_t i = 1; i < candidates->n; i++)
-    if (candidates->all[i].figure < least->figure)
+    if (candidates->all[i].to_baseline.mean < least->to_baseline.mean)
       least = &candidates->all[i];
   return least;
 }
 
-/* The candidate that is faster than `than` by the least paired ratio, or `than` when none is. */
-static const struct candidate *challenger_of(const struct candidates *candidates, const struct candidate *than) {
-  const struct candidate *challenger = than;
-  double least = 1;
+/* Sets all distances to `best`; returns the candidate that is faster than it by the most, or itself when none is. */
+static const struct candidate *compare_all(struct candidates *candidates, const struct candidate *best) {
+  const struct candidate *challenger = best;
+  double least = 0;
   for (size_t i = 0; i < candidates->n; i++) {
-    cleanup_series struct series series = ratio_series(&candidates->all[i], than);
-    double ratio = series.n < VERDICT_PROCESSES_MIN ? 1 : series_estimate(&series);
-    if (ratio < least) {
-      least = ratio;
-      challenger = &candidates->all[i];
+    struct candidate *candidate = &candidates->all[i];
+    candidate->to_best = distance_of(candidate, best);
+    if (candidate->to_best.n >= VERDICT_PROCESSES_MIN && candidate->to_best.mean < least) {
+      least = candidate->to_best.mean;
+      challenger = candidate;
     }
   }
   return challenger;
 }
 
-/* Paired ratios of medians are not transitive to the last digit, so the least figure may be beaten in a direct
- * comparison: then the one that beats it is the best. Turns are bounded, since such a chain may close. */
-static const struct candidate *best_of(const struct candidates *candidates) {
-  const struct candidate *best = least_figure(candidates);
+/* Medians of quotients are not transitive to the last digit, so the least mean may be beaten in a direct comparison: then
+ * the one that beats it is the best. Turns are bounded, since such a chain may close. */
+static const struct candidate *best_of(struct candidates *candidates) {
+  const struct candidate *best = least_mean(candidates);
   for (size_t turn = 0; turn < candidates->n; turn++) {
-    const struct candidate *challenger = challenger_of(candidates, best);
+    const struct candidate *challenger = compare_all(candidates, best);
     if (challenger == best)
-      break;
+      return best;
     best = challenger;
   }
+  (void)compare_all(candidates, best);
   return best;
+}
+
+static int integers_compare(const void *a, const void *b) {
+  int64_t left = *(const int64_t *)a, right = *(const int64_t *)b;
+  return (left > right) - (left < right);
+}
+
+static size_t count_distinct(int64_t *values, size_t n) {
+  size_t distinct = 0;
+  qsort(values, n, sizeof *values, integers_compare);
+  for (size_t i = 0; i < n; i++)
+    distinct += i == 0 || values[i] != values[i - 1];
+  return distinct;
+}
+
+static void evidence_count(const struct candidates *candidates, struct verdict *verdict) {
+  size_t n = 0;
+  for (size_t i = 0; i < candidates->n; i++)
+    n += candidates->all[i].n;
+  cleanup_free int64_t *processes = xcalloc(n, sizeof *processes);
+  cleanup_free int64_t *devices = xcalloc(n, sizeof *devices);
+  n = 0;
+  for (size_t i = 0; i < candidates->n; i++)
+    for (size_t j = 0; j < candidates->all[i].n; j++) {
+      const struct verdict_sample *sample = candidates->all[i].turns[j].sample;
+      processes[n] = sample->process;
+      devices[n++] = sample->device;
+      verdict->n_samples += sample->n;
+    }
+  verdict->n_processes = count_distinct(processes, n);
+  verdict->n_devices = count_distinct(devices, n);
+}
+
+/* The error of one of the winner's intervals against other configs. The baseline is no rival of itself. */
+static double error_of_one(const struct candidates *candidates, uint64_t baseline) {
+  size_t rivals = 0;
+  for (size_t i = 0; i < candidates->n; i++)
+    rivals += candidates->all[i].config != baseline;
+  return VERDICT_FAMILY_ERROR / VERDICT_LOOKS / (double)(rivals > 0 ? rivals : 1);
+}
+
+/* What processes do to the finalists, from those that were measured in all of them. */
+static struct spread spread_of(const struct candidates *candidates, uint64_t baseline, size_t n_processes) {
+  cleanup_free double *medians = xcalloc(candidates->n * n_processes, sizeof *medians);
+  size_t n = 0;
+  for (size_t i = 0; i < candidates->n; i++) {
+    const struct candidate *candidate = &candidates->all[i];
+    if (candidate->n != n_processes || candidate->config == baseline) /* the baseline has its row */
+      continue;
+    for (size_t p = 0; p < n_processes; p++)
+      medians[n * n_processes + p] = candidate->turns[p].median;
+    n++;
+  }
+  return spread_pool(medians, n, n_processes);
 }
 
 /* The median over all samples (or all their baselines) of some candidates. */
@@ -186,34 +265,33 @@ static double median_us(const struct candidate *candidates, size_t n, bool of_ba
   size_t count = 0, at = 0;
   for (size_t i = 0; i < n; i++)
     for (size_t j = 0; j < candidates[i].n; j++)
-      count += candidates[i].samples[j].n;
+      count += candidates[i].turns[j].sample->n;
   cleanup_free double *values = xcalloc(count, sizeof *values);
   for (size_t i = 0; i < n; i++)
     for (size_t j = 0; j < candidates[i].n; j++) {
-      const struct verdict_sample *sample = &candidates[i].samples[j];
+      const struct verdict_sample *sample = candidates[i].turns[j].sample;
       memcpy(values + at, of_baseline ? sample->baseline_us : sample->samples_us, sample->n * sizeof *values);
       at += sample->n;
     }
   return median_of(values, count);
 }
 
-/* Compares a candidate with the best and lowers `least` (the least of all finalists, draw by draw) to its draws. */
-static struct verdict_finalist finalist_compare(const struct candidate *candidate, const struct candidate *best,
-                                                uint64_t seed, double least[VERDICT_DRAWS]) {
+static struct verdict_finalist finalist_of(const struct candidate *candidate, const struct candidate *best,
+                                           const struct spread *spread) {
   struct verdict_finalist finalist = {.config = candidate->config, .median_us = median_us(candidate, 1, false)};
-  cleanup_series struct series series = ratio_series(candidate, best);
-  if (series.n < VERDICT_PROCESSES_MIN) {
-    finalist.ratio = candidate->figure / best->figure;
+  if (candidate == best) {
+    finalist.ratio = finalist.lower = finalist.upper = 1;
+    finalist.equivalent = true;
+  } else if (candidate->to_best.n < VERDICT_PROCESSES_MIN) {
+    finalist.ratio = exp(candidate->to_baseline.mean - best->to_baseline.mean);
     finalist.upper = INFINITY;
-    return finalist;
+  } else {
+    struct interval interval = distance_interval(&candidate->to_best, spread, VERDICT_ERROR);
+    finalist.ratio = exp(candidate->to_best.mean);
+    finalist.lower = exp(interval.lower);
+    finalist.upper = exp(interval.upper);
+    finalist.equivalent = finalist.upper <= VERDICT_EQUIVALENCE;
   }
-  cleanup_free double *draws = xcalloc(VERDICT_DRAWS, sizeof *draws);
-  series_draw(&series, seed, draws, VERDICT_DRAWS);
-  for (size_t i = 0; i < VERDICT_DRAWS; i++)
-    least[i] = fmin(least[i], draws[i]);
-  finalist.ratio = series_estimate(&series);
-  percentiles_of(draws, VERDICT_DRAWS, &finalist.lower, &finalist.upper);
-  finalist.equivalent = candidate == best || finalist.upper <= VERDICT_EQUIVALENCE;
   return finalist;
 }
 
@@ -237,16 +315,97 @@ static const struct candidate *winner_of(const struct candidates *candidates, co
   return winner;
 }
 
-static double regret_bound(const struct candidate *winner, const struct candidate *best, uint64_t seed,
-                           const double least[VERDICT_DRAWS]) {
-  cleanup_series struct series series = ratio_series(winner, best);
+static void finalist_against_winner(const struct candidate *candidate, const struct candidate *winner,
+                                    const struct spread *spread, double error, struct verdict_finalist *finalist) {
+  if (candidate == winner) {
+    finalist->winner_ratio = finalist->winner_lower = finalist->winner_upper = 1;
+    return;
+  }
+  struct distance distance = distance_of(winner, candidate);
+  if (distance.n < VERDICT_PROCESSES_MIN) {
+    finalist->winner_ratio = exp(winner->to_baseline.mean - candidate->to_baseline.mean);
+    finalist->winner_upper = INFINITY;
+    return;
+  }
+  struct interval interval = distance_interval(&distance, spread, error);
+  finalist->winner_ratio = exp(distance.mean);
+  finalist->winner_lower = exp(interval.lower);
+  finalist->winner_upper = exp(interval.upper);
+}
+
+/* A normal number, by the polar method: Marsaglia, Bray, "A convenient method for generating normal variables", SIAM
+ * Review 6, 1964. */
+static double draw_normal(struct rng *rng) {
+  double u, v, square;
+  do {
+    u = 2 * rng_unit(rng) - 1;
+    v = 2 * rng_unit(rng) - 1;
+    square = u * u + v * v;
+  } while (square >= 1 || square == 0);
+  return u * sqrt(-2 * log(square) / square);
+}
+
+/* The square root of a draw of df / chi^2: what turns normal draws into draws of Student's t. */
+static double draw_scale(struct rng *rng, size_t df) {
+  double squares = 0;
+  for (size_t i = 0; i < df; i++) {
+    double normal = draw_normal(rng);
+    squares += normal * normal;
+  }
+  return sqrt((double)df / squares);
+}
+
+struct contender {
+  double mean, error;
+  bool is_winner;
+};
+
+/* Who may be the best instead of the best. */
+static size_t contenders_find(const struct candidates *candidates, const struct candidate *winner,
+                              const struct candidate *best, const struct spread *spread, struct contender *ret,
+                              size_t *ret_df) {
+  size_t n = 0;
+  *ret_df = distance_df(&best->to_best, spread);
+  for (size_t i = 0; i < candidates->n; i++) {
+    const struct candidate *candidate = &candidates->all[i];
+    if (candidate == best || candidate->to_best.n < VERDICT_PROCESSES_MIN)
+      continue;
+    double error = distance_error(&candidate->to_best, spread);
+    if (candidate != winner && candidate->to_best.mean > CONTENDER_ERRORS * error)
+      continue;
+    ret[n++] = (struct contender){candidate->to_best.mean, error, candidate == winner};
+    size_t df = distance_df(&candidate->to_best, spread);
+    *ret_df = df < *ret_df ? df : *ret_df;
+  }
+  return n;
+}
+
+static int doubles_compare(const void *a, const void *b) {
+  double left = *(const double *)a, right = *(const double *)b;
+  return (left > right) - (left < right);
+}
+
+/* Joint draws: half of the variance of a distance to the best is the best's own noise, which all distances share. */
+static double regret_bound(const struct candidates *candidates, const struct candidate *winner,
+                           const struct candidate *best, const struct spread *spread, uint64_t seed) {
+  struct rng rng = rng_seeded(seed);
+  cleanup_free struct contender *contenders = xcalloc(candidates->n, sizeof *contenders);
   cleanup_free double *draws = xcalloc(VERDICT_DRAWS, sizeof *draws);
-  double lower, upper;
-  series_draw(&series, seed, draws, VERDICT_DRAWS);
-  for (size_t i = 0; i < VERDICT_DRAWS; i++)
-    draws[i] /= least[i];
-  percentiles_of(draws, VERDICT_DRAWS, &lower, &upper);
-  return upper - 1;
+  size_t df, n = contenders_find(candidates, winner, best, spread, contenders, &df);
+  if (n == 0)
+    return 0;
+  for (size_t draw = 0; draw < VERDICT_DRAWS; draw++) {
+    double scale = draw_scale(&rng, df) * M_SQRT1_2, of_best = draw_normal(&rng), least = 0, of_winner = 0;
+    for (size_t i = 0; i < n; i++) {
+      const struct contender *contender = &contenders[i];
+      double distance = contender->mean + scale * contender->error * (draw_normal(&rng) - of_best);
+      least = fmin(least, distance);
+      of_winner = contender->is_winner ? distance : of_winner;
+    }
+    draws[draw] = of_winner - least;
+  }
+  qsort(draws, VERDICT_DRAWS, sizeof *draws, doubles_compare);
+  return expm1(draws[VERDICT_DRAWS - 1 - VERDICT_DRAWS * REGRET_PERCENT_ABOVE / 100]);
 }
 
 static enum verdict_outcome outcome_of(double lower, double upper) {
@@ -257,39 +416,18 @@ static enum verdict_outcome outcome_of(double lower, double upper) {
   return lower >= 1 / VERDICT_EQUIVALENCE && upper <= VERDICT_EQUIVALENCE ? VERDICT_SAME : VERDICT_AMBIGUOUS;
 }
 
-static void baseline_compare(const struct candidate *winner, uint64_t baseline, uint64_t seed,
-                             struct verdict *verdict) {
+static void baseline_compare(const struct candidate *winner, uint64_t baseline, const struct spread *spread,
+                             double error, struct verdict *verdict) {
   if (winner->config == baseline) {
     verdict->baseline_ratio = verdict->baseline_lower = verdict->baseline_upper = 1;
     verdict->outcome = VERDICT_SAME;
     return;
   }
-  cleanup_series struct series series = baseline_series(winner);
-  cleanup_free double *draws = xcalloc(VERDICT_DRAWS, sizeof *draws);
-  series_draw(&series, seed, draws, VERDICT_DRAWS);
-  percentiles_of(draws, VERDICT_DRAWS, &verdict->baseline_lower, &verdict->baseline_upper);
-  verdict->baseline_ratio = series_estimate(&series);
+  struct interval interval = distance_interval(&winner->to_baseline, spread, error);
+  verdict->baseline_ratio = exp(winner->to_baseline.mean);
+  verdict->baseline_lower = exp(interval.lower);
+  verdict->baseline_upper = exp(interval.upper);
   verdict->outcome = outcome_of(verdict->baseline_lower, verdict->baseline_upper);
-}
-
-static int processes_compare(const void *a, const void *b) {
-  int64_t left = *(const int64_t *)a, right = *(const int64_t *)b;
-  return (left > right) - (left < right);
-}
-
-static void evidence_count(const struct candidates *candidates, struct verdict *verdict) {
-  cleanup_free int64_t *processes = NULL;
-  size_t n = 0, capacity = 0;
-  for (size_t i = 0; i < candidates->n; i++)
-    for (size_t j = 0; j < candidates->all[i].n; j++) {
-      GROW(processes, n, capacity);
-      processes[n++] = candidates->all[i].samples[j].process;
-      verdict->n_samples += candidates->all[i].samples[j].n;
-    }
-  ALWAYS(processes != NULL); /* every candidate has some */
-  qsort(processes, n, sizeof *processes, processes_compare);
-  for (size_t i = 0; i < n; i++)
-    verdict->n_processes += i == 0 || processes[i] != processes[i - 1];
 }
 
 static int finalists_compare(const void *a, const void *b) {
@@ -314,23 +452,24 @@ bool verdict_decide(const struct verdict_sample *samples, size_t n, uint64_t bas
   struct verdict verdict = {.n_finalists = candidates.n,
                             .finalists = xcalloc(candidates.n, sizeof *verdict.finalists),
                             .equivalents = xcalloc(candidates.n, sizeof *verdict.equivalents)};
-  cleanup_free double *least = xcalloc(VERDICT_DRAWS, sizeof *least);
-  for (size_t i = 0; i < VERDICT_DRAWS; i++)
-    least[i] = 1; /* the best itself */
+  evidence_count(&candidates, &verdict);
+  struct spread spread = spread_of(&candidates, baseline, verdict.n_processes);
   const struct candidate *best = best_of(&candidates);
   for (size_t i = 0; i < candidates.n; i++) {
-    verdict.finalists[i] = finalist_compare(&candidates.all[i], best, seed, least);
+    verdict.finalists[i] = finalist_of(&candidates.all[i], best, &spread);
     if (verdict.finalists[i].equivalent)
       verdict.equivalents[verdict.n_equivalents++] = candidates.all[i].config;
   }
   const struct candidate *winner = winner_of(&candidates, verdict.finalists, best);
+  double error_of_each = error_of_one(&candidates, baseline);
+  for (size_t i = 0; i < candidates.n; i++)
+    finalist_against_winner(&candidates.all[i], winner, &spread, error_of_each, &verdict.finalists[i]);
   qsort(verdict.finalists, verdict.n_finalists, sizeof *verdict.finalists, finalists_compare);
   verdict.winner = winner->config;
-  verdict.regret_bound = regret_bound(winner, best, seed, least);
-  baseline_compare(winner, baseline, seed, &verdict);
+  verdict.regret_bound = regret_bound(&candidates, winner, best, &spread, seed);
+  baseline_compare(winner, baseline, &spread, error_of_each, &verdict);
   verdict.winner_us = median_us(winner, 1, false);
   verdict.baseline_us = median_us(candidates.all, candidates.n, true);
-  evidence_count(&candidates, &verdict);
   *ret_verdict = verdict;
   return true;
 }
@@ -341,37 +480,6 @@ void verdict_release(struct verdict *verdict) {
   *verdict = (struct verdict){0};
 }
 
-static json_t *finalist_to_json(const struct verdict_finalist *finalist) {
-  json_t *object = json_object();
-  json_object_set_new(object, "config", json_integer((json_int_t)finalist->config));
-  json_object_set_new(object, "ratio", json_real(finalist->ratio));
-  if (isfinite(finalist->upper)) {
-    json_object_set_new(object, "lower", json_real(finalist->lower));
-    json_object_set_new(object, "upper", json_real(finalist->upper));
-  }
-  json_object_set_new(object, "median_us", json_real(finalist->median_us));
-  json_object_set_new(object, "equivalent", json_boolean(finalist->equivalent));
-  return object;
-}
-
-json_t *verdict_to_json(const struct verdict *verdict) {
-  json_t *object = json_object(), *equivalents = json_array(), *finalists = json_array();
-  for (size_t i = 0; i < verdict->n_equivalents; i++)
-    json_array_append_new(equivalents, json_integer((json_int_t)verdict->equivalents[i]));
-  for (size_t i = 0; i < verdict->n_finalists; i++)
-    json_array_append_new(finalists, finalist_to_json(&verdict->finalists[i]));
-  json_object_set_new(object, "winner", json_integer((json_int_t)verdict->winner));
-  json_object_set_new(object, "equivalence_set", equivalents);
-  json_object_set_new(object, "regret_bound", json_real(verdict->regret_bound));
-  json_object_set_new(object, "verdict", json_string(verdict_outcome_name(verdict->outcome)));
-  json_object_set_new(object, "speedup", json_real(1 / verdict->baseline_ratio));
-  json_object_set_new(object, "baseline_ratio", json_real(verdict->baseline_ratio));
-  json_object_set_new(object, "baseline_lower", json_real(verdict->baseline_lower));
-  json_object_set_new(object, "baseline_upper", json_real(verdict->baseline_upper));
-  json_object_set_new(object, "winner_us", json_real(verdict->winner_us));
-  json_object_set_new(object, "baseline_us", json_real(verdict->baseline_us));
-  json_object_set_new(object, "samples", json_integer((json_int_t)verdict->n_samples));
-  json_object_set_new(object, "processes", json_integer((json_int_t)verdict->n_processes));
-  json_object_set_new(object, "finalists", finalists);
-  return object;
+bool verdict_replaces(const struct verdict *verdict, double min_gain) {
+  return verdict->outcome == VERDICT_FASTER && verdict->baseline_ratio <= 1 - min_gain;
 }

@@ -10,13 +10,15 @@
  * distances between processes is moderated: each finalist's own is shrunk towards that pooled over all finalists (Smyth,
  * "Linear models and empirical Bayes methods for assessing differential expression in microarray experiments", 2004), never
  * below what the rounds within processes and the timer's resolution leave; intervals are Student's t with the moderated
- * degrees of freedom. An interval against the baseline is simultaneous over all finalists (Bonferroni), because the winner
- * was chosen among them.
+ * degrees of freedom (common/verdict_interval.h has the formulas, docs/measurement.md the whole way). An interval of the
+ * winner against the baseline or another finalist is simultaneous over all finalists, because the winner was chosen among
+ * them, and over the times that a job is looked at (Bonferroni): its error is VERDICT_FAMILY_ERROR / VERDICT_LOOKS / (the
+ * number of finalists that are not the baseline).
  *
  * Only configs measured correctly in at least VERDICT_PROCESSES_MIN processes are finalists. The best is the finalist
  * with the least mean or, where another beats it in their direct comparison, that one. The equivalence set: finalists whose
  * upper bound (97.5 %) of the ratio to the best is <= VERDICT_EQUIVALENCE, and the best itself. The winner: among
- * those whose ratio's point estimate to the best is <= 1 + VERDICT_TIE, the first by (spills, lds_bytes, vgprs,
+ * those of the set whose ratio's point estimate to the best is <= 1 + VERDICT_TIE, the first by (spills, lds_bytes, vgprs,
  * ordinal). The regret bound: the 95th percentile, over joint draws from the finalists' distributions, of
  * winner / (least of all finalists in that draw) - 1.
  *
@@ -35,6 +37,9 @@
 #define VERDICT_PROCESSES_MIN 3
 #define VERDICT_EQUIVALENCE 1.02
 #define VERDICT_TIE 0.005
+#define VERDICT_ERROR 0.05        /* of the interval of one finalist's ratio to the best */
+#define VERDICT_FAMILY_ERROR 0.02 /* that in a job any of the winner's intervals against another config is wrong */
+#define VERDICT_LOOKS 4           /* verdicts of a job: after 3, 4, 5 and 6 processes, until one is decided */
 #define VERDICT_DRAWS 2000
 #define VERDICT_US_MIN 1e-6 /* of a time that can have been measured */
 #define VERDICT_US_MAX 1e12
@@ -58,7 +63,9 @@ struct verdict_finalist {
   uint64_t config;
   double ratio;        /* to the best: point estimate, 1 for the best */
   double lower, upper; /* its 95 % interval; upper is INFINITY where it cannot be known */
-  double median_us;    /* median of all its samples */
+  /* The winner's time over this one's, with the simultaneous interval: < 1 where the winner is faster; 1 for the winner */
+  double winner_ratio, winner_lower, winner_upper;
+  double median_us; /* median of all its samples */
   bool equivalent;
 };
 
@@ -90,8 +97,20 @@ void verdict_release(struct verdict *verdict);
 #define VERDICT_MIN_GAIN 0.02
 must_check bool verdict_replaces(const struct verdict *verdict, double min_gain);
 
-/* {"winner": 17, "equivalence_set": [17, 19], "regret_bound": 0.004, "verdict": "FASTER", "speedup": 1.31, …}. */
+/* {"winner": 17, "equivalence_set": [17, 19], "regret_bound": 0.004, "verdict": "FASTER", "speedup": 1.31,
+ *  "baseline_ratio": 0.76, "baseline_lower": 0.75, "baseline_upper": 0.77, "winner_us": 76, "baseline_us": 100,
+ *  "samples": 180, "processes": 3, "devices": 1, "finalists": [{"config": 17, "ratio": 1, "lower": 1, "upper": 1,
+ *  "winner_ratio": 1, "winner_lower": 1, "winner_upper": 1, "median_us": 76, "equivalent": true}, …]}.
+ * A bound that is infinite is left out with its lower one. Numbers have 9 significant digits: what the last digit of
+ * another machine's logarithm changes does not show. */
 must_check json_t *verdict_to_json(const struct verdict *verdict);
+
+/* The same rule over a verdict's JSON, for any config that a channel serves: `served` was measured with the winner, as its
+ * job's baseline or as a finalist, is not in the equivalence set, and the winner's simultaneous interval against it lies
+ * below 1 and its estimate at or below 1 - min_gain. False: it stays, and the sentence says why. Asked only where the
+ * winner is another config than `served`. */
+must_check bool verdict_json_replaces(const json_t *verdict, uint64_t baseline, uint64_t served, double min_gain,
+                                      struct error *ret_reason);
 
 /* The screen's rank: median of paired ratios of one config in one process. What picks the finalists. */
 double verdict_paired_ratio(const double *samples_us, const double *baseline_us, size_t n);

@@ -6,7 +6,7 @@
 #include <math.h>
 
 #include "common/rng.h"
-#include "common/verdict_bootstrap.h"
+#include "common/verdict_interval.h"
 
 #define BASELINE 1000u
 #define CONFIGS_MAX 16
@@ -287,18 +287,19 @@ Test(verdict, the_order_of_the_samples_does_not_matter) {
   }
 }
 
-Test(verdict, another_seed_gives_other_draws_and_the_same_estimates) {
+Test(verdict, another_seed_gives_other_draws_and_the_same_intervals) {
   cleanup_experiment struct experiment experiment = {.n_configs = 2,
                                                      .n_processes = 4,
                                                      .n_rounds = 10,
-                                                     .true_us = {80, 84},
+                                                     .true_us = {80, 80.5},
                                                      .process_noise = 0.01,
                                                      .round_noise = 0.02};
   measure(&experiment, 13);
   cleanup_verdict struct verdict one = decided(&experiment), other = {0};
   cr_assert(verdict_decide(experiment.samples, experiment.n, BASELINE, 8, &other, &error));
-  cr_expect_eq(one.finalists[1].ratio, other.finalists[1].ratio);
-  cr_expect_neq(one.finalists[1].upper, other.finalists[1].upper);
+  cr_expect_eq(one.finalists[1].upper, other.finalists[1].upper);
+  cr_expect_eq(one.baseline_upper, other.baseline_upper);
+  cr_expect_neq(one.regret_bound, other.regret_bound);
 }
 
 Test(verdict, of_a_config_measured_twice_in_a_process_the_longer_sample_counts) {
@@ -405,21 +406,86 @@ static void expect_outcome(const double ratios[3], enum verdict_outcome wanted) 
 }
 
 Test(verdict, is_FASTER_when_the_whole_interval_is_below_one) {
-  expect_outcome((const double[]){0.9, 0.95, 0.99}, VERDICT_FASTER);
+  expect_outcome((const double[]){0.9, 0.905, 0.895}, VERDICT_FASTER);
 }
 
 Test(verdict, is_SLOWER_when_the_whole_interval_is_above_one) {
-  expect_outcome((const double[]){1.01, 1.05, 1.1}, VERDICT_SLOWER);
+  expect_outcome((const double[]){1.1, 1.105, 1.095}, VERDICT_SLOWER);
 }
 
 Test(verdict, is_SAME_when_a_narrow_interval_holds_one) {
-  expect_outcome((const double[]){0.99, 1.0, 1.01}, VERDICT_SAME);
+  expect_outcome((const double[]){0.999, 1.0, 1.001}, VERDICT_SAME);
+}
+
+Test(verdict, is_not_FASTER_because_three_processes_agree_roughly) {
+  expect_outcome((const double[]){0.9, 0.95, 0.99}, VERDICT_AMBIGUOUS);
 }
 
 Test(verdict, is_AMBIGUOUS_when_a_wide_interval_holds_one) {
   expect_outcome((const double[]){0.9, 1.0, 1.1}, VERDICT_AMBIGUOUS);
-  expect_outcome((const double[]){0.9, 1.0, 1.01}, VERDICT_AMBIGUOUS);
-  expect_outcome((const double[]){0.99, 1.0, 1.1}, VERDICT_AMBIGUOUS);
+  expect_outcome((const double[]){0.97, 0.971, 1.0}, VERDICT_AMBIGUOUS);
+  expect_outcome((const double[]){1.0, 1.03, 1.031}, VERDICT_AMBIGUOUS);
+}
+
+/* Of n configs that vary alike over three processes, the first of them the fastest. */
+static double upper_among(size_t n) {
+  const double ratios[3] = {0.9, 0.905, 0.895};
+  struct verdict_sample samples[27];
+  for (uint64_t c = 0; c < n; c++)
+    for (int64_t p = 0; p < 3; p++)
+      samples[3 * c + (uint64_t)p] = steady(c, p, (c == 0 ? 1 : 1.2) * ratios[(c + (uint64_t)p) % 3]);
+  cleanup_verdict struct verdict verdict = decided_of(samples, 3 * n, BASELINE);
+  cr_assert_eq(verdict.winner, 0u);
+  return verdict.baseline_upper;
+}
+
+Test(verdict, the_interval_against_the_baseline_widens_with_the_number_of_rivals) {
+  cr_expect_gt(upper_among(9), upper_among(6));
+}
+
+Test(verdict, the_spread_of_other_finalists_narrows_an_interval_that_three_processes_leave_wide) {
+  cr_expect_lt(upper_among(6), upper_among(1));
+}
+
+Test(verdict, a_finalist_that_is_the_baseline_is_no_rival) {
+  const struct verdict_sample samples[] = {steady(1, 0, 0.9), steady(1, 1, 0.905), steady(1, 2, 0.895),
+                                           steady(2, 0, 1),   steady(2, 1, 1),     steady(2, 2, 1)};
+  cleanup_verdict struct verdict alone = decided_of(samples, 3, BASELINE), beside = decided_of(samples, 6, 2);
+  cr_expect_eq(alone.baseline_upper, beside.baseline_upper);
+}
+
+Test(verdict, counts_the_devices_of_the_samples_that_it_used) {
+  struct verdict_sample samples[] = {steady(1, 0, 0.9), steady(1, 1, 0.9), steady(1, 2, 0.9), steady(2, 3, 0.9)};
+  for (size_t i = 0; i < 4; i++)
+    samples[i].device = (int64_t[]){7, 9, 7, 11}[i];
+  cleanup_verdict struct verdict verdict = decided_of(samples, 4, BASELINE);
+  cr_expect_eq(verdict.n_devices, (size_t)2);
+}
+
+Test(verdict, rounds_that_scatter_widen_the_interval_of_processes_that_agree_by_luck) {
+  static const double baseline[4] = {100, 100, 100, 100}, quiet[4] = {90, 90.1, 89.9, 90}, loud[4] = {90, 99, 81, 90};
+  double upper[2];
+  for (size_t i = 0; i < 2; i++) {
+    struct verdict_sample samples[3];
+    for (int64_t p = 0; p < 3; p++)
+      samples[p] = (struct verdict_sample){
+          .config = 1, .process = p, .n = 4, .samples_us = i ? loud : quiet, .baseline_us = baseline};
+    cleanup_verdict struct verdict verdict = decided_of(samples, 3, BASELINE);
+    cr_expect_float_eq(verdict.baseline_ratio, 0.9, 1e-12);
+    upper[i] = verdict.baseline_upper;
+  }
+  cr_expect_gt(upper[0], 0.9);
+  cr_expect_gt(upper[1], upper[0]);
+}
+
+Test(verdict, a_coarse_timer_widens_the_interval_of_processes_that_agree) {
+  static const double baseline[5] = {100, 100, 100, 100, 110}, samples_us[5] = {90, 90, 90, 90, 90};
+  struct verdict_sample samples[3];
+  for (int64_t p = 0; p < 3; p++)
+    samples[p] =
+        (struct verdict_sample){.config = 1, .process = p, .n = 5, .samples_us = samples_us, .baseline_us = baseline};
+  cleanup_verdict struct verdict verdict = decided_of(samples, 3, BASELINE);
+  cr_expect_gt(verdict.baseline_upper, 0.9 * (1 + 0.1 / sqrt(12)));
 }
 
 Test(verdict, a_winner_that_is_the_baseline_is_the_same) {
@@ -461,41 +527,6 @@ Test(verdict, times_that_nobody_measured_are_refused) {
   }
 }
 
-Test(verdict, identical_configs_are_seldom_told_apart_from_the_baseline) {
-  size_t told_apart = 0;
-  for (uint64_t seed = 0; seed < 200; seed++) {
-    cleanup_experiment struct experiment experiment = {.n_configs = 1,
-                                                       .n_processes = 5,
-                                                       .n_rounds = 15,
-                                                       .true_us = {100},
-                                                       .process_noise = 0.001,
-                                                       .round_noise = 0.01};
-    measure(&experiment, seed);
-    cleanup_verdict struct verdict verdict = decided(&experiment);
-    told_apart += verdict.outcome == VERDICT_FASTER || verdict.outcome == VERDICT_SLOWER;
-  }
-  cr_expect_leq(told_apart, (size_t)10, "%zu of 200 A/A comparisons are FASTER or SLOWER", told_apart);
-}
-
-Test(verdict, the_regret_bound_covers_the_true_regret) {
-  size_t covered = 0;
-  for (uint64_t seed = 0; seed < 300; seed++) {
-    cleanup_experiment struct experiment experiment = {
-        .n_configs = 6, .n_processes = 3 + seed % 4, .n_rounds = 15, .process_noise = 0.005, .round_noise = 0.02};
-    struct rng rng = rng_seeded(seed + 1000000);
-    double least = INFINITY;
-    for (size_t c = 0; c < experiment.n_configs; c++) {
-      experiment.true_us[c] = 80 * (1 + 0.03 * rng_unit(&rng));
-      least = fmin(least, experiment.true_us[c]);
-    }
-    measure(&experiment, seed);
-    cleanup_verdict struct verdict verdict = decided(&experiment);
-    cr_assert_geq(verdict.regret_bound, 0);
-    covered += experiment.true_us[verdict.winner - 10] / least - 1 <= verdict.regret_bound;
-  }
-  cr_expect_geq(covered, (size_t)270, "the bound covers %zu of 300", covered);
-}
-
 Test(verdict, as_json_says_what_was_decided) {
   const struct verdict_sample samples[] = {steady(17, 0, 0.8), steady(17, 1, 0.8), steady(17, 2, 0.8)};
   cleanup_verdict struct verdict verdict = decided_of(samples, 3, BASELINE);
@@ -507,9 +538,77 @@ Test(verdict, as_json_says_what_was_decided) {
   cr_expect_eq(json_real_value(json_object_get(json, "regret_bound")), 0);
   cr_expect_eq(json_integer_value(json_object_get(json, "samples")), 15);
   cr_expect_eq(json_integer_value(json_object_get(json, "processes")), 3);
+  cr_expect_eq(json_integer_value(json_object_get(json, "devices")), 1);
   json_t *finalist = json_array_get(json_object_get(json, "finalists"), 0);
   cr_expect_eq(json_integer_value(json_object_get(finalist, "config")), 17);
   cr_expect(json_is_true(json_object_get(finalist, "equivalent")));
+}
+
+Test(verdict, as_json_has_numbers_of_nine_digits) {
+  const struct verdict_sample samples[] = {steady(17, 0, 0.7), steady(17, 1, 0.7), steady(17, 2, 0.7)};
+  cleanup_verdict struct verdict verdict = decided_of(samples, 3, BASELINE);
+  cleanup_json json_t *json = verdict_to_json(&verdict);
+  cr_expect_eq(json_real_value(json_object_get(json, "speedup")), 1.42857143);
+}
+
+Test(verdict, replaces_the_baseline_when_it_gains_enough_for_sure) {
+  struct verdict verdict = {.outcome = VERDICT_FASTER, .baseline_ratio = 0.97, .baseline_upper = 0.99};
+  cr_expect(verdict_replaces(&verdict, VERDICT_MIN_GAIN));
+  cr_expect_not(verdict_replaces(&verdict, 0.04));
+  verdict.outcome = VERDICT_AMBIGUOUS;
+  cr_expect_not(verdict_replaces(&verdict, VERDICT_MIN_GAIN));
+}
+
+/* Of config 1, of 2, which is as good, of the slower 3 and 5, and of 4, which was measured in other processes. */
+static json_t *stored_verdict(void) {
+  const double ratios[] = {0.8, 0.8, 0.83, 0.9, 0.81};
+  struct verdict_sample samples[15];
+  for (size_t c = 0; c < 5; c++)
+    for (int64_t p = 0; p < 3; p++) {
+      samples[3 * c + (size_t)p] = steady(1 + c, c == 3 ? 10 + p : p, ratios[c]);
+      samples[3 * c + (size_t)p].spills = c == 0 ? 0 : 1;
+    }
+  cleanup_verdict struct verdict verdict = decided_of(samples, 15, BASELINE);
+  cr_assert_eq(verdict.winner, 1u);
+  cleanup_json json_t *json = verdict_to_json(&verdict);
+  cleanup_free char *text = json_canonical(json);
+  json_t *stored;
+  cr_assert(json_parse(text, strlen(text), &stored, &error), "%s", error.message);
+  return stored;
+}
+
+static void expect_kept(uint64_t served, double min_gain, const char *why) {
+  cleanup_json json_t *stored = stored_verdict();
+  cr_expect_not(verdict_json_replaces(stored, BASELINE, served, min_gain, &error), "%llu", (unsigned long long)served);
+  cr_expect_neq(strstr(error.message, why), NULL, "%s", error.message);
+}
+
+Test(stored_verdict, replaces_a_baseline_or_a_finalist_that_its_winner_beats) {
+  cleanup_json json_t *stored = stored_verdict();
+  cr_expect(verdict_json_replaces(stored, BASELINE, BASELINE, VERDICT_MIN_GAIN, &error), "%s", error.message);
+  cr_expect(verdict_json_replaces(stored, BASELINE, 3, VERDICT_MIN_GAIN, &error), "%s", error.message);
+  cr_expect(verdict_json_replaces(stored, 3, 3, VERDICT_MIN_GAIN, &error), "%s", error.message);
+}
+
+Test(stored_verdict, keeps_what_is_as_good) { expect_kept(2, 0, "is in the job's equivalence set"); }
+
+Test(stored_verdict, keeps_what_is_beaten_by_less_than_the_minimum_gain) {
+  expect_kept(3, 0.05, "gains 3.61 % over the served config 3, less than the 5.00 % asked for");
+}
+
+Test(stored_verdict, keeps_what_its_job_did_not_measure) {
+  expect_kept(6, 0.02, "neither as its baseline nor as a finalist");
+}
+
+Test(stored_verdict, keeps_what_was_not_measured_beside_the_winner) {
+  expect_kept(4, 0.02, "has no interval of its winner against the served config 4");
+}
+
+Test(stored_verdict, keeps_what_may_be_as_fast_as_the_winner) {
+  cleanup_json json_t *stored = stored_verdict();
+  json_object_set_new(stored, "baseline_upper", json_real(1.01));
+  cr_expect_not(verdict_json_replaces(stored, BASELINE, BASELINE, 0.02, &error));
+  cr_expect_neq(strstr(error.message, "not known to be faster"), NULL, "%s", error.message);
 }
 
 Test(verdict, the_screens_rank_is_the_median_of_paired_ratios) {
@@ -517,68 +616,4 @@ Test(verdict, the_screens_rank_is_the_median_of_paired_ratios) {
   cr_expect_float_eq(verdict_paired_ratio(samples, baselines, 3), 0.9, 1e-12);
   cr_expect_float_eq(verdict_paired_ratio(samples, baselines, 4), 0.85, 1e-12);
   cr_expect_float_eq(verdict_paired_ratio(samples, baselines, 1), 0.9, 1e-12);
-}
-
-/* The bootstrap underneath. */
-
-Test(bootstrap, a_draw_has_the_median_of_rounds_drawn_with_replacement) {
-  /* Of two rounds a draw takes (a, a), (a, b) twice and (b, b): medians a, the middle, b in proportions 1:2:1. */
-  cleanup_series struct series series = {0};
-  const double ratios[] = {1, 3};
-  double draws[4000];
-  size_t times[3] = {0};
-  series_add(&series, ratios, 2);
-  series_draw(&series, 1, draws, ARRAY_LENGTH(draws));
-  for (size_t i = 0; i < ARRAY_LENGTH(draws); i++) {
-    size_t which = (size_t)lround(draws[i]) - 1;
-    cr_assert(which < 3 && fabs(draws[i] - (double)(which + 1)) < 1e-9);
-    times[which]++;
-  }
-  cr_expect(times[0] > 850 && times[0] < 1150 && times[2] > 850 && times[2] < 1150, "%zu %zu %zu", times[0], times[1],
-            times[2]);
-}
-
-Test(bootstrap, a_draw_takes_processes_with_replacement_and_their_geometric_mean) {
-  cleanup_series struct series series = {0};
-  const double one[] = {1, 1, 1}, four[] = {4, 4, 4};
-  double draws[4000];
-  size_t twos = 0;
-  series_add(&series, one, 3);
-  series_add(&series, four, 3);
-  cr_expect_float_eq(series_estimate(&series), 2, 1e-12);
-  series_draw(&series, 1, draws, ARRAY_LENGTH(draws));
-  for (size_t i = 0; i < ARRAY_LENGTH(draws); i++) {
-    cr_assert(fabs(draws[i] - 1) < 1e-9 || fabs(draws[i] - 2) < 1e-9 || fabs(draws[i] - 4) < 1e-9);
-    twos += fabs(draws[i] - 2) < 1e-9;
-  }
-  cr_expect(twos > 1850 && twos < 2150, "%zu", twos);
-}
-
-Test(bootstrap, equal_shapes_and_seeds_draw_the_same_rounds) {
-  cleanup_series struct series series = {0}, doubled = {0};
-  const double ratios[] = {1, 5, 2, 4, 3}, twice[] = {2, 10, 4, 8, 6};
-  double draws[100], doubled_draws[100];
-  for (int i = 0; i < 3; i++) {
-    series_add(&series, ratios, 5);
-    series_add(&doubled, twice, 5);
-  }
-  series_draw(&series, 9, draws, 100);
-  series_draw(&doubled, 9, doubled_draws, 100);
-  for (size_t i = 0; i < 100; i++)
-    cr_assert_float_eq(doubled_draws[i] / draws[i], 2, 1e-12);
-}
-
-Test(bootstrap, percentiles_leave_as_many_draws_below_as_above) {
-  double draws[2000], lower, upper;
-  for (size_t i = 0; i < 2000; i++)
-    draws[i] = (double)((i * 7) % 2000);
-  percentiles_of(draws, 2000, &lower, &upper);
-  cr_expect_eq(lower, 50);
-  cr_expect_eq(upper, 1949);
-}
-
-Test(bootstrap, the_median_of_an_even_number_is_the_mean_of_the_middle_two) {
-  double values[] = {4, 1, 3, 10};
-  cr_expect_eq(median_of(values, 4), 3.5);
-  cr_expect_eq(median_of(values, 1), 1);
 }

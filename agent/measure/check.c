@@ -4,8 +4,11 @@
 #include <math.h>
 
 #include "agent/measure/element.h"
+#include "agent/measure/team.h"
 
-#define INPUT_CHUNK ((size_t)1 << 20)
+#define INPUT_CHUNK ((size_t)8 << 20)
+#define SCAN_BLOCK 8192                 /* elements that are looked at closely when one of them is suspect */
+#define SCAN_ELEMENTS (64 * SCAN_BLOCK) /* of a thread at once */
 
 static bool is_right(const struct kernel *kernel, enum dtype dtype, double value, double reference) {
   if (isnan(reference) || isnan(value))
@@ -39,37 +42,87 @@ static bool samples_check(const struct problem *problem, size_t i, struct error 
                    problem->kernel->atol + problem->kernel->rtol * fabs(reference), n_wrong, expected->n);
 }
 
-static bool nans_check(struct problem *problem, size_t i, struct error *error) {
+/* The blocks of an output in which an element may be NaN or not written. */
+struct scan {
+  enum dtype dtype;
+  const void *bytes;
+  int64_t elements;
+  bool *is_suspect; /* of each block */
+  size_t n_blocks;
+};
+
+static void scan_release(struct scan *scan) { free(scan->is_suspect); }
+#define cleanup_scan __attribute__((cleanup(scan_release)))
+
+static int64_t block_size(const struct scan *scan, size_t block) {
+  int64_t left = scan->elements - (int64_t)block * SCAN_BLOCK;
+  return left < SCAN_BLOCK ? left : SCAN_BLOCK;
+}
+
+static void blocks_scan(void *context, size_t item) {
+  struct scan *scan = context;
+  size_t per_item = SCAN_ELEMENTS / SCAN_BLOCK, end = (item + 1) * per_item;
+  for (size_t b = item * per_item; b < end && b < scan->n_blocks; b++)
+    scan->is_suspect[b] = elements_are_suspect(scan->dtype, scan->bytes, (int64_t)b * SCAN_BLOCK, block_size(scan, b));
+}
+
+static void output_scan(const struct problem *problem, size_t i, struct scan *ret_scan) {
+  const struct operand *operand = &problem->operands[i];
+  size_t n_blocks = (size_t)((operand->elements + SCAN_BLOCK - 1) / SCAN_BLOCK);
+  struct scan scan = {problem->kernel->arguments[i].dtype, operand->written, operand->elements,
+                      xcalloc(n_blocks, sizeof *scan.is_suspect), n_blocks};
+  size_t items = (size_t)((operand->elements + SCAN_ELEMENTS - 1) / SCAN_ELEMENTS);
+  team_run(items > 1 ? team_size() : 1, items, blocks_scan, &scan);
+  *ret_scan = scan;
+}
+
+static bool nans_check(struct problem *problem, size_t i, const struct scan *scan, struct error *error) {
   const struct argument *argument = &problem->kernel->arguments[i];
   const struct operand *operand = &problem->operands[i];
   size_t n_asked = 0;
-  for (int64_t k = 0; k < operand->elements && n_asked < CHECK_NANS_MAX; k++) {
-    if (!isnan(element_get(argument->dtype, operand->written, k)))
-      continue;
-    n_asked++;
-    double reference = reference_element(problem->reference, i, k, problem->host_arguments);
-    if (!isnan(reference))
-      return error_set(error, "%s[%lld] is NaN, the reference has %.9g", argument->name, (long long)k, reference);
+  for (size_t b = 0; b < scan->n_blocks; b++) {
+    int64_t first = (int64_t)b * SCAN_BLOCK, end = first + block_size(scan, b);
+    for (int64_t k = first; scan->is_suspect[b] && k < end && n_asked < CHECK_NANS_MAX; k++) {
+      if (!isnan(element_get(argument->dtype, operand->written, k)))
+        continue;
+      n_asked++;
+      double reference = reference_element(problem->reference, i, k, problem->host_arguments);
+      if (!isnan(reference))
+        return error_set(error, "%s[%lld] is NaN, the reference has %.9g", argument->name, (long long)k, reference);
+    }
   }
   return true;
 }
 
-static bool launch_and_download(struct problem *problem, struct candidate *candidate, struct error *error) {
+static bool has_mark(const struct problem *problem, size_t i, const struct scan *scan) {
+  const struct operand *operand = &problem->operands[i];
+  for (size_t b = 0; b < scan->n_blocks; b++) {
+    int64_t first = (int64_t)b * SCAN_BLOCK, end = first + block_size(scan, b);
+    for (int64_t k = first; scan->is_suspect[b] && k < end; k++)
+      if (element_is_marked(scan->dtype, operand->written, k, 0))
+        return true;
+  }
+  return false;
+}
+
+static bool launch(struct problem *problem, struct candidate *candidate, int mark, struct error *error) {
   const struct device_ops *ops = problem->device->ops;
-  struct device_launch launch = candidate_launch(candidate);
-  if (!ops->launch(problem->device, &launch, error) || !ops->synchronize(problem->device, error)) {
-    problem_ask_device(problem, true);
+  struct device_launch given = candidate_launch(candidate);
+  if (!problem_reset(problem, mark, error)) {
+    problem_ask_device(problem, false);
     return false;
   }
-  for (size_t i = 0; i < problem->kernel->n_arguments; i++) {
-    struct operand *operand = &problem->operands[i];
-    if (!operand->written ||
-        ops->download(problem->device, operand->written, operand->checked->address, operand->bytes, error))
-      continue;
-    problem_ask_device(problem, true);
-    return false;
-  }
-  return true;
+  if (ops->launch(problem->device, &given, error) && ops->synchronize(problem->device, error))
+    return true;
+  problem_ask_device(problem, true);
+  return false;
+}
+
+static bool download(struct problem *problem, void *bytes, const struct operand *operand, struct error *error) {
+  if (problem->device->ops->download(problem->device, bytes, operand->checked->address, operand->bytes, error))
+    return true;
+  problem_ask_device(problem, true);
+  return false;
 }
 
 /* Looks at all buffers even after a failure: each call restores the canaries. What else was written outside of them
@@ -88,103 +141,194 @@ static bool canaries_check(struct problem *problem, struct error *error) {
   return intact;
 }
 
-/* Inputs must be as they were given: the next config, and the user, read them too. */
-static bool inputs_check(struct problem *problem, struct error *error) {
+static bool is_output(const struct problem *problem, size_t i) { return problem->operands[i].written != NULL; }
+
+/* Whether what was downloaded is an output that passed before. */
+static bool is_verified(const struct operand *operand) {
+  for (size_t k = 0; k < operand->n_verified; k++)
+    if (bytes_equal(operand->written, operand->verified[k], operand->bytes))
+      return true;
+  return false;
+}
+
+/* Runs the config once more on outputs with the other mark: an element of output i that held the first mark and holds the
+ * second was never written. */
+static enum outcome unwritten_confirm(struct problem *problem, struct candidate *candidate, size_t i,
+                                      const struct scan *scan, struct error *error) {
+  const struct operand *operand = &problem->operands[i];
+  const struct argument *argument = &problem->kernel->arguments[i];
   const struct device_ops *ops = problem->device->ops;
-  cleanup_free char *chunk = xmalloc(INPUT_CHUNK);
-  bool unchanged = true;
+  void *again = ops->host_buffer_new(problem->device, operand->bytes);
+  int64_t n_found = 0, first = 0;
+  enum outcome outcome = OUTCOME_CORRECT;
+  if (!launch(problem, candidate, 1, error) || !download(problem, again, operand, error))
+    outcome = OUTCOME_RUNTIME;
+  else if (!canaries_check(problem, error))
+    outcome = OUTCOME_CORRECTNESS;
+  for (size_t b = scan->n_blocks; outcome == OUTCOME_CORRECT && b > 0; b--)
+    if (scan->is_suspect[b - 1])
+      n_found += elements_unwritten(scan->dtype, operand->written, again, (int64_t)(b - 1) * SCAN_BLOCK,
+                                    block_size(scan, b - 1), &first);
+  ops->host_buffer_free(problem->device, again);
+  if (n_found) {
+    error_set(error, "%s[%lld] was not written; %lld of its %lld elements were not", argument->name, (long long)first,
+              (long long)n_found, (long long)operand->elements);
+    outcome = OUTCOME_CORRECTNESS;
+  }
+  return outcome;
+}
+
+/* Looks at output i completely, unless it is one that passed before. */
+static enum outcome output_check(struct problem *problem, struct candidate *candidate, size_t i, struct error *error) {
+  struct operand *operand = &problem->operands[i];
+  const struct argument *argument = &problem->kernel->arguments[i];
+  cleanup_scan struct scan scan = {0};
+  if (is_verified(operand))
+    return OUTCOME_CORRECT;
+  output_scan(problem, i, &scan);
+  bool is_marked = argument->access == ACCESS_WRITE && has_mark(problem, i, &scan);
+  enum outcome outcome = is_marked ? unwritten_confirm(problem, candidate, i, &scan, error) : OUTCOME_CORRECT;
+  if (outcome != OUTCOME_CORRECT)
+    return outcome;
+  if (!samples_check(problem, i, error) ||
+      (dtype_is_floating(argument->dtype) && !nans_check(problem, i, &scan, error)))
+    return OUTCOME_CORRECTNESS;
+  operand->is_new = !is_marked;
+  return OUTCOME_CORRECT;
+}
+
+/* Keeps the outputs of a config that is right for the configs to come, as far as there is room. */
+static void outputs_keep(struct problem *problem) {
   for (size_t i = 0; i < problem->kernel->n_arguments; i++) {
-    const struct operand *operand = &problem->operands[i];
-    if (!operand->checked || problem->kernel->arguments[i].access != ACCESS_READ)
+    struct operand *operand = &problem->operands[i];
+    if (!operand->is_new || operand->n_verified == VERIFIED_MAX ||
+        operand->bytes > VERIFIED_BYTES_MAX - problem->verified_bytes)
       continue;
-    for (size_t at = 0; at < operand->bytes; at += INPUT_CHUNK) {
-      size_t size = operand->bytes - at < INPUT_CHUNK ? operand->bytes - at : INPUT_CHUNK;
-      char *address = (char *)operand->checked->address + at, *given = (char *)operand->given + at;
-      struct error ignored;
-      if (!ops->download(problem->device, chunk, address, size, unchanged ? error : &ignored))
-        return false;
-      if (memcmp(chunk, given, size) == 0)
-        continue;
-      if (unchanged)
-        unchanged = error_set(error, "argument \"%s\": it is only to be read, and its data were changed",
-                              problem->kernel->arguments[i].name);
-      if (!ops->upload(problem->device, address, given, size, &ignored))
-        return false;
-    }
-  }
-  return unchanged;
-}
-
-static bool is_written_output(const struct problem *problem, size_t i) {
-  return problem->kernel->arguments[i].reference_entry && problem->kernel->arguments[i].access == ACCESS_WRITE;
-}
-
-/* One bit an element of each output that still holds its mark; NULL for an output that was written completely. */
-struct unwritten {
-  uint8_t *bits[KERNEL_ARGUMENTS_MAX];
-  bool any;
-};
-
-static void unwritten_release(struct unwritten *unwritten) {
-  for (size_t i = 0; i < KERNEL_ARGUMENTS_MAX; i++)
-    free(unwritten->bits[i]);
-}
-
-static void unwritten_find(const struct problem *problem, struct unwritten *unwritten) {
-  for (size_t i = 0; i < problem->kernel->n_arguments; i++) {
-    const struct operand *operand = &problem->operands[i];
-    for (int64_t k = 0; is_written_output(problem, i) && k < operand->elements; k++) {
-      if (!element_is_marked(problem->kernel->arguments[i].dtype, operand->written, k, 0))
-        continue;
-      if (!unwritten->bits[i])
-        unwritten->bits[i] = xcalloc((size_t)operand->elements / 8 + 1, 1);
-      unwritten->bits[i][k / 8] |= (uint8_t)(1 << k % 8);
-      unwritten->any = true;
-    }
+    operand->verified[operand->n_verified++] = operand->written;
+    operand->written = problem->device->ops->host_buffer_new(problem->device, operand->bytes);
+    problem->verified_bytes += operand->bytes;
   }
 }
 
-/* After a run with the other mark: an element that held the first mark and holds the second was never written. */
-static bool unwritten_confirm(const struct problem *problem, const struct unwritten *unwritten, struct error *error) {
+/* Runs a config on marked outputs and looks at what it wrote, but not at its inputs. */
+static enum outcome outputs_check(struct problem *problem, struct candidate *candidate, struct error *error) {
+  enum outcome outcome = OUTCOME_CORRECT;
+  if (!launch(problem, candidate, 0, error))
+    return OUTCOME_RUNTIME;
+  if (!canaries_check(problem, error))
+    return OUTCOME_CORRECTNESS;
   for (size_t i = 0; i < problem->kernel->n_arguments; i++) {
-    const struct operand *operand = &problem->operands[i];
-    const struct argument *argument = &problem->kernel->arguments[i];
-    int64_t n_found = 0, first = 0;
-    for (int64_t k = 0; unwritten->bits[i] && k < operand->elements; k++)
-      if ((unwritten->bits[i][k / 8] >> k % 8 & 1) && element_is_marked(argument->dtype, operand->written, k, 1) &&
-          n_found++ == 0)
-        first = k;
-    if (n_found)
-      return error_set(error, "%s[%lld] was not written; %lld of its %lld elements were not", argument->name,
-                       (long long)first, (long long)n_found, (long long)operand->elements);
+    problem->operands[i].is_new = false;
+    if (is_output(problem, i) && !download(problem, problem->operands[i].written, &problem->operands[i], error))
+      return OUTCOME_RUNTIME;
+  }
+  for (size_t i = 0; i < problem->kernel->n_arguments && outcome == OUTCOME_CORRECT; i++)
+    if (is_output(problem, i))
+      outcome = output_check(problem, candidate, i, error);
+  if (outcome == OUTCOME_CORRECT)
+    outputs_keep(problem);
+  return outcome;
+}
+
+/* Compares an input with what was given, and restores what differs. */
+static bool input_look(struct problem *problem, const struct operand *operand, void *chunk, bool *changed,
+                       struct error *error) {
+  const struct device_ops *ops = problem->device->ops;
+  for (size_t at = 0; at < operand->bytes; at += INPUT_CHUNK) {
+    size_t size = operand->bytes - at < INPUT_CHUNK ? operand->bytes - at : INPUT_CHUNK;
+    char *address = (char *)operand->checked->address + at, *given = (char *)operand->given + at;
+    if (!ops->download(problem->device, chunk, address, size, error))
+      return false;
+    if (bytes_equal(chunk, given, size))
+      continue;
+    *changed = true;
+    if (!ops->upload(problem->device, address, given, size, error))
+      return false;
   }
   return true;
 }
 
+/* Looks at all that is only to be read. *ret_changed is the first argument that was changed; n_arguments: none was. What
+ * was verified since the last look may have been made of changed inputs. */
+static bool inputs_look(struct problem *problem, size_t *ret_changed, struct error *error) {
+  const struct device_ops *ops = problem->device->ops;
+  size_t n = problem->kernel->n_arguments, first = n;
+  void *chunk = ops->host_buffer_new(problem->device, INPUT_CHUNK);
+  bool looked = true;
+  for (size_t i = 0; i < n && looked; i++) {
+    bool changed = false;
+    if (problem->operands[i].checked && problem->kernel->arguments[i].access == ACCESS_READ)
+      looked = input_look(problem, &problem->operands[i], chunk, &changed, error);
+    first = changed && first == n ? i : first;
+  }
+  ops->host_buffer_free(problem->device, chunk);
+  for (size_t i = 0; i < n && looked; i++) {
+    struct operand *operand = &problem->operands[i];
+    while (first < n && operand->n_verified > operand->n_settled) {
+      problem->verified_bytes -= operand->bytes;
+      ops->host_buffer_free(problem->device, operand->verified[--operand->n_verified]);
+    }
+    operand->n_settled = operand->n_verified;
+  }
+  *ret_changed = first;
+  return looked;
+}
+
+static void candidate_blame(const struct problem *problem, struct candidate *candidate, size_t argument) {
+  candidate->outcome = OUTCOME_CORRECTNESS;
+  error_set(&candidate->error, "argument \"%s\": it is only to be read, and its data were changed",
+            problem->kernel->arguments[argument].name);
+}
+
+/* Inputs were changed by one of several: each runs again, and is looked at. Where one spoils the problem, those after it
+ * have no verdict: nobody speaks of one that is not known to be wrong. */
+static bool unsettled_recheck(struct problem *problem, struct error *error) {
+  size_t n = problem->n_unsettled, none = problem->kernel->n_arguments, changed;
+  for (size_t i = 0; i < n; i++) {
+    struct candidate *candidate = problem->unsettled[i];
+    candidate->outcome = OUTCOME_CORRECT;
+    if (problem->is_spoiled)
+      continue;
+    candidate->outcome = outputs_check(problem, candidate, &candidate->error);
+    if (problem->is_spoiled)
+      continue;
+    if (!inputs_look(problem, &changed, error))
+      return false;
+    if (changed != none)
+      candidate_blame(problem, candidate, changed);
+  }
+  return true;
+}
+
+bool problem_inputs_check(struct problem *problem, struct error *error) {
+  size_t changed;
+  if (problem->n_unsettled == 0)
+    return true;
+  bool looked = inputs_look(problem, &changed, error);
+  if (looked && changed != problem->kernel->n_arguments) {
+    if (problem->n_unsettled == 1)
+      candidate_blame(problem, problem->unsettled[0], changed);
+    else
+      looked = unsettled_recheck(problem, error);
+  }
+  problem->n_unsettled = 0;
+  if (!looked)
+    problem_ask_device(problem, true);
+  return looked;
+}
+
 enum outcome candidate_check(struct problem *problem, struct candidate *candidate, struct error *error) {
-  if (!problem_reset(problem, 0, error)) {
-    problem_ask_device(problem, false);
-    return OUTCOME_RUNTIME;
+  bool is_first = !problem->has_checked;
+  candidate->outcome = outputs_check(problem, candidate, &candidate->error);
+  problem->has_checked = true;
+  if (candidate->outcome != OUTCOME_RUNTIME && !problem->is_spoiled) {
+    problem->unsettled[problem->n_unsettled++] = candidate;
+    bool is_due =
+        is_first || candidate->outcome != OUTCOME_CORRECT || problem->n_unsettled == ARRAY_LENGTH(problem->unsettled);
+    if (is_due && !problem_inputs_check(problem, &candidate->error))
+      candidate->outcome = OUTCOME_RUNTIME;
   }
-  if (!launch_and_download(problem, candidate, error))
-    return OUTCOME_RUNTIME;
-  if (!canaries_check(problem, error) || !inputs_check(problem, error))
-    return OUTCOME_CORRECTNESS;
-  if (!problem->reference)
-    return OUTCOME_CORRECT;
-  __attribute__((cleanup(unwritten_release))) struct unwritten unwritten = {0};
-  unwritten_find(problem, &unwritten);
-  if (unwritten.any) {
-    if (!problem_reset(problem, 1, error) || !launch_and_download(problem, candidate, error))
-      return OUTCOME_RUNTIME;
-    if (!canaries_check(problem, error) || !unwritten_confirm(problem, &unwritten, error))
-      return OUTCOME_CORRECTNESS;
-  }
-  for (size_t i = 0; i < problem->kernel->n_arguments; i++) {
-    const struct argument *argument = &problem->kernel->arguments[i];
-    if (argument->reference_entry &&
-        (!samples_check(problem, i, error) || (dtype_is_floating(argument->dtype) && !nans_check(problem, i, error))))
-      return OUTCOME_CORRECTNESS;
-  }
-  return OUTCOME_CORRECT;
+  if (candidate->outcome != OUTCOME_CORRECT)
+    *error = candidate->error;
+  return candidate->outcome;
 }

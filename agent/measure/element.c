@@ -3,12 +3,6 @@
 
 #include <math.h>
 
-/* Quiet NaNs with a payload; the second differs so that a kernel that writes the first on purpose is not blamed. */
-static const uint16_t float16_marks[] = {0x7e5a, 0x7ea5}, bfloat16_marks[] = {0x7fda, 0x7fe5};
-static const uint32_t float32_marks[] = {0x7fc5a5a5, 0x7fca5a5a};
-static const uint64_t float64_marks[] = {0x7ff85a5a5a5a5a5a, 0x7ff8a5a5a5a5a5a5};
-static const uint8_t byte_marks[] = {0x5a, 0xa5};
-
 bool dtype_is_floating(enum dtype dtype) {
   return dtype == DTYPE_FLOAT16 || dtype == DTYPE_BFLOAT16 || dtype == DTYPE_FLOAT32 || dtype == DTYPE_FLOAT64;
 }
@@ -110,33 +104,106 @@ void element_set(enum dtype dtype, void *bytes, int64_t index, double value) {
   die("element_set: dtype %d", dtype);
 }
 
-void elements_mark(enum dtype dtype, void *bytes, int64_t elements, int mark) {
-  if (dtype == DTYPE_FLOAT64) {
-    for (int64_t i = 0; i < elements; i++)
-      memcpy((uint64_t *)bytes + i, &float64_marks[mark], sizeof(uint64_t));
-  } else if (dtype == DTYPE_FLOAT32) {
-    for (int64_t i = 0; i < elements; i++)
-      memcpy((uint32_t *)bytes + i, &float32_marks[mark], sizeof(uint32_t));
-  } else if (dtype_is_floating(dtype)) {
-    uint16_t bits = dtype == DTYPE_FLOAT16 ? float16_marks[mark] : bfloat16_marks[mark];
-    for (int64_t i = 0; i < elements; i++)
-      memcpy((uint16_t *)bytes + i, &bits, sizeof bits);
-  } else {
-    memset(bytes, byte_marks[mark], (size_t)elements * dtype_size(dtype));
+/* Quiet NaNs with a payload; the second differs so that a kernel that writes the first on purpose is not blamed. */
+uint32_t element_mark(enum dtype dtype, int mark) {
+  switch (dtype) {
+  case DTYPE_FLOAT16:
+    return mark ? 0x7ea57ea5 : 0x7e5a7e5a;
+  case DTYPE_BFLOAT16:
+    return mark ? 0x7fe57fe5 : 0x7fda7fda;
+  case DTYPE_FLOAT32:
+    return mark ? 0x7fca5a5a : 0x7fc5a5a5;
+  case DTYPE_FLOAT64: /* both halves of it */
+    return mark ? 0x7ff8a5a5 : 0x7ff85a5a;
+  default:
+    return mark ? 0xa5a5a5a5 : 0x5a5a5a5a;
   }
 }
 
+/* The same as a number of the element's size. */
+static uint64_t mark_of(enum dtype dtype, int mark) {
+  uint64_t word = element_mark(dtype, mark);
+  return word << 32 | word;
+}
+
 bool element_is_marked(enum dtype dtype, const void *bytes, int64_t index, int mark) {
-  size_t size = dtype_size(dtype);
-  const unsigned char *element = (const unsigned char *)bytes + (size_t)index * size;
-  if (dtype == DTYPE_FLOAT64)
-    return memcmp(element, &float64_marks[mark], size) == 0;
-  if (dtype == DTYPE_FLOAT32)
-    return memcmp(element, &float32_marks[mark], size) == 0;
-  if (dtype_is_floating(dtype))
-    return memcmp(element, dtype == DTYPE_FLOAT16 ? &float16_marks[mark] : &bfloat16_marks[mark], size) == 0;
-  for (size_t i = 0; i < size; i++)
-    if (element[i] != byte_marks[mark])
-      return false;
-  return true;
+  uint64_t expected = mark_of(dtype, mark); /* its first bytes: machines here are little-endian */
+  return memcmp((const char *)bytes + (size_t)index * dtype_size(dtype), &expected, dtype_size(dtype)) == 0;
+}
+
+/* No branch in the loops, so that compilers vectorise them. */
+#define DEFINE_ANY(name, type, condition)                                                                              \
+  static bool name(const type *values, int64_t n, type bound) {                                                        \
+    type found = 0;                                                                                                    \
+    for (int64_t i = 0; i < n; i++)                                                                                    \
+      found |= (condition);                                                                                            \
+    return found != 0;                                                                                                 \
+  }
+DEFINE_ANY(any_above_16, int16_t, (values[i] & INT16_MAX) > bound)
+DEFINE_ANY(any_above_32, int32_t, (values[i] & INT32_MAX) > bound)
+DEFINE_ANY(any_all_of_64, uint64_t, (values[i] & bound) == bound)
+DEFINE_ANY(any_equal_8, uint8_t, values[i] == bound)
+DEFINE_ANY(any_equal_16, uint16_t, values[i] == bound)
+DEFINE_ANY(any_equal_32, uint32_t, values[i] == bound)
+DEFINE_ANY(any_equal_64, uint64_t, values[i] == bound)
+
+bool elements_are_suspect(enum dtype dtype, const void *bytes, int64_t first, int64_t n) {
+  const void *from = (const char *)bytes + (size_t)first * dtype_size(dtype);
+  uint64_t mark = mark_of(dtype, 0);
+  switch (dtype) {
+  case DTYPE_FLOAT16:
+    return any_above_16(from, n, 0x7c00); /* an infinity's bits: NaNs are above */
+  case DTYPE_BFLOAT16:
+    return any_above_16(from, n, 0x7f80);
+  case DTYPE_FLOAT32:
+    return any_above_32(from, n, 0x7f800000);
+  case DTYPE_FLOAT64:
+    return any_all_of_64(from, n, 0x7ff0000000000000);
+  case DTYPE_BOOL:
+  case DTYPE_UINT8:
+  case DTYPE_INT8:
+    return any_equal_8(from, n, (uint8_t)mark);
+  case DTYPE_INT16:
+  case DTYPE_UINT16:
+    return any_equal_16(from, n, (uint16_t)mark);
+  case DTYPE_INT32:
+  case DTYPE_UINT32:
+    return any_equal_32(from, n, (uint32_t)mark);
+  case DTYPE_INT64:
+  case DTYPE_UINT64:
+    return any_equal_64(from, n, mark);
+  }
+  die("elements_are_suspect: dtype %d", dtype);
+}
+
+#define DEFINE_UNWRITTEN(name, type)                                                                                   \
+  static int64_t name(const type *values, const type *again, int64_t begin, int64_t end, type mark, type other,        \
+                      int64_t *ret_first) {                                                                            \
+    int64_t n = 0;                                                                                                     \
+    for (int64_t i = end - 1; i >= begin; i--) {                                                                       \
+      if (values[i] == mark && again[i] == other) {                                                                    \
+        n++;                                                                                                           \
+        *ret_first = i;                                                                                                \
+      }                                                                                                                \
+    }                                                                                                                  \
+    return n;                                                                                                          \
+  }
+DEFINE_UNWRITTEN(unwritten_8, uint8_t)
+DEFINE_UNWRITTEN(unwritten_16, uint16_t)
+DEFINE_UNWRITTEN(unwritten_32, uint32_t)
+DEFINE_UNWRITTEN(unwritten_64, uint64_t)
+
+int64_t elements_unwritten(enum dtype dtype, const void *bytes, const void *again, int64_t first, int64_t n,
+                           int64_t *ret_first) {
+  uint64_t mark = mark_of(dtype, 0), other = mark_of(dtype, 1);
+  switch (dtype_size(dtype)) {
+  case 1:
+    return unwritten_8(bytes, again, first, first + n, (uint8_t)mark, (uint8_t)other, ret_first);
+  case 2:
+    return unwritten_16(bytes, again, first, first + n, (uint16_t)mark, (uint16_t)other, ret_first);
+  case 4:
+    return unwritten_32(bytes, again, first, first + n, (uint32_t)mark, (uint32_t)other, ret_first);
+  default:
+    return unwritten_64(bytes, again, first, first + n, mark, other, ret_first);
+  }
 }

@@ -1,7 +1,8 @@
-/* One element of a buffer: its value as a double, and the two bit patterns that mark it as not written.
+/* One element of a buffer: its value as a double; and many at once: which of them may not have been written.
  *
- * A float buffer is marked with NaNs that no arithmetic makes, others with bytes that are tried twice with different
- * values. Memory: none. Threads: any. */
+ * Outputs are filled with one of two 32-bit words, which fit every dtype: floats become NaNs that no arithmetic makes,
+ * others a byte that is tried twice with different values.
+ * Memory: none. Threads: any. */
 #ifndef WAVETUNE_AGENT_MEASURE_ELEMENT_H
 #define WAVETUNE_AGENT_MEASURE_ELEMENT_H
 
@@ -13,8 +14,16 @@ double element_get(enum dtype dtype, const void *bytes, int64_t index);
 /* Rounds to nearest; integers saturate, of a bool every value but 0 is true. */
 void element_set(enum dtype dtype, void *bytes, int64_t index, double value);
 
-/* Marks `elements` elements as not written, with mark 0 or 1. */
-void elements_mark(enum dtype dtype, void *bytes, int64_t elements, int mark);
+/* The word that marks elements as not written, with mark 0 or 1. */
+uint32_t element_mark(enum dtype dtype, int mark);
 bool element_is_marked(enum dtype dtype, const void *bytes, int64_t index, int mark);
+
+/* Whether one of `n` elements from `first` on is NaN or, of an integer type, holds mark 0; for infinities true may be
+ * said too. As fast as memory. */
+bool elements_are_suspect(enum dtype dtype, const void *bytes, int64_t first, int64_t n);
+
+/* Counts those of `n` elements from `first` on that hold mark 0 in `bytes` and mark 1 in `again`. */
+int64_t elements_unwritten(enum dtype dtype, const void *bytes, const void *again, int64_t first, int64_t n,
+                           int64_t *ret_first_unwritten);
 
 #endif

@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "agent/measure/element.h"
+#include "agent/measure/team.h"
 #include "common/rng.h"
 
 /* Box and Muller, "A note on the generation of random normal deviates", 1958: two deviates from two uniforms. */
@@ -16,8 +17,8 @@ static void normal_fill(enum dtype dtype, struct rng *rng, int64_t elements, voi
   }
 }
 
-/* 0, 1, 2, … as far as the type can tell neighbours apart, then again from 0. */
-static void index_fill(enum dtype dtype, int64_t elements, void *bytes) {
+/* As many numbers as the type can tell from their neighbours: 0, 1, 2, … below it. */
+static int64_t index_modulus(enum dtype dtype) {
   int bits = 53;
   if (dtype == DTYPE_BOOL)
     bits = 1;
@@ -29,23 +30,75 @@ static void index_fill(enum dtype dtype, int64_t elements, void *bytes) {
     bits = 24;
   else if (dtype_size(dtype) < 8)
     bits = 8 * (int)dtype_size(dtype) - (dtype == DTYPE_INT8 || dtype == DTYPE_INT16 || dtype == DTYPE_INT32);
-  int64_t modulus = (int64_t)1 << bits;
-  for (int64_t i = 0; i < elements; i++)
-    element_set(dtype, bytes, i, (double)(i % modulus));
+  return (int64_t)1 << bits;
 }
 
-static void elements_draw(const struct argument *argument, struct rng *rng, int64_t elements, void *bytes) {
+/* What is filled, block by block. */
+struct filling {
+  const struct argument *argument;
+  uint64_t seed;
+  int64_t elements;
+  char *bytes;
+};
+
+/* Picks for each of `n` elements one of the first block's. */
+#define DEFINE_PICK(name, type)                                                                                        \
+  static void name(struct rng *rng, const type *block, int64_t n, type *elements) {                                    \
+    uint64_t bits = 0;                                                                                                 \
+    for (int64_t i = 0; i < n; i++, bits >>= 16) {                                                                     \
+      if (i % 4 == 0)                                                                                                  \
+        bits = rng_next(rng);                                                                                          \
+      elements[i] = block[bits & (INPUTS_BLOCK - 1)];                                                                  \
+    }                                                                                                                  \
+  }
+_Static_assert(INPUTS_BLOCK == 1 << 16, "a pick takes 16 bits");
+DEFINE_PICK(pick_8, uint8_t)
+DEFINE_PICK(pick_16, uint16_t)
+DEFINE_PICK(pick_32, uint32_t)
+DEFINE_PICK(pick_64, uint64_t)
+
+static void normal_pick(enum dtype dtype, struct rng *rng, const char *block, int64_t n, char *elements) {
+  switch (dtype_size(dtype)) {
+  case 1:
+    pick_8(rng, (const uint8_t *)block, n, (uint8_t *)elements);
+    return;
+  case 2:
+    pick_16(rng, (const uint16_t *)block, n, (uint16_t *)elements);
+    return;
+  case 4:
+    pick_32(rng, (const uint32_t *)block, n, (uint32_t *)elements);
+    return;
+  default:
+    pick_64(rng, (const uint64_t *)block, n, (uint64_t *)elements);
+  }
+}
+
+static void block_draw(const struct filling *filling, struct rng *rng, int64_t first, int64_t n) {
+  const struct argument *argument = filling->argument;
   enum dtype dtype = argument->dtype;
   double low = argument->fill_low, high = argument->fill_high;
-  if (argument->fill == FILL_NORMAL) {
-    normal_fill(dtype, rng, elements, bytes);
-    return;
-  }
-  for (int64_t i = 0; i < elements; i++)
-    element_set(dtype, bytes, i,
-                argument->fill == FILL_UNIFORM ? low + (high - low) * rng_unit(rng)
-                                               : low + (double)rng_below(rng, (uint64_t)(high - low) + 1));
+  char *elements = filling->bytes + (size_t)first * dtype_size(dtype);
+  if (argument->fill == FILL_NORMAL && first == 0)
+    normal_fill(dtype, rng, n, elements);
+  else if (argument->fill == FILL_NORMAL)
+    normal_pick(dtype, rng, filling->bytes, n, elements);
+  for (int64_t i = 0; argument->fill == FILL_UNIFORM && i < n; i++)
+    element_set(dtype, elements, i, low + (high - low) * rng_unit(rng));
+  for (int64_t i = 0; argument->fill == FILL_INTEGERS && i < n; i++)
+    element_set(dtype, elements, i, low + (double)rng_below(rng, (uint64_t)(high - low) + 1));
+  int64_t modulus = index_modulus(dtype);
+  for (int64_t i = 0; argument->fill == FILL_INDEX && i < n; i++)
+    element_set(dtype, elements, i, (double)((first + i) % modulus));
 }
+
+static void block_fill(void *context, size_t block) {
+  const struct filling *filling = context;
+  int64_t first = (int64_t)block * INPUTS_BLOCK, left = filling->elements - first;
+  struct rng rng = rng_seeded(filling->seed + block * 0xd1342543de82ef95u);
+  block_draw(filling, &rng, first, left < INPUTS_BLOCK ? left : INPUTS_BLOCK);
+}
+
+static void later_block_fill(void *context, size_t block) { block_fill(context, block + 1); }
 
 /* Repeats the first `period` bytes up to `size`. */
 static void bytes_repeat(char *bytes, size_t period, size_t size) {
@@ -54,21 +107,18 @@ static void bytes_repeat(char *bytes, size_t period, size_t size) {
 }
 
 void inputs_fill(const struct argument *argument, size_t argument_index, int64_t elements, uint64_t seed, void *bytes) {
-  struct rng rng = rng_seeded(seed ^ (0xa0761d6478bd642fu * (argument_index + 1)));
   size_t element = dtype_size(argument->dtype);
-  int64_t drawn = elements < INPUTS_PERIOD ? elements : INPUTS_PERIOD;
-  switch (argument->fill) {
-  case FILL_NORMAL:
-  case FILL_UNIFORM:
-  case FILL_INTEGERS:
-    elements_draw(argument, &rng, drawn, bytes);
-    bytes_repeat(bytes, (size_t)drawn * element, (size_t)elements * element);
-    return;
-  case FILL_ZEROS:
+  if (argument->fill == FILL_ZEROS || elements == 0) {
     memset(bytes, 0, (size_t)elements * element);
     return;
-  case FILL_INDEX:
-    index_fill(argument->dtype, elements, bytes);
-    return;
   }
+  bool repeats = argument->fill != FILL_INDEX && elements > INPUTS_PERIOD;
+  struct rng mixed = rng_seeded(seed ^ (0xa0761d6478bd642fu * (argument_index + 1)));
+  struct filling filling = {argument, rng_next(&mixed), repeats ? INPUTS_PERIOD : elements, bytes};
+  size_t blocks = (size_t)((filling.elements + INPUTS_BLOCK - 1) / INPUTS_BLOCK);
+  block_fill(&filling, 0);
+  if (blocks > 1)
+    team_run(team_size(), blocks - 1, later_block_fill, &filling);
+  if (repeats)
+    bytes_repeat(bytes, (size_t)INPUTS_PERIOD * element, (size_t)elements * element);
 }

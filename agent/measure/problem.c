@@ -36,12 +36,13 @@ static size_t stride_of(size_t bytes) {
  * more it takes. */
 static size_t rotation_choose(struct problem *problem, const struct problem_options *options, size_t taken) {
   struct device_rotation *rotation = &problem->rotation;
-  size_t memory = problem->device->memory_bytes, displacement = 2 * problem->device->cache_bytes, total = 0;
+  size_t memory = problem->device->memory_bytes, displacement = problem->device->displacement_bytes, total = 0;
   for (size_t i = 0; i < problem->kernel->n_arguments; i++)
     total += stride_of(problem->operands[i].bytes);
   rotation->n_copies = 1;
   if (!options->is_cold || !total)
     return 0;
+  rotation->flush_instructions = options->instruction_flush != NULL;
   size_t needed = (displacement + total - 1) / total;
   needed = needed < 2 ? 2 : needed;
   bool has_room = !memory || (taken < memory && needed <= (memory - taken) / total);
@@ -76,23 +77,34 @@ static bool operands_size(struct problem *problem, const struct scope *scope, co
          memory_suffices("the host's ", on_host, cpu_memory_free(), error);
 }
 
+static void *host_buffer_new(struct problem *problem, size_t size) {
+  return problem->device->ops->host_buffer_new(problem->device, size);
+}
+
+static void host_buffer_free(struct problem *problem, void *buffer) {
+  if (buffer)
+    problem->device->ops->host_buffer_free(problem->device, buffer);
+}
+
 static bool operand_new(struct problem *problem, size_t i, uint64_t seed, struct error *error) {
   const struct argument *argument = &problem->kernel->arguments[i];
   const struct device_ops *ops = problem->device->ops;
   struct operand *operand = &problem->operands[i];
   if (!buffer_new(problem, operand->bytes, &operand->checked, error))
     return error_prefix(error, "argument \"%s\": ", argument->name);
-  if (argument->access != ACCESS_READ)
-    operand->written = xmalloc(operand->bytes);
-  if (argument->access == ACCESS_WRITE)
+  if (argument->reference_entry && problem->reference)
+    operand->written = host_buffer_new(problem, operand->bytes);
+  if (argument->access == ACCESS_WRITE) {
+    operand->room = xmalloc(operand->bytes);
     return true;
-  operand->given = xmalloc(operand->bytes);
+  }
+  operand->given = host_buffer_new(problem, operand->bytes);
   inputs_fill(argument, i, operand->elements, seed, operand->given);
   if (!ops->upload(problem->device, operand->checked->address, operand->given, operand->bytes, error))
     return false;
   return argument->access == ACCESS_READ ||
          (buffer_new(problem, operand->bytes, &operand->pristine, error) &&
-          ops->upload(problem->device, operand->pristine->address, operand->given, operand->bytes, error));
+          ops->copy(problem->device, operand->pristine->address, operand->checked->address, operand->bytes, error));
 }
 
 static bool copies_new(struct problem *problem, struct operand *operand, size_t n_copies, struct error *error) {
@@ -146,7 +158,7 @@ static bool scalars_evaluate(const struct problem *problem, const struct scope *
 static void expectations_compute(struct problem *problem, uint64_t seed) {
   for (size_t i = 0; i < problem->kernel->n_arguments; i++) {
     struct operand *operand = &problem->operands[i];
-    problem->host_pointers[i] = operand->given ? operand->given : operand->written;
+    problem->host_pointers[i] = operand->given ? operand->given : operand->room;
     problem->host_arguments[i] = problem->kernel->arguments[i].is_buffer ? (void *)&problem->host_pointers[i]
                                                                          : (void *)&problem->host_scalars[i];
   }
@@ -156,12 +168,22 @@ static void expectations_compute(struct problem *problem, uint64_t seed) {
                           seed, problem->host_arguments, &problem->operands[i].expected);
 }
 
+static bool instruction_flush_set(struct device *device, const char *object, struct error *error) {
+  if (!device->ops->instruction_flush_set)
+    return error_set(error, "the back end %s cannot flush instruction caches; leave \"instruction_flush\" out",
+                     device->ops->backend);
+  return device->ops->instruction_flush_set(device, object, error);
+}
+
 bool problem_new(struct device *device, const struct kernel *kernel, const struct key *key, const struct space *space,
                  struct reference *reference, const struct problem_options *options, struct problem **ret_problem,
                  struct error *error) {
   cleanup_problem struct problem *problem = xcalloc(1, sizeof *problem);
   *problem = (struct problem){.device = device, .kernel = kernel, .key = key, .space = space, .reference = reference};
   struct scope scope = {0}, baseline_scope = {0};
+  if (options->is_cold && options->instruction_flush &&
+      !instruction_flush_set(device, options->instruction_flush, error))
+    return false;
   if (!scope_fill(problem, &scope, error) || !operands_size(problem, &scope, options, error))
     return false;
   for (size_t i = 0; i < kernel->n_arguments; i++)
@@ -183,8 +205,11 @@ void problem_free(struct problem *problem) {
       if (buffers[k])
         problem->device->ops->buffer_free(problem->device, buffers[k]);
     expectation_release(&operand->expected);
-    free(operand->given);
-    free(operand->written);
+    host_buffer_free(problem, operand->given);
+    host_buffer_free(problem, operand->written);
+    for (size_t k = 0; k < operand->n_verified; k++)
+      host_buffer_free(problem, operand->verified[k]);
+    free(operand->room);
   }
   if (problem->reference)
     reference_free(problem->reference);
@@ -224,7 +249,17 @@ enum outcome candidate_load(struct problem *problem, uint64_t config, const char
   return OUTCOME_CORRECT;
 }
 
+/* Nobody looks at it any more. */
+static void unsettled_remove(struct problem *problem, const struct candidate *candidate) {
+  size_t n = 0;
+  for (size_t i = 0; i < problem->n_unsettled; i++)
+    if (problem->unsettled[i] != candidate)
+      problem->unsettled[n++] = problem->unsettled[i];
+  problem->n_unsettled = n;
+}
+
 void candidate_free(struct problem *problem, struct candidate *candidate) {
+  unsettled_remove(problem, candidate);
   problem->device->ops->module_unload(problem->device, candidate->module);
   free(candidate);
 }
@@ -243,20 +278,17 @@ void problem_ask_device(struct problem *problem, bool was_launched) {
 }
 
 bool problem_reset(struct problem *problem, int mark, struct error *error) {
+  const struct device_ops *ops = problem->device->ops;
   for (size_t i = 0; i < problem->kernel->n_arguments; i++) {
     struct operand *operand = &problem->operands[i];
     const struct argument *argument = &problem->kernel->arguments[i];
-    const void *bytes = operand->given;
     if (!argument->is_buffer)
       continue;
-    problem->pointers[i] = operand->checked->address;
-    if (argument->access == ACCESS_READ)
-      continue;
-    if (argument->access == ACCESS_WRITE) {
-      elements_mark(argument->dtype, operand->written, operand->elements, mark);
-      bytes = operand->written;
-    }
-    if (!problem->device->ops->upload(problem->device, operand->checked->address, bytes, operand->bytes, error))
+    void *to = problem->pointers[i] = operand->checked->address;
+    if (argument->access == ACCESS_WRITE
+            ? !ops->fill(problem->device, to, element_mark(argument->dtype, mark), operand->bytes, error)
+            : argument->access == ACCESS_READWRITE &&
+                  !ops->copy(problem->device, to, operand->pristine->address, operand->bytes, error))
       return false;
   }
   return true;

@@ -25,14 +25,17 @@
 #define VERIFIED_BYTES_MAX ((size_t)512 << 20) /* of a problem: host memory that may be pinned */
 #define CHECK_INPUTS_EVERY 16                  /* configs */
 
-/* One buffer argument; all zero for a scalar. What lies on the host is a host buffer of the device. */
+/* One buffer argument; all zero for a scalar. What lies on the host is a host buffer of the device, but for `room`. */
 struct operand {
   int64_t elements;
   size_t bytes;
   void *given;   /* on the host: what a call finds in it; NULL for access write */
-  void *written; /* on the host: room for what a call left in it; NULL unless the reference computes it */
-  void *verified[VERIFIED_MAX]; /* on the host: different outputs that were looked at completely, and right */
-  size_t n_verified;
+  void *written; /* on the host: what a call left in it; NULL unless the reference computes it */
+  void *room;    /* on the host: where the reference may find an output, or write; access write only */
+  /* On the host: different outputs that were looked at completely, and right. */
+  void *verified[VERIFIED_MAX];
+  size_t n_verified, n_settled; /* the latter: of them before the inputs were looked at last */
+  bool is_new;                  /* what `written` holds is right and none of `verified` */
   struct device_buffer *checked;
   struct device_buffer *pristine; /* `given` on the device, for access readwrite */
   struct device_buffer *copies;   /* of a rotation; NULL when there is none */

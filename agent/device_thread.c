@@ -32,6 +32,11 @@ static bool working_stopped(void *context) {
   return agent_is_stopping(agent) || !held_is_alive(agent->held, working->terms->id, working->terms->epoch);
 }
 
+static bool working_is_ours(void *context, uint64_t config) {
+  const struct working *working = context;
+  return held_has(working->thread->agent->held, working->terms->id, working->terms->epoch, config);
+}
+
 static bool record_append(struct agent *agent, const struct lease_terms *terms, const char *member, json_t *taken) {
   struct error error;
   uint64_t number;
@@ -41,13 +46,6 @@ static bool record_append(struct agent *agent, const struct lease_terms *terms, 
   if (!ok)
     log_error("%s", error.message);
   return ok;
-}
-
-static json_t *numbers_to_json(const double *numbers, size_t n) {
-  json_t *array = json_array();
-  for (size_t i = 0; i < n; i++)
-    json_array_append_new(array, json_real(numbers[i]));
-  return array;
 }
 
 /* A compiler's words may be in any encoding. */
@@ -87,9 +85,11 @@ static json_t *measurement_to_json(const struct lease *lease, const struct measu
     json_object_set_new(json, "detail", text_to_json(measurement->detail));
   if (measurement->n) {
     json_object_set_new(json, "timer", json_string(measurement->timer));
-    json_object_set_new(json, "samples_us", numbers_to_json(measurement->samples_us, measurement->n));
-    json_object_set_new(json, "baseline_us", numbers_to_json(measurement->baseline_us, measurement->n));
+    json_object_set_new(json, "samples_us", json_numbers(measurement->samples_us, measurement->n));
+    json_object_set_new(json, "baseline_us", json_numbers(measurement->baseline_us, measurement->n));
   }
+  if (measurement->end)
+    json_object_set_new(json, "end", text_to_json(measurement->end));
   if (measurement->clock_mhz > 0)
     json_object_set_new(json, "clock_mhz", json_real(measurement->clock_mhz));
   resources_add(json, measurement);
@@ -236,7 +236,10 @@ static bool lease_prepare(struct working *working, const json_t *json, struct le
 
 static enum lease_end lease_work(struct working *working, const json_t *json, struct error *error) {
   struct lease lease = {0};
-  struct lease_hooks hooks = {.context = working, .measured = working_measured, .stopped = working_stopped};
+  struct lease_hooks hooks = {
+      .context = working, .measured = working_measured, .stopped = working_stopped, .is_ours = working_is_ours};
+  if (working->thread->executor.is_gpu) /* while the sources come and compile */
+    executor_start_workers(&working->thread->executor, EXECUTOR_WORKERS);
   if (!lease_prepare(working, json, &lease, error))
     return LEASE_FAILED;
   log_info("lease: began lease=%s epoch=%lld job=%s kernel=%s stage=%s configs=%llu device=%s", lease.id,
@@ -253,9 +256,14 @@ static bool end_append(struct working *working, enum lease_end end, const struct
   if (end == LEASE_DONE)
     return record_append(agent, working->terms, "done", json_true());
   const char *reason = end == LEASE_FAILED        ? error->message
+                       : end == LEASE_SPENT       ? "the device time is spent"
                        : agent_is_stopping(agent) ? "the agent ends"
                                                   : "the agent could not renew it in time or store what it measured";
   return record_append(agent, working->terms, "release", text_to_json(reason));
+}
+
+static const char *end_name(enum lease_end end) {
+  return end == LEASE_DONE ? "done" : end == LEASE_SPENT ? "spent" : "stopped";
 }
 
 /* Whether the lease was executed, or ended for no fault of this device. */
@@ -280,8 +288,8 @@ static bool lease_granted(struct device_thread *thread, const json_t *json, int6
   if (end == LEASE_FAILED)
     log_error("lease: failed lease=%s epoch=%lld: %s", terms.id, (long long)terms.epoch, error.message);
   else
-    log_info("lease: %s lease=%s epoch=%lld measured=%zu", end == LEASE_DONE ? "done" : "stopped", terms.id,
-             (long long)terms.epoch, working.n_measured);
+    log_info("lease: %s lease=%s epoch=%lld measured=%zu", end_name(end), terms.id, (long long)terms.epoch,
+             working.n_measured);
   bool is_told = end_append(&working, end, &error);
   held_end(agent->held, terms.id, terms.epoch);
   if (!is_told)
@@ -314,7 +322,7 @@ static void idle_end(struct agent *agent, int64_t now_ms) {
 static void device_idle(struct device_thread *thread, int64_t began_ms) {
   struct agent *agent = thread->agent;
   int64_t now_ms = clock_monotonic_ms();
-  executor_drop_worker(&thread->executor);
+  executor_drop_workers(&thread->executor);
   idle_end(agent, now_ms);
   if (now_ms - began_ms < IDLE_LEAST_MS)
     agent_wait(agent, IDLE_LEAST_MS - (now_ms - began_ms), NULL);
@@ -401,7 +409,7 @@ void *device_thread_run(void *context) {
     else
       device_step(thread, &asking);
   }
-  executor_drop_worker(&thread->executor);
+  executor_drop_workers(&thread->executor);
   json_decref(thread->stored);
   json_decref(thread->build);
   pthread_mutex_lock(&agent->mutex);

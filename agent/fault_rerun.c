@@ -16,15 +16,16 @@ static void environment_free(char **environment) {
 }
 
 /* Until the worker has died, or has answered. */
-static void config_run(struct execution *execution, const struct work *work, struct worker_client *worker) {
+static void config_run(struct execution *execution, struct work *work, struct worker_client *worker) {
   struct worker_end end;
   cleanup_json json_t *open = open_request(execution), *opened = NULL;
   worker_ask(worker, open);
   if (worker_next(worker, execution_stopped, execution, NULL, &opened, &end) != WORKER_ANSWER ||
       !json_is_true(json_object_get(opened, "opened")))
     return;
+  static const struct race_terms once = {.rounds_min = 1, .rounds_max = 1};
   cleanup_json json_t *measure =
-      json_pack("{s:s, s:i, s:[o]}", "do", "measure", "rounds", 1, "configs", config_request(work));
+      measure_request(&(struct race_request){.works = &work, .n = 1, .terms = &once, .is_serial = true});
   worker_ask(worker, measure);
   for (bool goes_on = true; goes_on;) {
     cleanup_json json_t *answer = NULL;
@@ -41,7 +42,7 @@ static char *printed_read(const char *folder) {
   return file_read(path, PRINTED_MAX, &text, &size, &error) ? text : NULL;
 }
 
-char *fault_rerun(struct execution *execution, const struct work *work) {
+char *fault_rerun(struct execution *execution, struct work *work) {
   struct executor *executor = execution->executor;
   char hash[DIGEST_TEXT_SIZE];
   cleanup_free char *library = NULL;

@@ -15,6 +15,8 @@ struct held {
   int64_t renew_every_ms, renew_ms;
   bool is_lost;
   const _Atomic uint64_t *current; /* NULL: nothing is measured for it any more */
+  bool is_limited;                 /* to `configs` */
+  struct config_ranges configs;
 };
 
 struct held_table {
@@ -37,6 +39,8 @@ struct held_table *held_table_new(void) {
 
 void held_table_free(struct held_table *table) {
   pthread_mutex_destroy(&table->mutex);
+  for (size_t i = 0; i < table->n; i++)
+    config_ranges_release(&table->held[i].configs);
   free(table->held);
   free(table);
 }
@@ -49,7 +53,10 @@ static struct held *held_find(struct held_table *table, const char *lease, int64
   return NULL;
 }
 
-static void held_remove(struct held_table *table, struct held *held) { *held = table->held[--table->n]; }
+static void held_remove(struct held_table *table, struct held *held) {
+  config_ranges_release(&held->configs);
+  *held = table->held[--table->n];
+}
 
 static void expiry_set(struct held *held, int64_t asked_ms, int64_t expires_in_ms) {
   held->expires_ms = asked_ms + expires_in_ms;
@@ -63,7 +70,9 @@ void held_add(struct held_table *table, const struct held_grant *grant) {
   if (!held) {
     GROW(table->held, table->n, table->capacity);
     held = &table->held[table->n++];
+    *held = (struct held){0};
   }
+  config_ranges_release(&held->configs);
   *held = (struct held){.epoch = grant->epoch, .renew_every_ms = grant->renew_every_ms, .current = grant->current};
   snprintf(held->lease, sizeof held->lease, "%s", grant->lease);
   expiry_set(held, grant->asked_ms, grant->expires_in_ms);
@@ -84,6 +93,36 @@ void held_lose(struct held_table *table, const char *lease, int64_t epoch) {
   if (held)
     held->is_lost = true;
   pthread_mutex_unlock(&table->mutex);
+}
+
+void held_limit(struct held_table *table, const char *lease, int64_t epoch, struct config_ranges *taken) {
+  pthread_mutex_lock(&table->mutex);
+  struct held *held = held_find(table, lease, epoch);
+  if (held) {
+    config_ranges_release(&held->configs);
+    held->configs = *taken;
+    held->is_limited = true;
+  } else {
+    config_ranges_release(taken);
+  }
+  pthread_mutex_unlock(&table->mutex);
+  *taken = (struct config_ranges){0};
+}
+
+static bool ranges_have(const struct config_ranges *ranges, uint64_t config) {
+  for (size_t i = 0; i < ranges->n; i++) {
+    if (config >= ranges->ranges[i].first && config - ranges->ranges[i].first < ranges->ranges[i].count)
+      return true;
+  }
+  return false;
+}
+
+bool held_has(struct held_table *table, const char *lease, int64_t epoch, uint64_t config) {
+  pthread_mutex_lock(&table->mutex);
+  const struct held *held = held_find(table, lease, epoch);
+  bool has = held && (!held->is_limited || ranges_have(&held->configs, config));
+  pthread_mutex_unlock(&table->mutex);
+  return has;
 }
 
 void held_end(struct held_table *table, const char *lease, int64_t epoch) {

@@ -8,7 +8,7 @@
 
 #include <stdatomic.h>
 
-#include "common/base.h"
+#include "common/space.h"
 
 struct held_table;
 /* The clock of leases: it goes on while this machine is suspended, as the server's does. */
@@ -30,6 +30,10 @@ void held_add(struct held_table *table, const struct held_grant *grant);
 bool held_is_alive(struct held_table *table, const char *lease, int64_t epoch);
 /* The server said that it is not ours any more. */
 void held_lose(struct held_table *table, const char *lease, int64_t epoch);
+/* The server said which configs remain the lease's: the others were given to an idle device. Takes the ranges. */
+void held_limit(struct held_table *table, const char *lease, int64_t epoch, struct config_ranges *taken);
+/* Whether a config is still the lease's, as far as the server has said. */
+bool held_has(struct held_table *table, const char *lease, int64_t epoch, uint64_t config);
 /* Nothing is measured for it any more; its results may still wait. */
 void held_end(struct held_table *table, const char *lease, int64_t epoch);
 /* The server has all of it. */

@@ -143,6 +143,18 @@ static void heartbeat_send(struct keeper *keeper) {
   }
 }
 
+/* Servers that give nothing away have no such member. */
+static void configs_limit(struct agent *agent, const struct held_due *due, const json_t *answer) {
+  struct config_ranges configs = {0};
+  struct error error;
+  json_t *array = NULL;
+  if (!json_get_array(answer, "", "configs", JSON_OPTIONAL, &array, &error) ||
+      (array && !config_ranges_from_json(array, &configs, &error)))
+    log_warning("lease: what the server says of its configs makes no sense: lease=%s: %s", due->lease, error.message);
+  else if (array)
+    held_limit(agent->held, due->lease, due->epoch, &configs);
+}
+
 static void lease_renew(struct agent *agent, const struct held_due *due) {
   int64_t timeout_ms = due->left_ms / 3;
   timeout_ms = timeout_ms < RENEW_LEAST_MS ? RENEW_LEAST_MS : timeout_ms > RENEW_MOST_MS ? RENEW_MOST_MS : timeout_ms;
@@ -155,6 +167,7 @@ static void lease_renew(struct agent *agent, const struct held_due *due) {
   int64_t expires_in_ms = json_integer_value(json_object_get(answer.json, "expires_in_ms"));
   if (answer.reply == REPLY_OK && expires_in_ms > 0) {
     held_renewed(agent->held, due->lease, due->epoch, asked_ms, expires_in_ms);
+    configs_limit(agent, due, answer.json);
   } else if (answer.reply == REPLY_CONFLICT || answer.reply == REPLY_NOT_FOUND) {
     log_warning("lease: lost lease=%s epoch=%lld: %s", due->lease, (long long)due->epoch, answer.error.message);
     held_lose(agent->held, due->lease, due->epoch);

@@ -12,6 +12,7 @@ void lease_release(struct lease *lease) {
     space_free(lease->space);
   config_ranges_release(&lease->configs);
   free(lease->regime);
+  free(lease->likely);
   if (lease->objects)
     build_objects_free(lease->objects);
   *lease = (struct lease){0};

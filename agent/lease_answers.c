@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "agent/lease_execution.h"
+#include "common/verdict.h"
 
 enum outcome end_outcome(enum worker_event event) { return event == WORKER_HUNG ? OUTCOME_TIMEOUT : OUTCOME_RUNTIME; }
 
@@ -9,7 +10,8 @@ bool answer_is_correct(const json_t *answer) {
   return answer && string_equal(json_string_value(json_object_get(answer, "outcome")), "correct");
 }
 
-static enum step hand_on(struct execution *execution, const struct measurement *measurement) {
+static enum step hand_on(struct execution *execution, struct work *work, const struct measurement *measurement) {
+  work->is_over = true;
   bool goes_on = execution->hooks->measured(execution->hooks->context, execution->lease, measurement);
   return goes_on ? STEP_ON : STEP_STOPPED;
 }
@@ -26,13 +28,13 @@ static struct measurement measurement_of(const struct work *work) {
   return measurement;
 }
 
-enum step hand_on_failure(struct execution *execution, const struct work *work, enum outcome outcome,
-                          const char *detail, int64_t device_us) {
+enum step hand_on_failure(struct execution *execution, struct work *work, enum outcome outcome, const char *detail,
+                          int64_t device_us) {
   struct measurement measurement = measurement_of(work);
   measurement.outcome = outcome;
   measurement.detail = (char *)detail;
   measurement.device_us = device_us;
-  return hand_on(execution, &measurement);
+  return hand_on(execution, work, &measurement);
 }
 
 enum step end_with_baseline(struct execution *execution, enum outcome outcome, const char *detail) {
@@ -64,6 +66,7 @@ static bool measurement_read(const json_t *answer, struct measurement *measureme
   const json_t *conditions = json_object_get(answer, "conditions");
   measurement->detail = (char *)json_string_value(json_object_get(answer, "detail"));
   measurement->timer = json_string_value(json_object_get(answer, "timer"));
+  measurement->end = json_string_value(json_object_get(answer, "end"));
   measurement->device_us = json_integer_value(json_object_get(answer, "device_us"));
   measurement->clock_mhz = json_number_value(json_object_get(answer, "clock_mhz"));
   measurement->occupancy = known_integer(answer, "occupancy", CODE_UNKNOWN);
@@ -81,15 +84,26 @@ static bool measurement_read(const json_t *answer, struct measurement *measureme
   return true;
 }
 
-enum step hand_on_answer(struct execution *execution, const struct work *work, const json_t *answer) {
+/* What a later batch of the lease races against. */
+static void best_learn(struct execution *execution, const struct measurement *measurement) {
+  if (!measurement->n || execution->lease->stage == STAGE_FINAL)
+    return;
+  double ratio = verdict_paired_ratio(measurement->samples_us, measurement->baseline_us, measurement->n);
+  if (execution->best_ratio == 0 || ratio < execution->best_ratio)
+    execution->best_ratio = ratio;
+}
+
+enum step hand_on_answer(struct execution *execution, struct work *work, const json_t *answer) {
   struct measurement measurement = measurement_of(work);
   if (!answer)
     return hand_on_failure(execution, work, OUTCOME_RUNTIME, "the worker gave no answer for it", 0);
   bool is_read = measurement_read(answer, &measurement);
   if (execution->executor->is_gpu)
     measurement.object = work->object->path;
+  if (is_read)
+    best_learn(execution, &measurement);
   enum step step =
-      is_read ? hand_on(execution, &measurement)
+      is_read ? hand_on(execution, work, &measurement)
               : hand_on_failure(execution, work, OUTCOME_RUNTIME, "the worker's answer for it makes no sense", 0);
   free(measurement.samples_us);
   free(measurement.baseline_us);

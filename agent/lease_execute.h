@@ -4,7 +4,7 @@
  * the measurements of a key. What counts as fresh for a job is a process that has not measured that job: a final gets such
  * a one and shares it with the finals of other jobs. A screen goes on where its job is open already, else in the worker of
  * the screens. One is replaced after a crash, a hang or `configs_per_worker` configs; no problem stays open in a worker
- * that does not work.
+ * beside another that works.
  * Screen and halving: the configs are raced (agent/measure/race.h) in batches of at most SCREEN_BATCH, the likely ones and
  * then those that the compiled code speaks for first; a later batch races against the best of those before. What leaves is
  * handed on at once. When a worker dies, who killed it has its outcome and those without an answer race again; when it was
@@ -14,7 +14,7 @@
  * A lease with a bound on its device time ends with the round that passes it: LEASE_SPENT.
  * Every worker begins with the device's sentinel. When that fails, and fails again after a pause, the lease fails and
  * the device is suspect.
- * Memory: an executor borrows what it is given and owns its worker until executor_drop_worker. Threads: one executor
+ * Memory: an executor borrows what it is given and owns its workers until executor_drop_workers. Threads: one executor
  * belongs to one thread, which is not the main one (agent/spawner.h); `current` may be read by any. */
 #ifndef WAVETUNE_AGENT_LEASE_EXECUTE_H
 #define WAVETUNE_AGENT_LEASE_EXECUTE_H
@@ -22,7 +22,7 @@
 #include "agent/lease.h"
 #include "agent/worker_client.h"
 
-#define EXECUTOR_WORKERS 4 /* one that screens, and three for finals */
+#define EXECUTOR_WORKERS 4 /* the first one screens, the others are for finals */
 #define SCREEN_BATCH 64
 #define EXECUTOR_SEEN_MAX 4096 /* jobs that a worker has measured */
 
@@ -35,6 +35,7 @@ struct race_terms {
 /* A worker that is kept. */
 struct executor_worker {
   struct worker_client *client; /* NULL: none */
+  bool is_starting;             /* it was asked for the sentinel and has not answered */
   char *opened;                 /* the request that opened its problem; NULL: none is open */
   int64_t configs;              /* measured in it */
   size_t n_seen, seen_capacity;
@@ -58,12 +59,8 @@ struct executor {
   struct worker_limits limits;
   struct race_terms screen, halving, final;
   int64_t compile_window;     /* compiles submitted ahead of the measurement */
-  int64_t configs_per_worker; /* screen only */
+  int64_t configs_per_worker; /* then a worker is replaced, at the end of a batch or a final */
   const char *faults; /* folder for what a debug agent says of configs that kill their worker; NULL: not asked */
-  int64_t screen_rounds, final_rounds;
-  struct worker_client *worker;
-  char *opened;
-  int64_t configs_in_worker;
   struct executor_worker workers[EXECUTOR_WORKERS];
   struct executor_spent spent;
   _Atomic uint64_t current; /* the config being measured, WORKER_CONFIG_NONE between */
@@ -85,11 +82,9 @@ must_check bool executor_sentinel(struct executor *executor, bool (*stopped)(voi
 enum lease_end lease_execute(struct executor *executor, const struct lease *lease, const struct lease_hooks *hooks,
                              struct error *error);
 
-/* Starts up to `n` workers at the same time and lets them open the device, so that contexts are made side by side. What
- * fails shows when the worker is needed. */
+/* Starts the first `n` workers that are not there, at the same time, and lets them open the device, so that contexts are
+ * made side by side. Returns before they have: the first race waits for it. What fails shows when the worker is needed. */
 void executor_start_workers(struct executor *executor, size_t n);
-
-void executor_drop_worker(struct executor *executor);
 
 /* Ends all workers: there is no more work for now. */
 void executor_drop_workers(struct executor *executor);

@@ -1,31 +1,130 @@
 /* Where a lease's objects come from: the compile pool, ahead of the measurement, or the build it names.
  * Memory and threads: lease_execution.h. */
+#include "agent/compile/instruction_flush.h"
 #include "agent/lease_execution.h"
+#include "common/log.h"
+#include "common/occupancy.h"
+#include "common/rng.h"
 
 #define COMPILE_POLL_MS 50
+
+/* What speaks for a config before it ever ran. */
+static void facts_learn(const struct execution *execution, struct work *work) {
+  const struct launch_spec *launch = &work->object->launch;
+  const struct code_resources *resources = &launch->resources;
+  const struct gpu_target *target = gpu_target_find(execution->executor->arch);
+  struct workgroup workgroup = {
+      .threads = launch->threads,
+      .registers = resources->vgprs > 0 ? resources->vgprs : 0,
+      .lds_bytes = launch->shared_bytes + (resources->lds_bytes > 0 ? resources->lds_bytes : 0),
+  };
+  struct error ignored;
+  if (!work->object->is_ok)
+    return;
+  work->spills = code_resources_spills(resources);
+  if (target && launch->threads > 0 && workgroup_fits(target, &workgroup, &ignored))
+    work->occupancy = (int64_t)occupancy_of(target, &workgroup).waves_per_eu;
+}
+
+int works_compare(const void *a, const void *b) {
+  const struct work *one = *(struct work *const *)a, *other = *(struct work *const *)b;
+  bool spills = !one->is_likely && one->spills > 0, other_spills = !other->is_likely && other->spills > 0;
+  if (one->is_likely != other->is_likely)
+    return one->is_likely ? -1 : 1;
+  if (spills != other_spills)
+    return spills ? 1 : -1;
+  if (!one->is_likely && one->occupancy != other->occupancy)
+    return one->occupancy > other->occupancy ? -1 : 1;
+  return one->place < other->place ? -1 : 1;
+}
+
+static struct work *work_find(const struct execution *execution, uint64_t config) {
+  size_t low = 0, high = execution->n;
+  while (low < high) {
+    size_t middle = (low + high) / 2;
+    if (execution->works[middle].config < config)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low < execution->n && execution->works[low].config == config ? &execution->works[low] : NULL;
+}
+
+static void places_set(struct execution *execution) {
+  for (size_t i = 0; i < execution->n; i++)
+    execution->order[i]->place = i;
+}
+
+/* Neighbours in the space are alike: in their own order, whole batches would be good or bad. */
+static void order_shuffle(struct execution *execution, size_t from) {
+  struct rng rng = rng_seeded(execution->lease->seed);
+  for (size_t i = execution->n; i > from + 1; i--) {
+    size_t other = from + (size_t)rng_below(&rng, i - from);
+    struct work *work = execution->order[i - 1];
+    execution->order[i - 1] = execution->order[other];
+    execution->order[other] = work;
+  }
+}
+
+static void order_make(struct execution *execution) {
+  const struct lease *lease = execution->lease;
+  size_t n = 0;
+  for (size_t i = 0; i < lease->n_likely; i++) {
+    struct work *work = work_find(execution, lease->likely[i]);
+    if (!work || work->is_likely)
+      continue;
+    work->is_likely = true;
+    execution->order[n++] = work;
+  }
+  size_t n_likely = n;
+  for (size_t i = 0; i < execution->n; i++) {
+    if (!execution->works[i].is_likely)
+      execution->order[n++] = &execution->works[i];
+  }
+  order_shuffle(execution, n_likely);
+  places_set(execution);
+}
+
+/* A build's objects are all known before the first is tried. */
+static void build_order(struct execution *execution) {
+  for (size_t i = 0; i < execution->n; i++) {
+    struct work *work = &execution->works[i];
+    work->object = build_objects_find(execution->lease->objects, work->config);
+    facts_learn(execution, work);
+  }
+  qsort(execution->order, execution->n, sizeof *execution->order, works_compare);
+  places_set(execution);
+}
 
 void execution_list(struct execution *execution) {
   const struct config_ranges *ranges = &execution->lease->configs;
   execution->n = (size_t)config_ranges_count(ranges);
-  execution->works = xcalloc(execution->n, sizeof *execution->works);
+  execution->works = xcalloc(execution->n + 1, sizeof *execution->works);
+  execution->order = xcalloc(execution->n + 1, sizeof *execution->order);
   execution->baseline.config = execution->lease->baseline;
   size_t at = 0;
   for (size_t i = 0; i < ranges->n; i++) {
     for (uint64_t j = 0; j < ranges->ranges[i].count; j++)
       execution->works[at++].config = ranges->ranges[i].first + j;
   }
+  order_make(execution);
+  if (execution->lease->objects)
+    build_order(execution);
 }
 
 void execution_release(struct execution *execution) {
   for (size_t i = 0; i < execution->n; i++) {
-    struct work *work = &execution->works[i];
+    struct work *work = execution->order[i];
     if (i < execution->n_submitted && !work->object)
       compile_pool_drop(execution->executor->pool, work->ticket);
     lease_object_release(&work->compiled);
+    json_decref(work->answer);
   }
   free(execution->works);
+  free(execution->order);
   lease_object_release(&execution->baseline.compiled);
   lease_object_release(&execution->reference);
+  free(execution->instruction_flush);
 }
 
 static uint64_t compile_submit(struct execution *execution, uint64_t config, bool is_reference) {
@@ -88,28 +187,43 @@ static enum step work_take(struct execution *execution, struct work *work) {
 
 static void works_submit(struct execution *execution, size_t until) {
   for (; execution->n_submitted < until; execution->n_submitted++) {
-    struct work *next = &execution->works[execution->n_submitted];
+    struct work *next = execution->order[execution->n_submitted];
     next->ticket = compile_submit(execution, next->config, false);
   }
 }
 
-enum step object_take(struct execution *execution, size_t index) {
-  struct work *work = &execution->works[index];
-  size_t ahead = index + 1 + (size_t)execution->executor->compile_window;
+enum step object_take(struct execution *execution, struct work *work) {
+  size_t ahead = work->place + 1 + (size_t)execution->executor->compile_window;
   if (work->object)
     return STEP_ON;
-  if (!execution->lease->objects)
-    works_submit(execution, ahead < execution->n && !execution->executor->compiles_first ? ahead : execution->n);
-  return work_take(execution, work);
+  works_submit(execution, ahead < execution->n && !execution->executor->compiles_first ? ahead : execution->n);
+  enum step step = work_take(execution, work);
+  if (step == STEP_ON)
+    facts_learn(execution, work);
+  return step;
+}
+
+bool object_is_there(struct execution *execution, const struct work *work) {
+  return work->object ||
+         (work->place < execution->n_submitted && compile_pool_is_done(execution->executor->pool, work->ticket, 0));
 }
 
 enum step object_take_all(struct execution *execution) {
   for (size_t i = 0; i < execution->n; i++) {
-    enum step step = execution_stopped(execution) ? STEP_STOPPED : object_take(execution, i);
+    enum step step = execution_stopped(execution) ? STEP_STOPPED : object_take(execution, execution->order[i]);
     if (step != STEP_ON)
       return step;
   }
   return STEP_ON;
+}
+
+/* Without it a cold measurement finds its code in the instruction caches; its conditions say so. */
+static void instruction_flush_take(struct execution *execution) {
+  const struct executor *executor = execution->executor;
+  struct error error;
+  if (executor->is_gpu && string_equal(execution->lease->regime, "cold") &&
+      !instruction_flush_object(executor->pool, executor->arch, &execution->instruction_flush, &error))
+    log_warning("lease: instruction caches are not flushed: %s", error.message);
 }
 
 enum step object_take_baseline(struct execution *execution) {
@@ -125,6 +239,7 @@ enum step object_take_baseline(struct execution *execution) {
     compile_pool_drop(execution->executor->pool, reference);
   if (step != STEP_ON)
     return step;
+  instruction_flush_take(execution);
   if (!baseline->object->is_ok)
     return end_with_baseline(execution, baseline->object->outcome, baseline->object->detail);
   if (has_reference && !execution->reference.is_ok) {

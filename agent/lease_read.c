@@ -1,6 +1,8 @@
 /* Reading a granted lease. The lease owns its parts; any thread. */
 #include "agent/lease_read.h"
 
+#include <math.h>
+
 #define LEASE_MS_MAX (24 * 3600 * 1000)
 #define ID_MAX 20 /* digits of a 64-bit integer */
 
@@ -81,6 +83,36 @@ static bool configs_read(const json_t *json, struct lease *lease, struct error *
   return true;
 }
 
+/* Ordinals that the lease does not have are no error: a hint. */
+static bool likely_read(const json_t *json, struct lease *lease, struct error *error) {
+  char at[JSON_POINTER_SIZE];
+  json_t *likely = NULL, *item;
+  size_t i;
+  if (!json_get_array(json, "", "likely", JSON_OPTIONAL, &likely, error))
+    return false;
+  if (json_array_size(likely) > LEASE_CONFIGS_MAX)
+    return error_at(error, "/likely", "more than %u likely configs", LEASE_CONFIGS_MAX);
+  lease->likely = xcalloc(json_array_size(likely) + 1, sizeof *lease->likely);
+  json_array_foreach (likely, i, item) {
+    if (!json_is_integer(item) || json_integer_value(item) < 0)
+      return error_at(error, json_pointer_index(at, sizeof at, "/likely", i), "a config's ordinal is an integer >= 0");
+    lease->likely[lease->n_likely++] = (uint64_t)json_integer_value(item);
+  }
+  return true;
+}
+
+/* What other leases of the job have learned and spent. */
+static bool progress_read(const json_t *json, struct lease *lease, struct error *error) {
+  int64_t left_us = INT64_MAX;
+  if (!likely_read(json, lease, error) ||
+      !json_get_number(json, "", "best_ratio", JSON_OPTIONAL, &lease->best_ratio, error) ||
+      !json_get_integer(json, "", "device_us", JSON_OPTIONAL, INT64_MIN, INT64_MAX, &left_us, error))
+    return false;
+  lease->device_us = left_us == INT64_MAX ? 0 : left_us > 0 ? left_us : 1; /* one round, to hand it back in order */
+  return (isfinite(lease->best_ratio) && lease->best_ratio >= 0) ||
+         error_at(error, "/best_ratio", "a ratio of times is finite and above 0");
+}
+
 static bool lease_fill(const json_t *json, bool is_gpu, struct lease *lease, struct error *error) {
   const char *id, *job, *stage, *regime = "cold";
   int64_t seed;
@@ -103,7 +135,8 @@ static bool lease_fill(const json_t *json, bool is_gpu, struct lease *lease, str
     return error_at(error, "/regime", "this agent knows no regime \"%.40s\"", regime);
   if (!stage_parse(stage, &lease->stage))
     return error_at(error, "/stage", "this agent knows no stage \"%.40s\"", stage);
-  return kernel_read(json, is_gpu, lease, error) && configs_read(json, lease, error);
+  return kernel_read(json, is_gpu, lease, error) && configs_read(json, lease, error) &&
+         progress_read(json, lease, error);
 }
 
 bool lease_read(const json_t *json, bool is_gpu, struct lease *ret, struct error *error) {

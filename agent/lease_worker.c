@@ -1,5 +1,6 @@
-/* The worker of an executor: opening a lease in it, asking it to measure, and trusting its device.
+/* The workers of an executor: which one a lease gets, opening the lease in it, and trusting the device.
  * Memory and threads: lease_execution.h. */
+#include <math.h>
 #include <time.h>
 
 #include "agent/lease_execution.h"
@@ -14,24 +15,51 @@ bool execution_stopped(void *context) {
   return execution->hooks->stopped(execution->hooks->context);
 }
 
-void executor_drop_worker(struct executor *executor) {
-  if (executor->worker)
-    worker_free(executor->worker);
-  executor->worker = NULL;
-  free(executor->opened);
-  executor->opened = NULL;
+static void worker_end(struct executor_worker *worker) {
+  if (worker->client)
+    worker_free(worker->client);
+  free(worker->opened);
+  free(worker->seen);
+  *worker = (struct executor_worker){0};
+}
+
+void worker_drop(struct execution *execution) {
+  if (execution->worker)
+    worker_end(execution->worker);
+  execution->worker = NULL;
+}
+
+void executor_drop_workers(struct executor *executor) {
+  for (size_t i = 0; i < EXECUTOR_WORKERS; i++) {
+    if (executor->workers[i].client)
+      worker_dismiss(executor->workers[i].client);
+  }
+  for (size_t i = 0; i < EXECUTOR_WORKERS; i++)
+    worker_end(&executor->workers[i]);
   atomic_store(&executor->current, WORKER_CONFIG_NONE);
 }
 
+static bool worker_begin(struct executor *executor, struct executor_worker *worker, struct error *error) {
+  int64_t began_ns = clock_monotonic_ns();
+  bool began = worker_start(executor->spawner, executor->limits, &worker->client, error);
+  executor->spent.start_us += (clock_monotonic_ns() - began_ns) / 1000;
+  return began;
+}
+
+static json_t *sentinel_request(const struct executor *executor) {
+  return json_pack("{s:s, s:s}", "do", "sentinel", "device", executor->device);
+}
+
 bool executor_sentinel(struct executor *executor, bool (*stopped)(void *context), void *context, struct error *error) {
-  cleanup_json json_t *request = json_pack("{s:s, s:s}", "do", "sentinel", "device", executor->device), *answer = NULL;
+  cleanup_json json_t *request = sentinel_request(executor), *answer = NULL;
+  struct executor_worker worker = {0};
   struct worker_end end;
-  executor_drop_worker(executor);
-  if (!worker_start(executor->spawner, executor->limits, &executor->worker, error))
+  executor_drop_workers(executor);
+  if (!worker_begin(executor, &worker, error))
     return false;
-  worker_ask(executor->worker, request);
-  enum worker_event event = worker_next(executor->worker, stopped, context, NULL, &answer, &end);
-  executor_drop_worker(executor);
+  worker_ask(worker.client, request);
+  enum worker_event event = worker_next(worker.client, stopped, context, NULL, &answer, &end);
+  worker_end(&worker);
   bool passed = json_is_true(json_object_get(answer, "passed"));
   const char *reason = json_string_value(json_object_get(answer, "error"));
   if (event != WORKER_ANSWER)
@@ -40,7 +68,47 @@ bool executor_sentinel(struct executor *executor, bool (*stopped)(void *context)
                              reason ? reason : "the worker did not say why");
 }
 
-json_t *config_request(const struct work *work) {
+void executor_start_workers(struct executor *executor, size_t n) {
+  cleanup_json json_t *request = sentinel_request(executor);
+  struct error ignored; /* it is started again when it is needed, and fails again */
+  for (size_t i = 0; i < n && i < EXECUTOR_WORKERS; i++) {
+    struct executor_worker *worker = &executor->workers[i];
+    if (worker->client || !worker_begin(executor, worker, &ignored))
+      continue;
+    worker_ask(worker->client, request);
+    worker->is_starting = true;
+  }
+}
+
+/* Waits for what the worker was asked. One that died, or whose answer lacks the member, is dropped. */
+static enum step answer_expect(struct execution *execution, struct executor_worker *worker, const char *member) {
+  cleanup_json json_t *answer = NULL;
+  struct worker_end end;
+  enum worker_event event = worker_next(worker->client, execution_stopped, execution, NULL, &answer, &end);
+  if (event != WORKER_ANSWER || !json_is_true(json_object_get(answer, member)))
+    worker_end(worker);
+  return event == WORKER_STOPPED ? STEP_STOPPED : STEP_ON;
+}
+
+/* Waits until the worker has opened the device, if it was asked for that. */
+static enum step worker_settle(struct execution *execution, struct executor_worker *worker) {
+  int64_t began_ns = clock_monotonic_ns();
+  if (!worker->is_starting)
+    return STEP_ON;
+  worker->is_starting = false;
+  enum step step = answer_expect(execution, worker, "passed");
+  execution->executor->spent.start_us += (clock_monotonic_ns() - began_ns) / 1000;
+  return step;
+}
+
+enum step workers_settle(struct execution *execution) {
+  enum step step = STEP_ON;
+  for (size_t i = 0; i < EXECUTOR_WORKERS && step == STEP_ON; i++)
+    step = worker_settle(execution, &execution->executor->workers[i]);
+  return step;
+}
+
+static json_t *config_request(const struct work *work) {
   json_t *request = json_pack("{s:I, s:s, s:o}", "config", (json_int_t)work->config, "object", work->object->path,
                               "launch", launch_spec_to_json(&work->object->launch));
   ALWAYS(request != NULL);
@@ -49,10 +117,27 @@ json_t *config_request(const struct work *work) {
 
 json_t *open_request(const struct execution *execution) {
   const struct lease *lease = execution->lease;
-  return json_pack("{s:s, s:s, s:O, s:o, s:O, s:I, s:s, s:s?, s:o}", "do", "open", "device",
+  return json_pack("{s:s, s:s, s:O, s:o, s:O, s:I, s:s, s:s?, s:s?, s:o}", "do", "open", "device",
                    execution->executor->device, "kernel", lease->kernel->json, "key", key_to_json(&lease->key), "space",
                    lease->space->json, "seed", (json_int_t)lease->seed, "regime", lease->regime, "reference",
-                   execution->reference.path, "baseline", config_request(&execution->baseline));
+                   execution->reference.path, "instruction_flush", execution->instruction_flush, "baseline",
+                   config_request(&execution->baseline));
+}
+
+json_t *measure_request(const struct race_request *request) {
+  const struct race_terms *terms = request->terms;
+  int64_t rounds_min = terms->rounds_min < terms->rounds_max ? terms->rounds_min : terms->rounds_max;
+  json_t *configs = json_array();
+  for (size_t i = 0; i < request->n; i++)
+    ALWAYS(json_array_append_new(configs, config_request(request->works[i])) == 0);
+  json_t *json =
+      json_pack("{s:s, s:o, s:I, s:I, s:o, s:f, s:o, s:o, s:b}", "do", "measure", "configs", configs, "rounds_min",
+                (json_int_t)rounds_min, "rounds_max", (json_int_t)terms->rounds_max, "margin",
+                isfinite(terms->margin) ? json_real(terms->margin) : json_null(), "precision", terms->precision,
+                "device_us", request->device_us > 0 ? json_integer(request->device_us) : json_null(), "best_ratio",
+                request->best_ratio > 0 ? json_real(request->best_ratio) : json_null(), "serial", request->is_serial);
+  ALWAYS(json != NULL);
+  return json;
 }
 
 /* What `open` was answered. The baseline that worked in an earlier worker of this lease is not to blame any more. */
@@ -105,25 +190,112 @@ static enum step pause_ms(struct execution *execution, int64_t ms) {
   return STEP_ON;
 }
 
-/* Starts a worker and opens the lease in it. */
-static enum step worker_open(struct execution *execution, const json_t *request) {
-  struct executor *executor = execution->executor;
+/* Jobs are told apart by 64 bits of a digest. */
+static uint64_t job_hash(const struct lease *lease) {
+  struct digest digest = digest_of(lease->job, strlen(lease->job));
+  uint64_t hash;
+  memcpy(&hash, digest.bytes, sizeof hash);
+  return hash;
+}
+
+static bool worker_has_seen(const struct executor_worker *worker, uint64_t job) {
+  for (size_t i = 0; i < worker->n_seen; i++) {
+    if (worker->seen[i] == job)
+      return true;
+  }
+  return false;
+}
+
+static void seen_add(struct executor_worker *worker, uint64_t job) {
+  if (worker_has_seen(worker, job))
+    return;
+  GROW(worker->seen, worker->n_seen, worker->seen_capacity);
+  worker->seen[worker->n_seen++] = job;
+}
+
+static bool is_used_up(const struct executor *executor, const struct executor_worker *worker) {
+  return worker->configs >= executor->configs_per_worker || worker->n_seen >= EXECUTOR_SEEN_MAX;
+}
+
+/* Where the same is open, else the worker of the screens. */
+static struct executor_worker *worker_for_screen(struct executor *executor, const char *open_text) {
+  for (size_t i = 0; i < EXECUTOR_WORKERS; i++) {
+    if (executor->workers[i].opened && string_equal(executor->workers[i].opened, open_text))
+      return &executor->workers[i];
+  }
+  return &executor->workers[0];
+}
+
+/* One that lives and has not seen the job, else a place for a new one: an empty one, else of who was used longest ago. */
+static struct executor_worker *worker_for_final(struct executor *executor, uint64_t job) {
+  struct executor_worker *empty = NULL, *oldest = NULL;
+  for (size_t i = 1; i < EXECUTOR_WORKERS; i++) {
+    struct executor_worker *worker = &executor->workers[i];
+    if (worker->client && !is_used_up(executor, worker) && !worker_has_seen(worker, job))
+      return worker;
+    if (!worker->client && !empty)
+      empty = worker;
+    if (worker->client && (!oldest || worker->used_ns < oldest->used_ns))
+      oldest = worker;
+  }
+  if (empty)
+    return empty;
+  worker_end(oldest);
+  return oldest;
+}
+
+/* What another worker has open would take the device's memory. */
+static enum step others_close(struct execution *execution, const struct executor_worker *chosen) {
+  cleanup_json json_t *request = json_pack("{s:s}", "do", "close");
+  enum step step = STEP_ON;
+  for (size_t i = 0; i < EXECUTOR_WORKERS && step == STEP_ON; i++) {
+    struct executor_worker *worker = &execution->executor->workers[i];
+    if (worker == chosen || !worker->opened)
+      continue;
+    free(TAKE(worker->opened));
+    worker_ask(worker->client, request);
+    step = answer_expect(execution, worker, "closed");
+  }
+  return step;
+}
+
+static void open_spent_add(struct executor *executor, const json_t *answer) {
+  const json_t *spent = json_object_get(answer, "spent");
+  static const char *const parts[] = {"inputs_us", "reference_us", "baseline_us"};
+  executor->spent.start_us += json_integer_value(json_object_get(spent, "device_us"));
+  for (size_t i = 0; i < ARRAY_LENGTH(parts); i++)
+    executor->spent.open_us += json_integer_value(json_object_get(spent, parts[i]));
+}
+
+/* Opens the lease in execution->worker, which is started when it is not there. */
+static enum step worker_open(struct execution *execution, const json_t *request, const char *text, uint64_t job) {
+  struct executor_worker *worker = execution->worker;
   for (int deaths = 0, refusals = 0;;) {
-    executor_drop_worker(executor);
-    if (!worker_start(executor->spawner, executor->limits, &executor->worker, execution->error))
+    if (worker_settle(execution, worker) != STEP_ON)
+      return STEP_STOPPED;
+    if (!worker->client && !worker_begin(execution->executor, worker, execution->error))
       return STEP_FAILED;
-    executor->configs_in_worker = 0;
+    bool is_new = worker->n_seen == 0; /* another job may have left something in an older one */
     cleanup_json json_t *answer = NULL;
     struct worker_end end;
-    worker_ask(executor->worker, request);
-    enum worker_event event = worker_next(executor->worker, execution_stopped, execution, NULL, &answer, &end);
+    seen_add(worker, job);
+    free(TAKE(worker->opened));
+    worker_ask(worker->client, request);
+    enum worker_event event = worker_next(worker->client, execution_stopped, execution, NULL, &answer, &end);
     bool is_refused = json_is_false(json_object_get(answer, "passed"));
-    if (event == WORKER_ANSWER && !is_refused)
-      return open_answered(execution, answer);
-    executor_drop_worker(executor);
+    if (event == WORKER_ANSWER && !is_refused) {
+      open_spent_add(execution->executor, answer);
+      enum step step = open_answered(execution, answer);
+      if (step == STEP_ON)
+        worker->opened = xstrdup(text);
+      worker->used_ns = clock_monotonic_ns();
+      return step;
+    }
+    worker_end(worker);
     if (event == WORKER_STOPPED)
       return STEP_STOPPED;
-    if (event != WORKER_ANSWER && ++deaths == OPEN_ATTEMPTS)
+    deaths += event != WORKER_ANSWER && is_new;
+    if (event != WORKER_ANSWER && deaths == OPEN_ATTEMPTS)
       return open_died(execution, event, &end);
     const char *reason = json_string_value(json_object_get(answer, "error"));
     if (is_refused && ++refusals == SENTINEL_ATTEMPTS)
@@ -133,53 +305,20 @@ static enum step worker_open(struct execution *execution, const json_t *request)
   }
 }
 
-/* The worker that an earlier lease left serves when that lease opened the same. */
 enum step worker_ready(struct execution *execution, bool fresh) {
   struct executor *executor = execution->executor;
   cleanup_json json_t *request = open_request(execution);
   cleanup_free char *text = json_dumps(request, JSON_COMPACT);
-  bool is_used_up = executor->configs_in_worker >= executor->configs_per_worker;
-  if (!fresh && !is_used_up && executor->worker && string_equal(executor->opened, text)) {
+  uint64_t job = job_hash(execution->lease);
+  struct executor_worker *worker = fresh ? worker_for_final(executor, job) : worker_for_screen(executor, text);
+  execution->worker = worker;
+  if (worker->client && is_used_up(executor, worker))
+    worker_end(worker);
+  if (!fresh && worker->opened && string_equal(worker->opened, text)) {
     execution->baseline_worked = true;
+    worker->used_ns = clock_monotonic_ns();
     return STEP_ON;
   }
-  enum step step = worker_open(execution, request);
-  if (step == STEP_ON)
-    executor->opened = TAKE(text);
-  return step;
-}
-
-void measure_ask(struct execution *execution, const size_t *indices, size_t n, int64_t rounds) {
-  cleanup_json json_t *request =
-      json_pack("{s:s, s:I, s:[]}", "do", "measure", "rounds", (json_int_t)rounds, "configs");
-  json_t *configs = json_object_get(request, "configs");
-  for (size_t i = 0; i < n; i++)
-    ALWAYS(json_array_append_new(configs, config_request(&execution->works[indices[i]])) == 0);
-  worker_ask(execution->executor->worker, request);
-}
-
-enum step measure_wait(struct execution *execution, const size_t *indices, size_t n, json_t **answers,
-                       enum worker_event *ret_event, struct worker_end *ret_end) {
-  for (;;) {
-    cleanup_json json_t *answer = NULL;
-    enum worker_event event = worker_next(execution->executor->worker, execution_stopped, execution,
-                                          &execution->executor->current, &answer, ret_end);
-    const char *reason = json_string_value(json_object_get(answer, "error"));
-    if (reason) {
-      error_set(execution->error, "%s cannot measure %s: %s", execution->executor->device,
-                execution->lease->kernel->name, reason);
-      return STEP_FAILED;
-    }
-    if (event != WORKER_ANSWER || json_is_true(json_object_get(answer, "done"))) {
-      *ret_event = event;
-      return event == WORKER_STOPPED ? STEP_STOPPED : STEP_ON;
-    }
-    const json_t *config = json_object_get(answer, "config");
-    for (size_t i = 0; i < n; i++) {
-      bool is_its =
-          json_is_integer(config) && (uint64_t)json_integer_value(config) == execution->works[indices[i]].config;
-      if (is_its && !answers[i])
-        answers[i] = json_incref(answer);
-    }
-  }
+  enum step step = others_close(execution, worker);
+  return step == STEP_ON ? worker_open(execution, request, text, job) : step;
 }

@@ -1,10 +1,12 @@
 /* Options of measuring. */
 #include "agent/measure_options.h"
 
+#include <math.h>
+
 #include "common/sandbox.h"
 
-#define COMPILE_WINDOW 16
-#define CONFIGS_PER_WORKER 256 /* then a new process: what kernels leave behind must not pile up */
+#define COMPILE_WINDOW 128      /* compilers of many processors at once */
+#define CONFIGS_PER_WORKER 4096 /* then a new process: what kernels leave behind must not pile up */
 
 bool device_is_gpu(const struct device_seen *device) { return !string_equal(device->backend, "cpu"); }
 
@@ -30,8 +32,9 @@ struct executor executor_make(const struct options *options, struct spawner *spa
       .compiles_first = !device_is_gpu(device),
       .limits = {.open_ms = option_integer(options, "open-timeout") * 1000,
                  .config_ms = option_integer(options, "config-timeout") * 1000},
-      .screen_rounds = option_integer(options, "screen-rounds"),
-      .final_rounds = option_integer(options, "final-rounds"),
+      .screen = {2, option_integer(options, "screen-rounds"), 0.05, 0.02},
+      .halving = {4, 24, 0.04, 0.01},
+      .final = {12, option_integer(options, "final-rounds"), INFINITY, 0.003},
       .compile_window = COMPILE_WINDOW,
       .configs_per_worker = CONFIGS_PER_WORKER,
       .faults = string_equal(device->backend, "hip") ? faults : NULL,

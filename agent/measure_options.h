@@ -10,8 +10,9 @@
 
 /* clang-format off */
 #define MEASURE_OPTIONS                                                                                                \
-  {"screen-rounds", OPTION_INTEGER, "N", "5", 1, 10000, "pairs of samples of a config in the screen", false},         \
-  {"final-rounds", OPTION_INTEGER, "N", "30", 1, 10000, "pairs of samples of a finalist in each process", false},     \
+  {"screen-rounds", OPTION_INTEGER, "N", "16", 1, 10000, "at most so many samples of a config in the screen", false}, \
+  {"final-rounds", OPTION_INTEGER, "N", "60", 1, 10000, "at most so many samples of a finalist in each process",      \
+   false},                                                                                                            \
   {"config-timeout", OPTION_INTEGER, "SECONDS", "30", 1, 86400,                                                       \
    "limit for loading, for checking and for each turn of timing a config", false},                                    \
   {"open-timeout", OPTION_INTEGER, "SECONDS", "60", 1, 86400, "limit for opening a device and its buffers", false},   \

@@ -63,7 +63,7 @@ struct tuning {
 };
 
 static void tuning_release(struct tuning *tuning) {
-  executor_drop_worker(&tuning->executor);
+  executor_drop_workers(&tuning->executor);
   if (tuning->pool)
     compile_pool_free(tuning->pool);
   for (size_t i = 0; i < tuning->n_samples; i++) {

@@ -95,6 +95,8 @@ static bool worker_has_ended(const struct worker_client *worker, int64_t timeout
   }
 }
 
+void worker_dismiss(struct worker_client *worker) { (void)shutdown(worker->process.socket, SHUT_RDWR); }
+
 void worker_free(struct worker_client *worker) {
   int status;
   close(worker->process.socket);
@@ -153,9 +155,14 @@ static int64_t phase_limit_ms(const struct worker_client *worker) {
   return is_config ? worker->limits.config_ms : worker->limits.open_ms;
 }
 
+/* Who the page names, and for how long it did. */
+static struct worker_end end_of_turn(const struct worker_client *worker) {
+  return (struct worker_end){.config = worker->seen_config,
+                             .turn_us = (clock_monotonic_ms() - worker->changed_ms) * 1000};
+}
+
 static void end_describe(const struct worker_client *worker, int status, struct worker_end *ret_end) {
   const char *verb = phase_verb(worker->seen_phase);
-  ret_end->config = worker->seen_config;
   if (WIFSIGNALED(status))
     snprintf(ret_end->detail, sizeof ret_end->detail, "killed by signal %d (%s) while %s", WTERMSIG(status),
              strsignal(WTERMSIG(status)), verb);
@@ -168,18 +175,19 @@ static void end_describe(const struct worker_client *worker, int status, struct 
 static enum worker_event worker_crashed(struct worker_client *worker, struct worker_end *ret_end) {
   int status = 0;
   page_read(worker, false);
+  *ret_end = end_of_turn(worker);
   bool has_ended = worker_has_ended(worker, LEAVE_MS);
   bool is_dead = worker_kill(worker, &status);
   if (has_ended && is_dead)
     end_describe(worker, status, ret_end);
   else
-    *ret_end = (struct worker_end){worker->seen_config, "the worker closed its socket and went on"};
+    snprintf(ret_end->detail, sizeof ret_end->detail, "the worker closed its socket and went on");
   return WORKER_CRASHED;
 }
 
 static enum worker_event worker_hung(struct worker_client *worker, struct worker_end *ret_end) {
   int status;
-  ret_end->config = worker->seen_config;
+  *ret_end = end_of_turn(worker);
   /* Opening fills the inputs and computes the reference: of a large key that takes long and is nobody's fault. */
   snprintf(ret_end->detail, sizeof ret_end->detail, "killed after %.3g s of %s%s",
            (double)phase_limit_ms(worker) / 1000, phase_verb(worker->seen_phase),
@@ -190,14 +198,15 @@ static enum worker_event worker_hung(struct worker_client *worker, struct worker
 
 static enum worker_event worker_stop(struct worker_client *worker, struct worker_end *ret_end) {
   int status;
-  *ret_end = (struct worker_end){worker->seen_config, "stopped"};
+  *ret_end = end_of_turn(worker);
+  snprintf(ret_end->detail, sizeof ret_end->detail, "stopped");
   (void)worker_kill(worker, &status);
   return WORKER_STOPPED;
 }
 
 static enum worker_event worker_babbled(struct worker_client *worker, const char *what, struct worker_end *ret_end) {
   int status;
-  ret_end->config = worker->seen_config;
+  *ret_end = end_of_turn(worker);
   snprintf(ret_end->detail, sizeof ret_end->detail, "the worker's answer is none: %.200s", what);
   (void)worker_kill(worker, &status);
   return WORKER_CRASHED;

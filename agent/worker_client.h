@@ -22,6 +22,9 @@ must_check bool worker_start(struct spawner *spawner, struct worker_limits limit
 must_check bool worker_start_under(struct spawner *spawner, char *const *environment, struct worker_limits limits,
                                    struct worker_client **ret_worker, struct error *error);
 
+/* Tells the worker to leave and does not wait for it: for several at once, before each is freed. */
+void worker_dismiss(struct worker_client *worker);
+
 /* Closes the socket, gives the worker a moment to leave its device in order, then kills it. */
 void worker_free(struct worker_client *worker);
 
@@ -37,6 +40,7 @@ enum worker_event {
 
 struct worker_end {
   uint64_t config;  /* the status page's, as the worker left it: not to be trusted */
+  int64_t turn_us;  /* since the page changed last */
   char detail[256]; /* "killed by signal 11 (Segmentation fault) while checking" */
 };
 

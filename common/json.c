@@ -214,6 +214,13 @@ bool json_only_members(const json_t *value, const char *pointer, const char *con
   return true;
 }
 
+json_t *json_numbers(const double *numbers, size_t n) {
+  json_t *array = json_array();
+  for (size_t i = 0; i < n; i++)
+    ALWAYS(json_array_append_new(array, json_real(numbers[i])) == 0);
+  return array;
+}
+
 json_t *json_digest_text(const struct digest *digest) {
   char text[DIGEST_TEXT_SIZE];
   return json_string(digest_format(digest, text));

@@ -71,5 +71,6 @@ char *json_pointer_index(char *text, size_t size, const char *pointer, size_t in
 
 /* New references; the text copies. For building answers: json_object_set_new(object, "id", json_digest_text(&d)). */
 must_check json_t *json_digest_text(const struct digest *digest);
+must_check json_t *json_numbers(const double *numbers, size_t n);
 
 #endif

@@ -125,3 +125,45 @@ Test(agent_held, what_the_server_has_is_dropped) {
   held_drop(table, "91", 3);
   held_table_free(table);
 }
+
+/* Limits a lease to the ranges, as a renewal's answer does. */
+static void limit_to(struct held_table *table, const char *lease, int64_t epoch, const char *ranges) {
+  struct config_ranges configs;
+  struct error error;
+  json_t *json = json_loads(ranges, 0, NULL);
+  cr_assert(config_ranges_from_json(json, &configs, &error), "%s", error.message);
+  json_decref(json);
+  held_limit(table, lease, epoch, &configs);
+}
+
+Test(agent_held, a_lease_has_all_its_configs_until_the_server_gives_some_away) {
+  struct held_table *table = table_with("91", LONG_MS, LONG_MS);
+  cr_expect(held_has(table, "91", 3, 40));
+  limit_to(table, "91", 3, "[[0, 24], [30, 1]]");
+  cr_expect(held_has(table, "91", 3, 0));
+  cr_expect(held_has(table, "91", 3, 23));
+  cr_expect_not(held_has(table, "91", 3, 24));
+  cr_expect(held_has(table, "91", 3, 30));
+  cr_expect_not(held_has(table, "91", 3, 31));
+  limit_to(table, "91", 3, "[]");
+  cr_expect_not(held_has(table, "91", 3, 0));
+  held_table_free(table);
+}
+
+Test(agent_held, limits_of_a_lease_that_is_not_held_any_more_are_forgotten) {
+  struct held_table *table = table_with("91", LONG_MS, LONG_MS);
+  limit_to(table, "91", 2, "[[0, 1]]");
+  cr_expect(held_has(table, "91", 3, 40));
+  held_drop(table, "91", 3);
+  cr_expect_not(held_has(table, "91", 3, 40));
+  held_table_free(table);
+}
+
+Test(agent_held, a_lease_that_is_granted_again_has_no_limits) {
+  struct held_table *table = table_with("91", LONG_MS, LONG_MS);
+  limit_to(table, "91", 3, "[[0, 1]]");
+  struct held_grant grant = grant_of("91", LONG_MS, LONG_MS);
+  held_add(table, &grant);
+  cr_expect(held_has(table, "91", 3, 40));
+  held_table_free(table);
+}

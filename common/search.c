@@ -2,10 +2,8 @@
 #include "common/outcome.h"
 #include "common/search_strategy.h"
 
-/* Candidates that are looked at before a search says that nothing holds, and before a batch that has something is asked
- * for as it is. */
-#define WORK_MAX (UINT64_C(1) << 25)
-#define WORK_OF_BATCH (UINT64_C(1) << 21)
+/* Candidates that are looked at before a batch that has something is asked for as it is. */
+#define WORK_OF_BATCH (UINT64_C(1) << 20)
 
 #define FREE_SLOT UINT64_MAX
 
@@ -76,7 +74,7 @@ static bool first_draw(struct search *search, struct error *error) {
          error_at(error, "/conditions",
                   "no config that holds was found among %llu random ones; take out values that conditions exclude, or "
                   "list the configs",
-                  (unsigned long long)WORK_MAX);
+                  (unsigned long long)search->work_limit);
 }
 
 bool search_new(const struct space *space, const struct space_facts *facts, const struct search_options *options,
@@ -85,7 +83,7 @@ bool search_new(const struct space *space, const struct space_facts *facts, cons
   cleanup_search struct search *search = xcalloc(1, sizeof *search);
   search->strategy = strategies[options->strategy];
   search->trials = options->trials;
-  search->work = WORK_MAX;
+  search->work = search->work_limit = options->work_limit ? options->work_limit : SEARCH_WORK_DEFAULT;
   search->rng = rng_seeded(options->seed);
   slots_grow(search);
   if (!points_init(space, facts, &search->points, error) ||
@@ -126,7 +124,7 @@ bool search_add(struct search *search, uint64_t config) {
 bool search_add_random(struct search *search) {
   while (search_has_room(search)) {
     /* Waiting long for a point is for a batch that would be empty without it. */
-    if (search->batch.n > 0 && search->work < WORK_MAX - WORK_OF_BATCH)
+    if (search->batch.n > 0 && search->work_limit - search->work > WORK_OF_BATCH)
       return false;
     uint64_t config = search->first;
     struct error ignored;
@@ -155,7 +153,7 @@ size_t search_ask(struct search *search, uint64_t configs[SEARCH_BATCH_MAX]) {
     slot_of(search, search->batch.asked[i].config)->ratio = search->batch.asked[i].ratio;
   search->told = search->batch;
   search->batch.n = 0;
-  search->work = WORK_MAX;
+  search->work = search->work_limit;
   for (size_t i = 0; i < search->n_likely; i++)
     search_add(search, search->likely[i]);
   search->n_likely = 0;

@@ -23,6 +23,9 @@ enum search_strategy { SEARCH_RANDOM, SEARCH_DESCENT, SEARCH_EVOLUTION, SEARCH_S
 const char *search_strategy_name(enum search_strategy strategy); /* "random", "descent", "evolution" */
 must_check bool search_strategy_parse(const char *name, enum search_strategy *ret);
 
+/* Random candidates that are looked at for one that holds, before a search says that there is none. */
+#define SEARCH_WORK_DEFAULT (1u << 24)
+
 struct search_options {
   enum search_strategy strategy;
   uint64_t seed;
@@ -31,10 +34,11 @@ struct search_options {
    * hold are left out, and those beyond SEARCH_BATCH_MAX. */
   size_t n_likely;
   const uint64_t *likely;
+  uint64_t work_limit; /* 0: SEARCH_WORK_DEFAULT, some seconds */
 };
 
 struct search;
-/* False: the conditions of the space fail, or no point that holds was found (at most some seconds are spent on that). */
+/* False: the conditions of the space fail, or no point that holds was found. */
 must_check bool search_new(const struct space *space, const struct space_facts *facts,
                            const struct search_options *options, struct search **ret_search, struct error *error);
 void search_free(struct search *search);
@@ -42,7 +46,7 @@ DEFINE_CLEANUP(struct search *, cleanup_search_free, search_free)
 #define cleanup_search __attribute__((cleanup(cleanup_search_free)))
 
 /* The next batch: configs that hold and were not asked for before, at most SEARCH_BATCH_MAX of them, in the order in which
- * they should be tried. 0: the trials are used up, or nothing is left (or found: see docs/search.md). Every config of a
+ * they should be tried. 0: the trials are used up, or nothing is left (or found). Every config of a
  * batch must be told before the next is asked for; one that is not counts as INFINITY. */
 size_t search_ask(struct search *search, uint64_t configs[SEARCH_BATCH_MAX]);
 /* `ratio` to the baseline, > 0; INFINITY when it was not measured correctly. Of a config that is told twice the lesser

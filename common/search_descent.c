@@ -26,9 +26,11 @@ static size_t neighbours_of(struct points *points, uint64_t config, size_t param
     n += points_step(points, config, parameter, -1, &neighbours[n]);
     return n;
   }
-  for (size_t place = 0; place < n_values; place++)
-    if (place != points_place(points, config, parameter))
-      n += points_moved(points, config, parameter, place, &neighbours[n]);
+  for (uint32_t place = 0; place < n_values; place++) {
+    uint64_t neighbour;
+    if (points_moved(points, config, parameter, place, &neighbour) && neighbour != config)
+      neighbours[n++] = neighbour;
+  }
   return n;
 }
 

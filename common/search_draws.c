@@ -2,7 +2,7 @@
 #include "common/search_points.h"
 
 #define HEADS_MAX (1u << 17)
-#define HEADS_DECISIONS_MAX (1u << 20)
+#define HEADS_DECISIONS_MAX (1u << 22)
 /* A small domain is walked in a larger one: with halves of a bit or two a network reaches few permutations. */
 #define HALF_BITS_MIN 5
 

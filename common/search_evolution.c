@@ -42,33 +42,40 @@ static const struct asked *parent_pick(const struct evolution *evolution, struct
   return parent;
 }
 
-/* Another value for one random parameter: as often the next one to a side as any. */
-static bool mutate(struct search *search, uint64_t config, uint64_t *ret_config) {
-  struct points *points = &search->points;
+/* Gives one random parameter another value: as often one next to its own as any. */
+static void mutate(struct search *search, uint32_t *places) {
+  const struct points *points = &search->points;
   size_t parameter = (size_t)rng_below(&search->rng, points->space->n_parameters);
-  size_t n = points->axes[parameter].n;
+  uint32_t n = points->axes[parameter].n, *place = &places[parameter];
   if (n < 2)
-    return false;
-  uint64_t choice = rng_below(&search->rng, 4);
-  if (choice < 2)
-    return points_step(points, config, parameter, choice ? 1 : -1, ret_config);
-  size_t place = (size_t)rng_below(&search->rng, n - 1);
-  place += place >= points_place(points, config, parameter);
-  return points_moved(points, config, parameter, place, ret_config);
+    return;
+  switch (rng_below(&search->rng, 4)) {
+  case 0:
+    *place = *place + 1 < n ? *place + 1 : *place - 1;
+    break;
+  case 1:
+    *place = *place > 0 ? *place - 1 : *place + 1;
+    break;
+  default: {
+    uint32_t other = (uint32_t)rng_below(&search->rng, n - 1);
+    *place = other + (other >= *place);
+  }
+  }
 }
 
-/* Adds a new config that is one mutation from its parent or, where those are known, some more. */
+/* Adds a new config that holds and is one mutation from its parent, or two where one such is hard to find: all are known,
+ * or a condition ties two parameters to each other. */
 static bool child_add(struct search *search, const struct asked *parent) {
-  uint64_t child = parent->config, next;
   if (parent->ratio == INFINITY)
     return false;
   for (size_t i = 0; i < MUTATIONS_MAX; i++) {
-    if (i < MUTATIONS_MAX / 2)
-      child = parent->config;
-    if (!mutate(search, child, &next))
-      continue;
-    child = next;
-    if (search_add(search, child))
+    uint32_t places[SPACE_PARAMETERS_MAX];
+    uint64_t child;
+    points_places(&search->points, parent->config, places);
+    mutate(search, places);
+    if (i >= MUTATIONS_MAX / 2)
+      mutate(search, places);
+    if (points_find(&search->points, places, &child) && search_add(search, child))
       return true;
   }
   return false;

@@ -15,7 +15,7 @@ static struct axis axis_of_list(const struct space *space, size_t parameter) {
   for (size_t row = 0; row < rows; row++)
     if (n == 0 || value_compare(values[n - 1], values[row]) != 0)
       values[n++] = values[row];
-  return (struct axis){.n = n, .values = values};
+  return (struct axis){.n = (uint32_t)n, .values = values};
 }
 
 bool points_init(const struct space *space, const struct space_facts *facts, struct points *points,
@@ -26,7 +26,7 @@ bool points_init(const struct space *space, const struct space_facts *facts, str
     if (space->is_list) {
       points->axes[i] = axis_of_list(space, i);
     } else {
-      points->axes[i] = (struct axis){.n = space->parameters[i].n_values, .stride = stride};
+      points->axes[i] = (struct axis){.n = (uint32_t)space->parameters[i].n_values, .stride = stride};
       stride *= points->axes[i].n;
     }
   }
@@ -47,40 +47,53 @@ enum decision points_decide(struct points *points, uint64_t ordinal, struct erro
   return conditions_decide(points->space, conditions, ordinal, error);
 }
 
-size_t points_place(const struct points *points, uint64_t ordinal, size_t parameter) {
-  const struct axis *axis = &points->axes[parameter];
-  if (!points->space->is_list)
-    return (size_t)(ordinal / axis->stride % axis->n);
-  const struct value *value = &points->space->list[ordinal * points->space->n_parameters + parameter];
-  const struct value *found = bsearch(value, axis->values, axis->n, sizeof *value, values_sort_compare);
-  ALWAYS(found != NULL);
-  return (size_t)(found - axis->values);
+void points_places(const struct points *points, uint64_t ordinal, uint32_t places[SPACE_PARAMETERS_MAX]) {
+  const struct space *space = points->space;
+  for (size_t i = 0; i < space->n_parameters; i++) {
+    const struct axis *axis = &points->axes[i];
+    if (space->is_list) {
+      const struct value *value = &space->list[ordinal * space->n_parameters + i];
+      const struct value *found = bsearch(value, axis->values, axis->n, sizeof *value, values_sort_compare);
+      ALWAYS(found != NULL);
+      places[i] = (uint32_t)(found - axis->values);
+    } else {
+      places[i] = (uint32_t)(ordinal / axis->stride % axis->n);
+    }
+  }
 }
 
-bool points_moved(struct points *points, uint64_t ordinal, size_t parameter, size_t place, uint64_t *ret_ordinal) {
-  const struct axis *axis = &points->axes[parameter];
-  uint64_t moved;
-  if (points->space->is_list) {
-    struct value values[SPACE_PARAMETERS_MAX];
-    ALWAYS(space_config(points->space, ordinal, values));
-    values[parameter] = axis->values[place];
-    if (!space_ordinal(points->space, values, &moved))
-      return false;
-  } else {
-    moved = ordinal - points_place(points, ordinal, parameter) * axis->stride + place * axis->stride;
-  }
+bool points_find(struct points *points, const uint32_t places[SPACE_PARAMETERS_MAX], uint64_t *ret_ordinal) {
+  const struct space *space = points->space;
+  struct value values[SPACE_PARAMETERS_MAX];
   struct error ignored;
-  if (points_decide(points, moved, &ignored) != CONDITION_TRUE)
+  uint64_t ordinal = 0;
+  for (size_t i = 0; i < space->n_parameters; i++) {
+    if (space->is_list)
+      values[i] = points->axes[i].values[places[i]];
+    else
+      ordinal += places[i] * points->axes[i].stride;
+  }
+  if ((space->is_list && !space_ordinal(space, values, &ordinal)) ||
+      points_decide(points, ordinal, &ignored) != CONDITION_TRUE)
     return false;
-  *ret_ordinal = moved;
+  *ret_ordinal = ordinal;
   return true;
 }
 
+bool points_moved(struct points *points, uint64_t ordinal, size_t parameter, uint32_t place, uint64_t *ret_ordinal) {
+  uint32_t places[SPACE_PARAMETERS_MAX];
+  points_places(points, ordinal, places);
+  places[parameter] = place;
+  return points_find(points, places, ret_ordinal);
+}
+
 bool points_step(struct points *points, uint64_t ordinal, size_t parameter, int side, uint64_t *ret_ordinal) {
-  size_t place = points_place(points, ordinal, parameter), end = side < 0 ? 0 : points->axes[parameter].n - 1;
-  for (size_t reach = 0; place != end && reach < STEP_REACH; reach++) {
-    place = side < 0 ? place - 1 : place + 1;
-    if (points_moved(points, ordinal, parameter, place, ret_ordinal))
+  uint32_t places[SPACE_PARAMETERS_MAX], *place = &places[parameter];
+  points_places(points, ordinal, places);
+  uint32_t end = side < 0 ? 0 : points->axes[parameter].n - 1;
+  for (size_t reach = 0; *place != end && reach < STEP_REACH; reach++) {
+    *place = side < 0 ? *place - 1 : *place + 1;
+    if (points_find(points, places, ret_ordinal))
       return true;
   }
   return false;

@@ -13,7 +13,7 @@
 #define STEP_REACH 64
 
 struct axis {
-  size_t n;
+  uint32_t n;
   uint64_t stride;      /* between the ordinals of neighbours; not of a list */
   struct value *values; /* of a list: owned */
 };
@@ -31,11 +31,13 @@ void points_release(struct points *points);
 /* Whether a point holds; CONDITION_FAILED with *error when a condition cannot be evaluated there. */
 must_check enum decision points_decide(struct points *points, uint64_t ordinal, struct error *error);
 
-/* The place of a point's value on the axis of `parameter`. */
-size_t points_place(const struct points *points, uint64_t ordinal, size_t parameter);
+/* A point as places on the axes, in the order of the parameters, and back: false when there is no such point or it does
+ * not hold. */
+void points_places(const struct points *points, uint64_t ordinal, uint32_t places[SPACE_PARAMETERS_MAX]);
+must_check bool points_find(struct points *points, const uint32_t places[SPACE_PARAMETERS_MAX], uint64_t *ret_ordinal);
 
-/* The point that differs in one parameter alone, when there is one and it holds. */
-must_check bool points_moved(struct points *points, uint64_t ordinal, size_t parameter, size_t place,
+/* The point that differs in one parameter alone. */
+must_check bool points_moved(struct points *points, uint64_t ordinal, size_t parameter, uint32_t place,
                              uint64_t *ret_ordinal);
 
 /* The nearest such point on one side (-1 or 1). */

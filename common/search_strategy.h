@@ -36,6 +36,7 @@ struct search {
   struct asked *slots; /* all that was asked before this batch and in it, by hash; free ones have config FREE_SLOT */
   struct points points;
   struct draws draws;
+  uint64_t work_limit;
   uint64_t work; /* candidates that may still be looked at for this batch */
   struct rng rng;
   size_t n_likely; /* that wait for the first batch */

@@ -21,6 +21,18 @@ uint64_t config_ranges_count(const struct config_ranges *ranges) {
   return count;
 }
 
+bool config_ranges_hold(const struct config_ranges *ranges, uint64_t ordinal) {
+  size_t low = 0, high = ranges->n; /* the range that may hold it is below `high` */
+  while (low < high) {
+    size_t middle = low + (high - low) / 2;
+    if (ranges->ranges[middle].first <= ordinal)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low > 0 && ordinal - ranges->ranges[low - 1].first < ranges->ranges[low - 1].count;
+}
+
 json_t *config_ranges_to_json(const struct config_ranges *ranges) {
   json_t *json = json_array();
   ALWAYS(json != NULL);

@@ -19,6 +19,9 @@
   X(HALVING, "halving")                                                                                                \
   X(FINAL, "final")
 
+/* With this reason an agent hands a lease back that has spent its `device_us`: it is not leased again. */
+#define RELEASE_REASON_SPENT "the device time is spent"
+
 #define X(id, name) OUTCOME_##id,
 enum outcome { OUTCOMES(X) OUTCOME_COUNT };
 #undef X

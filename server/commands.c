@@ -37,6 +37,7 @@ struct server_options serve_options(const struct options *options, const char *d
       .workers = (int)option_integer(options, "workers"),
       .event_threads = (int)option_integer(options, "event-threads"),
       .lease_ms = option_integer(options, "lease-ms"),
+      .lease_target_ms = option_integer(options, "lease-target-ms"),
       .heartbeat_ms = option_integer(options, "heartbeat-ms"),
       .poll_ms = option_integer(options, "poll-ms"),
       .queue_max = option_integer(options, "queue-max"),

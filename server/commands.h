@@ -20,6 +20,7 @@ int signals_wait(int also);
   {"workers", OPTION_INTEGER, "N", "4", 1, 256, "database workers, a connection each", false}, \
   {"event-threads", OPTION_INTEGER, "N", "2", 1, 64, "threads that read and answer requests", false}, \
   {"lease-ms", OPTION_INTEGER, "MS", "30000", 100, 3600000, "how long a lease lasts without renewal", false}, \
+  {"lease-target-ms", OPTION_INTEGER, "MS", "10000", 1, 3600000, "predicted device time of the configs in a lease", false}, \
   {"heartbeat-ms", OPTION_INTEGER, "MS", "5000", 100, 600000, "how often agents say that they live", false}, \
   {"poll-ms", OPTION_INTEGER, "MS", "1000", 10, 60000, "how often waiting requests look again by themselves", false}, \
   {"queue-max", OPTION_INTEGER, "N", "10000", 1, 1000000, "waiting requests beyond which 503 is answered", false}

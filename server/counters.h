@@ -13,6 +13,7 @@
   COUNTER(responses_memory, "wavetune_http_responses_from_memory_total", "Responses served by the event threads from memory") \
   COUNTER(queue_shed, "wavetune_queue_shed_total", "Requests refused because the queue was full") \
   COUNTER(leases_granted, "wavetune_leases_granted_total", "Leases granted") \
+  COUNTER(leases_split, "wavetune_leases_split_total", "Tails of held leases given to idle devices") \
   COUNTER(leases_renewed, "wavetune_leases_renewed_total", "Lease renewals committed") \
   COUNTER(leases_lost, "wavetune_leases_lost_total", "Leases that expired") \
   COUNTER(leases_done, "wavetune_leases_done_total", "Leases completed") \
@@ -23,6 +24,10 @@
   COUNTER(jobs_known, "wavetune_jobs_known_total", "Job submissions that named a known job") \
   COUNTER(jobs_done, "wavetune_jobs_done_total", "Jobs done") \
   COUNTER(jobs_failed, "wavetune_jobs_failed_total", "Jobs failed") \
+  COUNTER(devices_drained, "wavetune_devices_drained_total", "Devices drained because they drifted from their history") \
+  COUNTER(measurements_quarantined, "wavetune_measurements_quarantined_total", "Measurements of devices that drifted, taken back") \
+  COUNTER(winners_quarantined, "wavetune_winners_quarantined_total", "Winners decided from quarantined measurements") \
+  COUNTER(winners_flagged, "wavetune_winners_flagged_total", "Winners that a later job measured slower than the default") \
   COUNTER(batches, "wavetune_batches_total", "Runs of a batched route") \
   COUNTER(batched_requests, "wavetune_batched_requests_total", "Requests answered by runs of batched routes")
 /* clang-format on */

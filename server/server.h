@@ -9,15 +9,16 @@
 #include "common/error.h"
 
 struct server_options {
-  const char *listen;   /* "127.0.0.1" */
-  int port;             /* 0: any free one; server_port tells */
-  const char *database; /* libpq connection string */
-  int workers;          /* database workers, default 4 */
-  int event_threads;    /* default 2 */
-  int64_t lease_ms;     /* default 30000 */
-  int64_t heartbeat_ms; /* default 5000 */
-  int64_t poll_ms;      /* how often parked requests look again although nobody woke them, default 1000 */
-  int64_t queue_max;    /* waiting requests beyond which 503 is answered, default 10000 */
+  const char *listen;      /* "127.0.0.1" */
+  int port;                /* 0: any free one; server_port tells */
+  const char *database;    /* libpq connection string */
+  int workers;             /* database workers, default 4 */
+  int event_threads;       /* default 2 */
+  int64_t lease_ms;        /* default 30000 */
+  int64_t lease_target_ms; /* predicted device time of the configs in a screen lease, default 10000 */
+  int64_t heartbeat_ms;    /* default 5000 */
+  int64_t poll_ms;         /* how often parked requests look again although nobody woke them, default 1000 */
+  int64_t queue_max;       /* waiting requests beyond which 503 is answered, default 10000 */
 };
 
 struct server;

@@ -11,26 +11,54 @@ static int by_ordinal(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-void job_after_screen(const struct screen_facts *facts, struct job_plan *ret_plan) {
-  struct job_plan plan = {.step = PLAN_FINAL, .n_processes = FINAL_PROCESSES};
-  plan.n_finalists =
-      finalists_choose(facts->ratios, facts->ranked, facts->n_ranked, NULL, 0, FINALISTS_MAX, plan.finalists);
-  if (plan.n_finalists == 0) {
-    plan.step = PLAN_FAIL;
-    if (facts->measured == 0) {
-      snprintf(plan.reason, sizeof plan.reason,
-               "the budget was spent before any config was measured; submit the job with another run and a larger one");
-    } else {
-      char counts[160] = "";
-      size_t used = 0;
-      for (int i = 0; i < OUTCOME_COUNT; i++)
-        if (facts->outcomes[i] > 0)
-          used += (size_t)snprintf(counts + used, sizeof counts - used, "%s%s %lld", used ? ", " : "",
-                                   outcome_name((enum outcome)i), (long long)facts->outcomes[i]);
-      snprintf(plan.reason, sizeof plan.reason, "none of %lld configs was measured correctly (%s)%s%.300s",
-               (long long)facts->measured, counts, facts->example ? "; one of them: " : "",
-               facts->example ? facts->example : "");
-    }
+static int64_t lease_of(const struct screen_facts *facts, uint64_t config) {
+  for (size_t i = 0; i < facts->n_ranked; i++)
+    if (facts->ranked[i] == config)
+      return facts->leases[i];
+  die("a choice that was not ranked");
+}
+
+/* What raced together in one lease need not race together again. */
+static bool needs_halving(const struct screen_facts *facts, const struct job_plan *plan) {
+  bool is_of_several = false;
+  for (size_t i = 1; i < plan->n_configs && !is_of_several; i++)
+    is_of_several = lease_of(facts, plan->configs[i]) != lease_of(facts, plan->configs[0]);
+  return facts->may_halve && plan->n_configs > FINALISTS_MAX && is_of_several;
+}
+
+static void screen_fail(const struct screen_facts *facts, struct job_plan *plan) {
+  plan->step = PLAN_FAIL;
+  if (facts->measured == 0) {
+    snprintf(plan->reason, sizeof plan->reason,
+             "the budget was spent before any config was measured; submit the job with another run and a larger one");
+    return;
+  }
+  char counts[160] = "";
+  size_t used = 0;
+  for (int i = 0; i < OUTCOME_COUNT; i++)
+    if (facts->outcomes[i] > 0)
+      used += (size_t)snprintf(counts + used, sizeof counts - used, "%s%s %lld", used ? ", " : "",
+                               outcome_name((enum outcome)i), (long long)facts->outcomes[i]);
+  snprintf(plan->reason, sizeof plan->reason, "none of %lld configs was measured correctly (%s)%s%.300s",
+           (long long)facts->measured, counts, facts->example ? "; one of them: " : "",
+           facts->example ? facts->example : "");
+}
+
+static size_t choose(const struct screen_facts *facts, size_t n_always, size_t most, uint64_t *ret) {
+  return finalists_choose(facts->ratios, facts->ranked, facts->n_ranked, facts->always, n_always, most, ret);
+}
+
+void job_after_screen(const struct screen_facts *facts, int64_t devices, struct job_plan *ret_plan) {
+  struct job_plan plan = {.step = PLAN_FINAL, .n_processes = devices > FINAL_PROCESSES ? devices : FINAL_PROCESSES};
+  plan.n_configs = choose(facts, 0, HALVING_MAX, plan.configs);
+  if (plan.n_configs == 0) {
+    screen_fail(facts, &plan);
+  } else if (needs_halving(facts, &plan)) {
+    plan.step = PLAN_HALVING;
+    plan.n_processes = 1;
+    plan.n_configs = choose(facts, facts->n_always, HALVING_MAX, plan.configs);
+  } else {
+    plan.n_configs = choose(facts, facts->n_always, FINALISTS_MAX, plan.configs);
   }
   *ret_plan = plan;
 }
@@ -44,11 +72,11 @@ static bool dropped_out(const struct final_measurement *measurements, size_t n, 
 }
 
 static void finalist_add(struct job_plan *plan, uint64_t config) {
-  for (size_t i = 0; i < plan->n_finalists; i++)
-    if (plan->finalists[i] == config)
+  for (size_t i = 0; i < plan->n_configs; i++)
+    if (plan->configs[i] == config)
       return;
-  if (plan->n_finalists < FINALISTS_MAX)
-    plan->finalists[plan->n_finalists++] = config;
+  if (plan->n_configs < FINALISTS_MAX)
+    plan->configs[plan->n_configs++] = config;
 }
 
 void job_after_final(const struct final_measurement *measurements, size_t n, uint64_t baseline, uint64_t seed,
@@ -65,21 +93,23 @@ void job_after_final(const struct final_measurement *measurements, size_t n, uin
     finalist_add(&plan, sample->config);
     samples[n_samples++] = *sample;
   }
-  qsort(plan.finalists, plan.n_finalists, sizeof *plan.finalists, by_ordinal);
+  qsort(plan.configs, plan.n_configs, sizeof *plan.configs, by_ordinal);
   struct error undecided = {0};
-  if (plan.n_finalists == 0) {
+  if (plan.n_configs == 0) {
     plan.step = PLAN_FAIL;
     snprintf(plan.reason, sizeof plan.reason,
              "every finalist failed when it was measured again in a fresh process; its measurements say how");
   } else if (verdict_decide(samples, n_samples, baseline, seed, &plan.verdict, &undecided)) {
-    /* Releases skip an ambiguous job, so another process is worth its time. */
-    if (plan.verdict.outcome == VERDICT_AMBIGUOUS && plan.first_process < FINAL_PROCESSES_MAX)
+    /* Releases skip an ambiguous job, and a winner that may be worse than another is none to build on: another process is
+     * worth its time. */
+    bool is_sure = plan.verdict.outcome != VERDICT_AMBIGUOUS && plan.verdict.regret_bound <= FINAL_REGRET;
+    if (!is_sure && plan.first_process < FINAL_PROCESSES_MAX)
       verdict_release(&plan.verdict);
     else
       plan.step = PLAN_DONE;
   } else if (plan.first_process >= FINAL_PROCESSES_MAX) {
     plan.step = PLAN_FAIL;
-    snprintf(plan.reason, sizeof plan.reason, "after %d processes of finals: %.500s", FINAL_PROCESSES_MAX,
+    snprintf(plan.reason, sizeof plan.reason, "after %lld processes of finals: %.500s", (long long)plan.first_process,
              undecided.message);
   }
   *ret_plan = plan;

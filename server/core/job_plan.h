@@ -1,9 +1,11 @@
 /* What comes after a stage of a job, from what its measurements say. Decides; moves nothing.
  *
- * The screen ranks configs by the median of their paired ratios in one process each. The best 8 are measured again,
- * interleaved, in 3 fresh processes: the final (common/finalists.h: none that the screen saw far behind). A finalist that
- * fails in one process drops out. When no config has enough processes, or the verdict is ambiguous, another process is
- * added, up to 6.
+ * The screen ranks configs by the median of their paired ratios in one process each; what was raced in one lease was raced
+ * together. When more than a final takes are close and they come from several leases, the best HALVING_MAX of them race
+ * once more, together: halving. The best go to the final (common/finalists.h), always with the baseline and the default
+ * where those were correct: several fresh processes, FINAL_PROCESSES or one for each device that the job asks for.
+ * A finalist that fails in one process drops out. While no config has enough processes, the verdict is ambiguous or the
+ * regret bound is above FINAL_REGRET, another process is added, up to FINAL_PROCESSES_MAX.
  *
  * Memory: a plan owns its verdict. Threads: pure functions. */
 #ifndef WAVETUNE_SERVER_CORE_JOB_PLAN_H
@@ -13,14 +15,19 @@
 #include "common/verdict.h"
 #include "server/core/job_state.h"
 
+#define HALVING_MAX 64
 #define FINAL_PROCESSES 3
 #define FINAL_PROCESSES_MAX 6
+#define FINAL_DEVICES_MAX 16
+#define FINAL_REGRET 0.02
+#define FINALISTS_ALWAYS 2 /* the baseline and the default */
 
 struct job_plan {
-  enum { PLAN_FINAL, PLAN_DONE, PLAN_FAIL } step;
-  /* PLAN_FINAL: processes [first_process, first_process + n_processes) measure these */
-  size_t n_finalists;
-  uint64_t finalists[FINALISTS_MAX]; /* rising */
+  enum { PLAN_HALVING, PLAN_FINAL, PLAN_DONE, PLAN_FAIL } step;
+  /* PLAN_HALVING: these race in one process. PLAN_FINAL: processes [first_process, first_process + n_processes) measure
+   * these, FINALISTS_MAX at most. */
+  size_t n_configs;
+  uint64_t configs[HALVING_MAX]; /* rising */
   int64_t first_process, n_processes;
   struct verdict verdict; /* PLAN_DONE */
   char reason[640];       /* PLAN_FAIL: one sentence */
@@ -28,16 +35,22 @@ struct job_plan {
 void job_plan_release(struct job_plan *plan);
 #define cleanup_job_plan __attribute__((cleanup(job_plan_release)))
 
-/* What the screen learned. `ranked`: the FINALISTS_MAX correct configs with the least ratios, or all when they are fewer. */
+/* What a screen or halving learned. `ranked`: the HALVING_MAX correct configs with the least ratios, or all when they are
+ * fewer, and those of `always` that were correct. */
 struct screen_facts {
   size_t n_ranked;
   const uint64_t *ranked;
   const double *ratios;
+  const int64_t *leases; /* that they were measured in */
+  size_t n_always;
+  uint64_t always[FINALISTS_ALWAYS];
+  bool may_halve;                  /* it was not done yet, and there is budget left */
   int64_t measured;                /* configs with any outcome */
   int64_t outcomes[OUTCOME_COUNT]; /* of them */
   const char *example;             /* detail of a failed one, or NULL */
 };
-void job_after_screen(const struct screen_facts *facts, struct job_plan *ret_plan);
+/* `devices`: how many different ones the final is spread over, 1 to FINAL_DEVICES_MAX. */
+void job_after_screen(const struct screen_facts *facts, int64_t devices, struct job_plan *ret_plan);
 
 /* What the final learned: one element for each config in each process. */
 struct final_measurement {

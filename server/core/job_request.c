@@ -3,6 +3,8 @@
 
 #include <math.h>
 
+#include "server/core/job_plan.h"
+
 #define BUDGET_SECONDS_MAX 1e7
 
 void job_request_release(struct job_request *request) { environment_release(&request->environment); }
@@ -39,10 +41,38 @@ static bool budget_parse(const json_t *json, int64_t *ret_ms, struct error *erro
   return true;
 }
 
+static bool search_parse(const json_t *json, struct job_search *ret, struct error *error) {
+  static const char *const members[] = {"strategy", "trials", NULL};
+  json_t *search = NULL;
+  const char *strategy;
+  if (!json_get_object(json, "", "search", JSON_OPTIONAL, &search, error))
+    return false;
+  if (!search)
+    return true;
+  if (!json_only_members(search, "/search", members, error) ||
+      !json_get_string(search, "/search", "strategy", JSON_REQUIRED, &strategy, error) ||
+      !json_get_integer(search, "/search", "trials", JSON_REQUIRED, 1, SEARCH_TRIALS_MAX, &ret->trials, error))
+    return false;
+  if (!search_strategy_parse(strategy, &ret->strategy))
+    return error_at(error, "/search/strategy", "\"strategy\" is \"%.40s\"; it must be random, descent or evolution",
+                    strategy);
+  ret->wanted = true;
+  return true;
+}
+
+static bool finals_parse(const json_t *json, int64_t *ret_devices, struct error *error) {
+  static const char *const members[] = {"devices", NULL};
+  json_t *finals = NULL;
+  return json_get_object(json, "", "finals", JSON_OPTIONAL, &finals, error) &&
+         (!finals ||
+          (json_only_members(finals, "/finals", members, error) &&
+           json_get_integer(finals, "/finals", "devices", JSON_OPTIONAL, 1, FINAL_DEVICES_MAX, ret_devices, error)));
+}
+
 bool job_request_parse(const json_t *json, struct job_request *ret, struct error *error) {
-  static const char *const members[] = {"kernel", "key",      "space",  "environment", "tag",
-                                        "run",    "priority", "budget", "runner",      NULL};
-  struct job_request request = {.tag = "default", .run = ""};
+  static const char *const members[] = {"kernel",   "key",    "space",  "environment", "tag",    "run",
+                                        "priority", "budget", "runner", "search",      "finals", NULL};
+  struct job_request request = {.tag = "default", .run = "", .final_devices = 1};
   json_t *key, *space, *environment;
   const char *runner = "build";
   if (!json_only_members(json, "", members, error) ||
@@ -56,7 +86,8 @@ bool job_request_parse(const json_t *json, struct job_request *ret, struct error
       !text_check("run", request.run, true, error) ||
       !json_get_integer(json, "", "priority", JSON_OPTIONAL, -1000, 1000, &request.priority, error) ||
       !json_get_string(json, "", "runner", JSON_OPTIONAL, &runner, error) ||
-      !budget_parse(json, &request.budget_ms, error))
+      !budget_parse(json, &request.budget_ms, error) || !search_parse(json, &request.search, error) ||
+      !finals_parse(json, &request.final_devices, error))
     return false;
   if (strcmp(runner, "build") != 0 && strcmp(runner, "python") != 0)
     return error_at(error, "/runner", "\"runner\" is \"%.40s\"; it must be \"build\" or \"python\"", runner);

@@ -5,10 +5,18 @@
 #define WAVETUNE_SERVER_CORE_JOB_REQUEST_H
 
 #include "common/environment.h"
+#include "common/search.h"
 #include "server/core/match.h"
 
 #define JOBS_PER_REQUEST_MAX 1000
 #define JOB_TEXT_MAX 200
+
+/* How a space that is not measured whole is searched. */
+struct job_search {
+  bool wanted;
+  enum search_strategy strategy;
+  int64_t trials;
+};
 
 struct job_request {
   struct digest kernel;
@@ -18,6 +26,8 @@ struct job_request {
   int64_t priority;
   int64_t budget_ms; /* 0: none */
   enum runner runner;
+  struct job_search search;
+  int64_t final_devices; /* that the final is spread over; 1 to FINAL_DEVICES_MAX */
 };
 void job_request_release(struct job_request *request);
 

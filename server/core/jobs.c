@@ -2,6 +2,8 @@
 #include "server/core/jobs.h"
 
 #include "common/log.h"
+#include "server/core/agents.h"
+#include "server/core/search_rounds.h"
 #include "server/server.h"
 #include "server/store/jobs.h"
 #include "server/store/leases.h"
@@ -90,22 +92,38 @@ static bool job_fail(struct worker *worker, const struct job_brief *job, const c
   return job_change_state(worker->db, &change, &changed, error) && end_settle(worker, &change, changed > 0, error);
 }
 
-static json_t *finalists_json(const struct job_plan *plan) {
+static json_t *configs_json(const struct job_plan *plan) {
   json_t *array = json_array();
-  for (size_t i = 0; i < plan->n_finalists; i++)
-    ALWAYS(json_array_append_new(array, json_integer((json_int_t)plan->finalists[i])) == 0);
+  for (size_t i = 0; i < plan->n_configs; i++)
+    ALWAYS(json_array_append_new(array, json_integer((json_int_t)plan->configs[i])) == 0);
   return array;
 }
 
-static bool final_begin(struct worker *worker, const struct job_brief *job, const struct job_plan *plan,
-                        bool *ret_moved, struct error *error) {
-  int64_t round = job->stage == STAGE_FINAL ? job->round + 1 : 0;
-  cleanup_json json_t *detail =
-      json_pack("{s:s, s:I, s:o, s:I}", "stage", stage_name(STAGE_FINAL), "round", (json_int_t)round, "configs",
-                finalists_json(plan), "processes", (json_int_t)plan->n_processes);
-  cleanup_free char *text = json_canonical(detail);
-  return job_change_stage(worker->db, job->id, job->stage, job->round, STAGE_FINAL, round, text, ret_moved, error) &&
-         (!*ret_moved || leases_insert_final(worker->db, job->id, round, plan, error));
+/* Takes over `detail`, which has stage and round to come. */
+static bool stage_change(struct worker *worker, const struct job_brief *job, enum stage stage, int64_t round,
+                         json_t *detail, bool *ret_moved, struct error *error) {
+  cleanup_json json_t *owned = detail;
+  ALWAYS(json_object_set_new(owned, "stage", json_string(stage_name(stage))) == 0);
+  ALWAYS(json_object_set_new(owned, "round", json_integer(round)) == 0);
+  cleanup_free char *text = json_canonical(owned);
+  return job_change_stage(worker->db, job->id, job->stage, job->round, stage, round, text, ret_moved, error);
+}
+
+/* A final that is to be on several devices has its first processes apart. */
+static bool race_begin(struct worker *worker, const struct job_brief *job, const struct job_plan *plan, bool *ret_moved,
+                       struct error *error) {
+  enum stage stage = plan->step == PLAN_HALVING ? STAGE_HALVING : STAGE_FINAL;
+  int64_t round = job->stage == stage ? job->round + 1 : 0, first = plan->first_process;
+  json_t *detail = json_pack("{s:o, s:I}", "configs", configs_json(plan), "processes", (json_int_t)plan->n_processes);
+  cleanup_config_ranges struct config_ranges configs = {0};
+  for (size_t i = 0; i < plan->n_configs; i++)
+    config_ranges_add(&configs, plan->configs[i]);
+  cleanup_free struct lease_row *rows = xcalloc((size_t)plan->n_processes, sizeof *rows);
+  for (int64_t i = 0; i < plan->n_processes; i++)
+    rows[i] = (struct lease_row){first + i, &configs,
+                                 stage == STAGE_FINAL && job->final_devices > 1 && first + i < job->final_devices};
+  return stage_change(worker, job, stage, round, detail, ret_moved, error) &&
+         (!*ret_moved || leases_insert(worker->db, job->id, stage, round, rows, (size_t)plan->n_processes, error));
 }
 
 static bool winner_values(struct worker *worker, int64_t job, uint64_t config, char **ret_text, struct error *error) {
@@ -145,21 +163,34 @@ static bool job_finish(struct worker *worker, const struct job_brief *job, const
   return !changed || job_store_winner(worker->db, job->id, verdict->winner, values, text, error);
 }
 
+/* Of a screen or a halving; where a halving measured nothing correctly, what the screen said before still holds. */
+static bool screen_plan(struct worker *worker, const struct job_brief *job, struct job_plan *ret_plan,
+                        struct error *error) {
+  const uint64_t always[FINALISTS_ALWAYS] = {job->baseline, job->default_config};
+  size_t n_always = job->has_default && job->default_config != job->baseline ? 2 : 1;
+  struct screen_summary summary;
+  if (!measurements_screen(worker->db, job->id, job->stage, always, n_always, &summary, error))
+    return false;
+  if (job->stage == STAGE_HALVING && summary.facts.n_ranked == 0) {
+    screen_summary_release(&summary);
+    if (!measurements_screen(worker->db, job->id, STAGE_SCREEN, always, n_always, &summary, error))
+      return false;
+  }
+  summary.facts.may_halve = job->stage == STAGE_SCREEN && !job->is_spent;
+  job_after_screen(&summary.facts, job->final_devices, ret_plan);
+  screen_summary_release(&summary);
+  return true;
+}
+
 static bool plan_make(struct worker *worker, const struct job_brief *job, struct job_plan *ret_plan,
                       struct error *error) {
-  if (job->stage == STAGE_FINAL) {
-    struct final_summary summary;
-    if (!measurements_final(worker->db, job->id, &summary, error))
-      return false;
-    job_after_final(summary.measurements, summary.n, job->baseline, job->seed, ret_plan);
-    final_summary_release(&summary);
-    return true;
-  }
-  struct screen_summary summary;
-  if (!measurements_screen(worker->db, job->id, &summary, error))
+  if (job->stage != STAGE_FINAL)
+    return screen_plan(worker, job, ret_plan, error);
+  struct final_summary summary;
+  if (!measurements_final(worker->db, job->id, &summary, error))
     return false;
-  job_after_screen(&summary.facts, ret_plan);
-  screen_summary_release(&summary);
+  job_after_final(summary.measurements, summary.n, job->baseline, job->seed, ret_plan);
+  final_summary_release(&summary);
   return true;
 }
 
@@ -167,19 +198,81 @@ static bool plan_apply(struct worker *worker, const struct job_brief *job, const
                        struct error *error) {
   if (!db_begin(worker->db, error))
     return false;
-  bool ok = plan->step == PLAN_FINAL ? final_begin(worker, job, plan, ret_moved, error)
-                                     : job_finish(worker, job, &plan->verdict, ret_moved, error);
+  bool ok = plan->step == PLAN_DONE ? job_finish(worker, job, &plan->verdict, ret_moved, error)
+                                    : race_begin(worker, job, plan, ret_moved, error);
   if (ok)
     return db_commit(worker->db, error);
   db_rollback(worker->db);
   return false;
 }
 
+/* What the job's search asks for in the round after this one. */
+static bool search_ask_next(struct worker *worker, const struct job_brief *job, uint64_t ret_batch[SEARCH_BATCH_MAX],
+                            size_t *ret_n, struct error *error) {
+  __attribute__((cleanup(job_search_input_release))) struct job_search_input input = {0};
+  cleanup_free struct search_told *told = NULL;
+  cleanup_space struct space *space = NULL;
+  cleanup_key struct key key = {0};
+  __attribute__((cleanup(environment_release))) struct environment environment = {0};
+  size_t n_told;
+  if (!job_search_input(worker->db, job->id, &input, error) ||
+      !measurements_search(worker->db, job->id, &told, &n_told, error) || !space_parse(input.space, &space, error) ||
+      !key_parse(input.key, NULL, 0, &key, error) || !environment_parse(input.environment, &environment, error))
+    return false;
+  struct space_facts facts = {&key, environment.gpu, environment.arch};
+  struct search_options options = {job->search.strategy, job->seed, (uint64_t)job->search.trials, input.n_likely,
+                                   input.likely};
+  return search_round(space, &facts, &options, told, n_told, job->round + 1, ret_batch, ret_n, error);
+}
+
+static bool round_begin(struct worker *worker, const struct job_brief *job, const struct lease_plan *plan, size_t n,
+                        bool *ret_moved, struct error *error) {
+  cleanup_free struct lease_row *rows = xcalloc(plan->n, sizeof *rows);
+  for (size_t i = 0; i < plan->n; i++)
+    rows[i] = (struct lease_row){.configs = &plan->leases[i]};
+  if (!db_begin(worker->db, error))
+    return false;
+  if (stage_change(worker, job, STAGE_SCREEN, job->round + 1, json_pack("{s:I}", "trials", (json_int_t)n), ret_moved,
+                   error) &&
+      (!*ret_moved || leases_insert(worker->db, job->id, STAGE_SCREEN, job->round + 1, rows, plan->n, error)))
+    return db_commit(worker->db, error);
+  db_rollback(worker->db);
+  return false;
+}
+
+/* The next batch of a search is the next round of its screen. *ret_over: there is none, and the job goes on without. */
+static bool search_advance(struct worker *worker, const struct job_brief *job, bool *ret_over, struct error *error) {
+  uint64_t batch[SEARCH_BATCH_MAX];
+  size_t n;
+  bool moved = false;
+  if (!search_ask_next(worker, job, batch, &n, error))
+    return false;
+  *ret_over = n == 0;
+  if (*ret_over)
+    return true;
+  cleanup_lease_plan struct lease_plan plan = {0};
+  struct lease_sizing sizing = {job->config_us, server_options(worker->server)->lease_target_ms * 1000, job->devices};
+  lease_plan_cut(batch, n, (uint64_t)job->search.trials, &sizing, &plan);
+  if (!round_begin(worker, job, &plan, n, &moved, error))
+    return false;
+  if (moved) {
+    log_info("job: round job=%lld round=%lld configs=%zu", (long long)job->id, (long long)job->round + 1, n);
+    leases_announce(worker, &job->hardware_digest, plan.n);
+    job_announce(worker, job->id);
+  }
+  return true;
+}
+
 static bool job_advance(struct worker *worker, const struct job_brief *job, struct error *error) {
   cleanup_job_plan struct job_plan plan = {.step = PLAN_FAIL};
-  bool moved = false;
+  bool moved = false, is_over = true;
   if (job->state == JOB_QUEUED && !jobs_start(worker, &job->id, 1, error))
     return false;
+  if (job->search.wanted && job->stage == STAGE_SCREEN && !job->is_spent &&
+      !search_advance(worker, job, &is_over, error))
+    return false;
+  if (!is_over)
+    return true;
   if (!plan_make(worker, job, &plan, error))
     return false;
   if (plan.step == PLAN_FAIL)
@@ -188,13 +281,13 @@ static bool job_advance(struct worker *worker, const struct job_brief *job, stru
     return false;
   if (!moved)
     return true;
-  if (plan.step == PLAN_FINAL) {
-    log_info("job: final job=%lld configs=%zu processes=%lld", (long long)job->id, plan.n_finalists,
-             (long long)plan.n_processes);
-    leases_announce(worker, &job->hardware_digest, (size_t)plan.n_processes);
-  } else {
+  if (plan.step == PLAN_DONE) {
     log_info("job: done job=%lld winner=%llu verdict=%s", (long long)job->id, (unsigned long long)plan.verdict.winner,
              verdict_outcome_name(plan.verdict.outcome));
+  } else {
+    log_info("job: %s job=%lld configs=%zu processes=%lld", plan.step == PLAN_HALVING ? "halving" : "final",
+             (long long)job->id, plan.n_configs, (long long)plan.n_processes);
+    leases_announce(worker, &job->hardware_digest, (size_t)plan.n_processes);
   }
   job_announce(worker, job->id);
   return true;
@@ -204,7 +297,8 @@ void jobs_advance(struct worker *worker, const int64_t *jobs, size_t n) {
   struct error error;
   struct job_brief *ready = NULL;
   size_t n_ready = 0;
-  if (!jobs_ready(worker->db, jobs, n, ADVANCE_MAX, &ready, &n_ready, &error)) {
+  if (!jobs_ready(worker->db, jobs, n, agent_live_ms(server_options(worker->server)), ADVANCE_MAX, &ready, &n_ready,
+                  &error)) {
     log_warning("jobs: %s", error.message);
     return;
   }

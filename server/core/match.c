@@ -192,6 +192,19 @@ static void set_new(json_t *object, const char *name, json_t *value) {
   ALWAYS(json_object_set_new(object, name, value) == 0);
 }
 
+static bool is_of_class(const struct known_environment *known, enum runner runner, const struct digest *class) {
+  return digest_equal(runner == RUNNER_BUILD ? &known->hardware_digest : &known->digest, class);
+}
+
+int64_t match_devices(const struct environment *environment, enum runner runner,
+                      const struct known_environments *known) {
+  struct digest class = match_device_class(environment, runner);
+  int64_t n = 0;
+  for (size_t i = 0; i < known->n; i++)
+    n += is_of_class(&known->all[i], runner, &class) ? known->all[i].devices : 0;
+  return n;
+}
+
 json_t *match_agents(const struct environment *environment, enum runner runner,
                      const struct known_environments *known) {
   bool hardware_only = runner == RUNNER_BUILD;
@@ -201,7 +214,7 @@ json_t *match_agents(const struct environment *environment, enum runner runner,
   size_t fewest = SIZE_MAX;
   for (size_t i = 0; i < known->n; i++) {
     const struct known_environment *candidate = &known->all[i];
-    if (digest_equal(hardware_only ? &candidate->hardware_digest : &candidate->digest, &class)) {
+    if (is_of_class(candidate, runner, &class)) {
       matching += candidate->agents;
       continue;
     }

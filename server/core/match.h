@@ -15,6 +15,7 @@ struct known_environment {
   struct environment environment;
   struct digest digest, hardware_digest;
   int64_t agents;           /* live ones that are not draining, with such a device */
+  int64_t devices;          /* such devices of theirs */
   char *agent, *agent_name; /* one that has it, a live one where there is any */
 };
 struct known_environments {
@@ -50,6 +51,10 @@ must_check bool match_build(const struct environment *environment, const struct 
 
 /* Digest of what must be equal between a job and a device: the hardware, or for python the whole environment. */
 struct digest match_device_class(const struct environment *environment, enum runner runner);
+
+/* Live devices of that class. */
+int64_t match_devices(const struct environment *environment, enum runner runner,
+                      const struct known_environments *known);
 
 /* {"matching": n, "nearest": null or {"agent", "name", "differences"}}: the answer's "agents"; a new reference. */
 must_check json_t *match_agents(const struct environment *environment, enum runner runner,

@@ -135,6 +135,7 @@ static bool measurement_parse(const json_t *json, const char *pointer, double *s
                                         "clock_mhz",
                                         "object",
                                         "conditions",
+                                        "end",
 #define X(member, least, most) #member,
                                         MEASUREMENT_INTEGERS(X)
 #undef X
@@ -154,6 +155,7 @@ static bool measurement_parse(const json_t *json, const char *pointer, double *s
       !text_get(json, pointer, "detail", DETAIL_MAX, &measurement.detail, error) ||
       !text_get(json, pointer, "timer", NAME_MAX_BYTES, &measurement.timer, error) ||
       !text_get(json, pointer, "regime", NAME_MAX_BYTES, &measurement.regime, error) ||
+      !text_get(json, pointer, "end", NAME_MAX_BYTES, &measurement.end, error) ||
       !clock_get(json, pointer, &measurement.clock_mhz, error))
     return false;
 #define X(member, least, most)                                                                                         \

@@ -28,6 +28,7 @@ struct measurement {
   int64_t process, round; /* MEASUREMENT_NONE: the lease's */
   enum outcome outcome;
   const char *detail, *timer, *regime;    /* NULL where not stated */
+  const char *end;                        /* why sampling ended; NULL where not stated */
   const json_t *samples_us, *baseline_us; /* arrays of equal length of numbers, or NULL */
   double ratio;                           /* median of paired ratios; 0 without samples */
   double clock_mhz;                       /* 0: not stated */

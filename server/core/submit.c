@@ -4,6 +4,7 @@
 #include "common/log.h"
 #include "server/core/agents.h"
 #include "server/core/jobs.h"
+#include "server/core/search_rounds.h"
 #include "server/store/environments.h"
 
 #define STORE_ATTEMPTS 5
@@ -16,6 +17,7 @@ void catalog_release(struct catalog *catalog) {
     for (size_t b = 0; b < catalog->kernels[i].builds.n; b++)
       build_free(catalog->kernels[i].builds.builds[b]);
     free(catalog->kernels[i].builds.builds);
+    past_winners_release(&catalog->kernels[i].winners);
   }
   free(catalog->kernels);
   known_environments_release(&catalog->environments);
@@ -51,12 +53,15 @@ bool catalog_load(struct worker *worker, const struct digest *kernels, size_t n,
   }
   cleanup_free struct digest *hashes = xcalloc(catalog.n + 1, sizeof *hashes);
   cleanup_free char **manifests = xcalloc(catalog.n + 1, sizeof *manifests);
+  cleanup_free int64_t *paces = xcalloc(catalog.n + 1, sizeof *paces);
   for (size_t i = 0; i < catalog.n; i++)
     hashes[i] = catalog.kernels[i].hash;
-  if (!job_kernels_load(worker->db, hashes, catalog.n, manifests, error))
+  if (!kernels_pace(worker->db, hashes, catalog.n, paces, error) ||
+      !job_kernels_load(worker->db, hashes, catalog.n, manifests, error))
     return false;
   for (size_t i = 0; i < catalog.n; i++) {
     catalog.kernels[i].kernel = manifests[i] ? kernel_read(manifests[i]) : NULL;
+    catalog.kernels[i].config_us = paces[i] > 0 ? paces[i] : CONFIG_US_DEFAULT;
     free(manifests[i]);
   }
   if (!environments_known(worker->db, agent_live_ms(server_options(worker->server)), &catalog.environments, error))
@@ -98,6 +103,7 @@ void submission_release(struct submission *submission) {
   environment_release(&submission->environment);
   free(submission->key_text);
   free(submission->space_text);
+  free(submission->row.incumbent);
   lease_plan_release(&submission->row.plan);
   json_decref(submission->agents);
 }
@@ -151,6 +157,10 @@ static void row_fill(struct submission *submission, const struct kernel *kernel,
                           .priority = request->priority,
                           .budget_ms = request->budget_ms,
                           .runner = request->runner,
+                          .search = request->search,
+                          .final_devices = request->final_devices,
+                          .has_default = submission->space->has_default,
+                          .default_config = submission->space->default_ordinal,
                           .has_build = build != NULL,
                           .device_class = match_device_class(&submission->environment, request->runner)};
   if (build)
@@ -163,6 +173,19 @@ static void row_fill(struct submission *submission, const struct kernel *kernel,
 static enum submit_answer refuse(struct error *error, const char *pointer) {
   error_pointer_prefix(error, pointer);
   return SUBMIT_REFUSED;
+}
+
+/* A search depends on what it is told first, so that stays what it is when the job is submitted. */
+static bool likely_read(struct worker *worker, struct catalog_kernel *entry, struct submission *submission,
+                        struct error *error) {
+  struct job_row *row = &submission->row;
+  if (!entry->has_winners && !winners_past(worker->db, &entry->hash, 1, &entry->winners, error))
+    return false;
+  entry->has_winners = true;
+  cleanup_json json_t *key = key_to_json(&submission->key);
+  row->n_likely = likely_choose(submission->space, key, &row->key_digest, &row->environment_digest, entry->winners.all,
+                                entry->winners.n, row->likely);
+  return true;
 }
 
 enum submit_answer submission_check(struct worker *worker, struct catalog *catalog, struct submission *submission,
@@ -200,14 +223,61 @@ enum submit_answer submission_check(struct worker *worker, struct catalog *catal
   if (!match_build(&submission->environment, &submission->key, builds, &build, error))
     return SUBMIT_REFUSED;
   row_fill(submission, kernel, build);
+  submission->row.sizing =
+      (struct lease_sizing){entry->config_us, server_options(worker->server)->lease_target_ms * 1000,
+                            match_devices(&submission->environment, request->runner, &catalog->environments)};
+  if (request->search.wanted && !likely_read(worker, entry, submission, error))
+    return SUBMIT_FAILED;
   submission->agents = match_agents(&submission->environment, request->runner, &catalog->environments);
   return SUBMIT_OK;
 }
 
-bool submission_plan(struct submission *submission, uint64_t points_max, struct error *error) {
-  struct space_facts facts = {&submission->key, submission->environment.gpu, submission->environment.arch};
-  if (lease_plan_make(submission->space, &facts, points_max, &submission->row.plan, error))
+/* The first batch of a search. */
+static bool search_plan(const struct submission *submission, const struct space_facts *facts, struct job_row *row,
+                        struct error *error) {
+  struct search_options options = {row->search.strategy, row->seed, (uint64_t)row->search.trials, row->n_likely,
+                                   row->likely};
+  uint64_t batch[SEARCH_BATCH_MAX];
+  size_t n;
+  if (!lease_plan_baseline(submission->space, facts, &row->plan, error) ||
+      !search_round(submission->space, facts, &options, NULL, 0, 0, batch, &n, error))
+    return false;
+  row->plan.configs = options.trials;
+  lease_plan_cut(batch, n, options.trials, &row->sizing, &row->plan);
+  return true;
+}
+
+/* The incumbent is the baseline where it is a point of the space that holds. */
+static bool incumbent_apply(const struct submission *submission, const struct space_facts *facts, struct job_row *row,
+                            struct error *error) {
+  cleanup_json json_t *values = NULL;
+  uint64_t ordinal;
+  bool holds = false;
+  struct error no_point;
+  if (!row->incumbent)
     return true;
+  if (json_parse(row->incumbent, strlen(row->incumbent), &values, &no_point) &&
+      space_config_from_json(submission->space, values, &ordinal, &no_point) &&
+      !space_holds(submission->space, facts, ordinal, &holds, error))
+    return false;
+  if (holds) {
+    row->plan.baseline = ordinal;
+    row->plan.baseline_from = BASELINE_INCUMBENT;
+  }
+  return true;
+}
+
+bool submission_plan(struct submission *submission, uint64_t points_max, struct error *error) {
+  struct job_row *row = submission->stored;
+  struct space_facts facts = {&submission->key, submission->environment.gpu, submission->environment.arch};
+  bool ok = row->search.wanted
+                ? search_plan(submission, &facts, row, error)
+                : lease_plan_make(submission->space, &facts, points_max, &row->sizing, &row->plan, error);
+  if (ok && incumbent_apply(submission, &facts, row, error)) {
+    row->baseline_from = row->plan.baseline_from;
+    return true;
+  }
+  lease_plan_release(&row->plan);
   return error_pointer_prefix(error, "/space");
 }
 

@@ -9,6 +9,7 @@
 #include "server/core/job_request.h"
 #include "server/server.h"
 #include "server/store/jobs.h"
+#include "server/store/winners.h"
 
 /* The kernels and environments that the jobs of one run refer to, each read once. */
 struct catalog_kernel {
@@ -16,6 +17,9 @@ struct catalog_kernel {
   struct kernel *kernel; /* NULL: not registered */
   bool has_builds;       /* they were read */
   struct match_builds builds;
+  int64_t config_us; /* predicted device time of a config */
+  bool has_winners;  /* they were read */
+  struct past_winners winners;
 };
 struct catalog {
   size_t n, capacity;
@@ -47,7 +51,8 @@ enum submit_answer { SUBMIT_OK, SUBMIT_REFUSED, SUBMIT_FAILED };
 must_check enum submit_answer submission_check(struct worker *worker, struct catalog *catalog,
                                                struct submission *submission, json_t **ret_extra, struct error *error);
 
-/* Enumerates a job that is not known yet; at most `points_max` points. */
+/* Cuts a job that is not known yet, whose incumbent was read, into leases: what stands for it in the run gets the plan. A
+ * space that is searched is not enumerated, others have at most `points_max` points. */
 must_check bool submission_plan(struct submission *submission, uint64_t points_max, struct error *error);
 
 /* Stores all: the new ones with their leases, and raised priorities, in one transaction that is repeated when another

@@ -95,7 +95,7 @@ static size_t rows_join(struct job_post *posts, size_t n_posts, struct submissio
   return n_rows;
 }
 
-/* Enumerates the jobs of a post that are new. */
+/* Cuts the jobs of a post that are new. */
 static void post_plan(struct job_post *post) {
   uint64_t points_left = BATCH_POINTS_MAX;
   struct error error;
@@ -109,11 +109,7 @@ static void post_plan(struct job_post *post) {
       post_refuse(post, i, &error, NULL);
       return;
     }
-    if (row != &submission->row) {
-      row->plan = submission->row.plan;
-      submission->row.plan = (struct lease_plan){0};
-    }
-    points_left -= row->plan.configs;
+    points_left -= row->search.wanted ? 0 : row->plan.configs;
   }
 }
 
@@ -142,8 +138,9 @@ static json_t *job_answer(const struct submission *submission, bool created) {
   const struct job_row *row = submission->stored;
   char id[24];
   snprintf(id, sizeof id, "%lld", (long long)row->id);
-  json_t *answer = json_pack("{s:s, s:b, s:s, s:I, s:o, s:O}", "job", id, "created", created, "state",
-                             job_state_name(row->state), "configs", (json_int_t)row->configs, "environment",
+  json_t *answer = json_pack("{s:s, s:b, s:s, s:I, s:s, s:o, s:O}", "job", id, "created", created, "state",
+                             job_state_name(row->state), "configs", (json_int_t)row->configs, "baseline_from",
+                             baseline_from_name(row->baseline_from), "environment",
                              environment_to_json(&submission->environment), "agents", submission->agents);
   ALWAYS(answer != NULL);
   return answer;
@@ -188,7 +185,7 @@ static bool posts_serve(struct worker *worker, struct job_post *posts, size_t n,
   cleanup_free struct submission **all = xcalloc(n_jobs, sizeof *all);
   cleanup_free struct job_row **rows = xcalloc(n_jobs, sizeof *rows);
   size_t n_rows = rows_join(posts, n, all, rows);
-  if (n_rows && !jobs_find(worker->db, rows, n_rows, error))
+  if (n_rows && (!jobs_find(worker->db, rows, n_rows, error) || !jobs_incumbents(worker->db, rows, n_rows, error)))
     return false;
   for (size_t p = 0; p < n; p++)
     post_plan(&posts[p]);

@@ -3,6 +3,7 @@
  * Memory: what a handler makes lives as long as it runs. Threads: database workers. */
 #include "common/log.h"
 #include "server/core/jobs.h"
+#include "server/core/lease_plan.h"
 #include "server/core/leases.h"
 #include "server/counters.h"
 #include "server/http/answers.h"
@@ -63,6 +64,37 @@ static void ranges_write(FILE *out, const struct config_ranges *ranges) {
   fputc(']', out);
 }
 
+/* Those of the job's that are the lease's. */
+static void likely_write(FILE *out, const struct lease_wish *wish, const struct lease_job *job) {
+  bool is_any = false;
+  fputs("\"likely\":[", out);
+  for (size_t i = 0; i < job->n_likely && wish->stage != STAGE_FINAL; i++)
+    if (config_ranges_hold(&wish->configs, job->likely[i])) {
+      fprintf(out, "%s%llu", is_any ? "," : "", (unsigned long long)job->likely[i]);
+      is_any = true;
+    }
+  fputs("],", out);
+}
+
+/* Its share of what is left of the job's budget: a final has none. */
+static void bounds_write(FILE *out, const struct lease_wish *wish, const struct lease_job *job) {
+  char ratio[FLOAT_TEXT_SIZE];
+  fprintf(out, "\"best_ratio\":%s,", job->best_ratio > 0 ? float_format(job->best_ratio, ratio) : "null");
+  if (job->budget_us == 0 || wish->stage == STAGE_FINAL) {
+    fputs("\"device_us\":null,", out);
+    return;
+  }
+  double share = (double)config_ranges_count(&wish->configs) / (double)(job->configs_left ? job->configs_left : 1);
+  int64_t device_us = (int64_t)((double)job->budget_us * (share < 1 ? share : 1));
+  fprintf(out, "\"device_us\":%lld,", (long long)(device_us > 0 ? device_us : 1));
+}
+
+/* Who may lose a tail asks often whether it did. */
+static int64_t renew_every_ms(const struct worker *worker, const struct lease_wish *wish) {
+  int64_t every_ms = server_options(worker->server)->lease_ms / RENEWALS_PER_LEASE;
+  return wish->may_be_split && every_ms > RENEW_SPLITTABLE_MS ? RENEW_SPLITTABLE_MS : every_ms;
+}
+
 /* Written as text: manifest, key and space are stored as such, and their order means something. */
 static void lease_answer(struct worker *worker, const struct pull *pull, const struct lease_job *job) {
   const struct lease_wish *wish = &pull->wish;
@@ -77,12 +109,14 @@ static void lease_answer(struct worker *worker, const struct pull *pull, const s
       job->space);
   fprintf(out, job->build ? "\"build\":\"%s\",\"configs\":" : "\"build\":null,\"configs\":", job->build);
   ranges_write(out, &wish->configs);
+  fputc(',', out);
+  likely_write(out, wish, job);
+  bounds_write(out, wish, job);
   fprintf(out,
-          ",\"baseline\":%lld,\"stage\":\"%s\",\"round\":%lld,\"process\":%lld,\"seed\":%lld,\"regime\":\"cold\","
+          "\"baseline\":%lld,\"stage\":\"%s\",\"round\":%lld,\"process\":%lld,\"seed\":%lld,\"regime\":\"cold\","
           "\"expires_in_ms\":%lld,\"renew_every_ms\":%lld}",
           (long long)job->baseline, stage_name(wish->stage), (long long)wish->round, (long long)wish->process,
-          (long long)job->seed, (long long)wish->expires_in_ms,
-          (long long)(server_options(worker->server)->lease_ms / RENEWALS_PER_LEASE));
+          (long long)job->seed, (long long)wish->expires_in_ms, (long long)renew_every_ms(worker, wish));
   ALWAYS(fclose(out) == 0);
   request_answer_text(pull->request, 200, "application/json", text, size);
 }
@@ -150,11 +184,13 @@ static bool pulls_serve(struct worker *worker, struct pull *pulls, size_t n, str
     wishes[i] = &pulls[i].wish;
   if (!leases_grant(worker->db, wishes, n, server_options(worker->server)->lease_ms, error))
     return false;
+  leases_take_tails(worker, wishes, n);
   for (size_t i = 0; i < n; i++)
     if (pulls[i].wish.lease)
       granted[n_granted++] = pulls[i].wish.job;
   if (n_granted && !leases_jobs(worker->db, granted, n_granted, &jobs, &n_jobs, error))
     return false;
+  leases_choose_likely(worker, wishes, n, jobs, n_jobs);
   duplicates_join(pulls, n);
   granted_start(worker, jobs, n_jobs);
   counter_add(COUNTER_leases_granted, n_granted);
@@ -180,6 +216,14 @@ void route_lease_post(struct worker *worker, struct request **requests, size_t n
       answer_failure(worker, pulls[i].request, &error);
   for (size_t i = 0; i < n_pulls; i++)
     lease_wish_release(&pulls[i].wish);
+}
+
+/* What remains the lease's is told when some of it was given away. */
+static void renewed_answer(struct request *request, const struct lease_renewal *renewal, int64_t lease_ms) {
+  json_t *answer = json_pack("{s:I}", "expires_in_ms", (json_int_t)lease_ms);
+  if (renewal->is_split)
+    ALWAYS(json_object_set_new(answer, "configs", config_ranges_to_json(&renewal->remaining)) == 0);
+  request_answer_json(request, 200, answer);
 }
 
 static void stale_answer(struct request *request, int64_t lease, int64_t current_epoch, const char *what) {
@@ -229,8 +273,9 @@ void route_lease_renew(struct worker *worker, struct request **requests, size_t 
     else if (!renewals[i]->renewed)
       stale_answer(askers[i], renewals[i]->lease, renewals[i]->current_epoch, "");
     else
-      request_answer_json(askers[i], 200, json_pack("{s:I}", "expires_in_ms", (json_int_t)lease_ms));
+      renewed_answer(askers[i], renewals[i], lease_ms);
     n_renewed += ok && renewals[i]->renewed;
+    config_ranges_release(&renewals[i]->remaining);
   }
   counter_add(COUNTER_leases_renewed, n_renewed);
 }
@@ -249,6 +294,15 @@ static void opened_settle(struct worker *worker, int64_t lease, int64_t job, int
   job_announce(worker, job);
 }
 
+static void handback_settle(struct worker *worker, const struct lease_handback *handback) {
+  if (handback->state == LEASE_OPEN) {
+    opened_settle(worker, handback->lease, handback->job, handback->fruitless, &handback->hardware_digest);
+    return;
+  }
+  jobs_advance(worker, &handback->job, 1);
+  job_announce(worker, handback->job);
+}
+
 /* False: the request is answered. */
 static bool handback_parse(struct request *request, struct lease_handback *handback) {
   static const char *const members[] = {"epoch", "reason", NULL};
@@ -265,6 +319,7 @@ static bool handback_parse(struct request *request, struct lease_handback *handb
   }
   log_info("lease: handed back lease=%lld epoch=%lld reason=%.200s", (long long)handback->lease,
            (long long)handback->epoch, reason ? reason : "none given");
+  handback->is_spent = string_equal(reason, RELEASE_REASON_SPENT);
   return true;
 }
 
@@ -289,8 +344,8 @@ void route_lease_release(struct worker *worker, struct request **requests, size_
     else if (!handback->done)
       stale_answer(askers[i], handback->lease, handback->current_epoch, "");
     else {
-      opened_settle(worker, handback->lease, handback->job, handback->fruitless, &handback->hardware_digest);
-      request_answer_json(askers[i], 200, json_pack("{s:s}", "state", lease_state_name(LEASE_OPEN)));
+      handback_settle(worker, handback);
+      request_answer_json(askers[i], 200, json_pack("{s:s}", "state", lease_state_name(handback->state)));
     }
   }
 }
@@ -454,8 +509,9 @@ static void posting_answer(struct posting *posting) {
   }
   /* Of another epoch than the current one this agent's part is over, whatever the lease does now. */
   enum lease_state state = post->current_epoch == posting->results.epoch ? post->state : LEASE_DONE;
-  json_t *answer = json_pack("{s:I, s:I, s:s}", "accepted", (json_int_t)post->accepted, "known",
-                             (json_int_t)post->known, "state", lease_state_name(state));
+  json_t *answer =
+      json_pack("{s:I, s:I, s:I, s:s}", "accepted", (json_int_t)post->accepted, "late", (json_int_t)post->late, "known",
+                (json_int_t)post->known, "state", lease_state_name(state));
   ALWAYS(answer != NULL);
   request_answer_json(request, 200, answer);
 }

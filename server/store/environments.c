@@ -3,8 +3,9 @@
 
 #include "server/store/values.h"
 
-/* What counts as an agent that could take work, and how its state is called. $1 is live_ms. */
+/* What counts as an agent, and as a device of it, that could take work. $1 is live_ms. */
 #define SQL_LIVE "(a.last_seen > now() - $1::bigint * interval '1 ms' AND a.drain_reason IS NULL)"
+#define SQL_WORKS "(" SQL_LIVE " AND d.drain_reason IS NULL)"
 
 static const struct statement environments_store_statement = {
     "environments_store", "INSERT INTO environments (digest, hardware_digest, identity)"
@@ -41,9 +42,10 @@ bool environments_store(struct db *db, const struct environment *const *environm
 
 static const struct statement environments_known_statement = {
     "environments_known",
-    "SELECT e.digest, e.hardware_digest, e.identity, count(DISTINCT a.id) FILTER (WHERE " SQL_LIVE ") AS agents,"
-    "  (array_agg(a.id ORDER BY " SQL_LIVE " DESC, a.id))[1] AS agent,"
-    "  (array_agg(a.name ORDER BY " SQL_LIVE " DESC, a.id))[1] AS agent_name"
+    "SELECT e.digest, e.hardware_digest, e.identity, count(DISTINCT a.id) FILTER (WHERE " SQL_WORKS ") AS agents,"
+    "  count(*) FILTER (WHERE " SQL_WORKS ") AS devices,"
+    "  (array_agg(a.id ORDER BY " SQL_WORKS " DESC, a.id))[1] AS agent,"
+    "  (array_agg(a.name ORDER BY " SQL_WORKS " DESC, a.id))[1] AS agent_name"
     " FROM devices d JOIN agents a ON a.id = d.agent JOIN environments e ON e.id = d.environment_id"
     " GROUP BY e.id ORDER BY e.id"};
 
@@ -62,6 +64,7 @@ bool environments_known(struct db *db, int64_t live_ms, struct known_environment
     environment->digest = db_get_digest(rows, row, "digest");
     environment->hardware_digest = db_get_digest(rows, row, "hardware_digest");
     environment->agents = db_get_integer(rows, row, "agents");
+    environment->devices = db_get_integer(rows, row, "devices");
     environment->agent = xstrdup(db_get(rows, row, "agent"));
     environment->agent_name = xstrdup(db_get(rows, row, "agent_name"));
   }
@@ -72,7 +75,7 @@ bool environments_known(struct db *db, int64_t live_ms, struct known_environment
 static const struct statement environments_list_statement = {
     "environments_list",
     "SELECT e.id, json_build_object('environment', e.identity, 'digest', 'sha256:' || encode(e.digest, 'hex'),"
-    "  'agents', count(DISTINCT a.id) FILTER (WHERE " SQL_LIVE
+    "  'agents', count(DISTINCT a.id) FILTER (WHERE " SQL_WORKS
     "), 'last_seen', " SQL_TIME("max(a.last_seen)") ") AS item"
                                                     " FROM environments e LEFT JOIN devices d ON d.environment_id = "
                                                     "e.id LEFT JOIN agents a ON a.id = d.agent"
@@ -175,7 +178,8 @@ static const struct statement agents_list_statement = {
     "SELECT a.id, json_build_object('agent', a.id, 'name', a.name, 'version', a.version,"
     "  'state', CASE WHEN a.drain_reason IS NOT NULL THEN 'draining' WHEN " SQL_LIVE " THEN 'live' ELSE 'lost' END,"
     "  'drain_reason', a.drain_reason, 'devices', (SELECT COALESCE(json_agg(json_build_object("
-    "   'device', d.device, 'backend', d.backend, 'environment', e.identity, 'facts', d.facts) ORDER BY d.device), "
+    "   'device', d.device, 'backend', d.backend, 'environment', e.identity, 'facts', d.facts,"
+    "   'drain_reason', d.drain_reason) ORDER BY d.device), "
     "'[]')"
     "   FROM devices d JOIN environments e ON e.id = d.environment_id WHERE d.agent = a.id),"
     "  'last_seen', " SQL_TIME("a.last_seen") ") AS item"

@@ -88,6 +88,15 @@ static enum job_state state_get(const struct db_rows *rows, int row) {
   return state;
 }
 
+static enum baseline_from baseline_from_get(const struct db_rows *rows, int row) {
+#define X(id, name) name,
+  static const char *const names[] = {BASELINE_ORIGINS(X)};
+#undef X
+  size_t from;
+  ALWAYS(name_find(names, BASELINE_FROM_COUNT, db_get(rows, row, "baseline_from"), &from));
+  return (enum baseline_from)from;
+}
+
 static void stored_read(const struct db_rows *rows, struct job_row *const *jobs) {
   for (int row = 0; row < db_count(rows); row++) {
     struct job_row *job = jobs[db_get_integer(rows, row, "n") - 1];
@@ -96,13 +105,14 @@ static void stored_read(const struct db_rows *rows, struct job_row *const *jobs)
     job->known_priority = db_get_integer(rows, row, "priority");
     job->configs = db_get_integer(rows, row, "configs");
     job->state = state_get(rows, row);
+    job->baseline_from = baseline_from_get(rows, row);
     job->created = db_get_bool(rows, row, "created");
   }
 }
 
 static const struct statement jobs_find_statement = {
     "jobs_find",
-    "SELECT r.n, j.id, j.state, j.configs, j.priority, false AS created"
+    "SELECT r.n, j.id, j.state, j.configs, j.priority, j.baseline_from, false AS created"
     " FROM unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::bytea[], $5::text[], $6::text[]) WITH ORDINALITY"
     "  AS r(kernel, key_digest, space_digest, environment, tag, run, n)"
     " JOIN environments e ON e.digest = r.environment"
@@ -156,48 +166,102 @@ static const struct statement jobs_insert_statement = {
     "jobs_insert",
     "WITH input AS MATERIALIZED (SELECT i.*, e.id AS environment_id FROM unnest($1::bytea[], $2::bytea[], $3::bytea[],"
     "  $4::bytea[], $5::text[], $6::text[], $7::text[], $8::int[], $9::bigint[], $10::bigint[], $11::bigint[],"
-    "  $12::bigint[], $13::text[], $14::bytea[], $15::bytea[]) WITH ORDINALITY AS i(kernel, key_digest, space_digest,"
-    "  environment, tag, run, key, priority, budget, baseline, seed, configs, runner, build, device_class, n)"
+    "  $12::bigint[], $13::text[], $14::bytea[], $15::bytea[], $16::text[], $17::bigint[], $18::bigint[], $19::text[],"
+    "  $20::int[], $21::int[], $22::text[]) WITH ORDINALITY AS i(kernel, key_digest, space_digest,"
+    "  environment, tag, run, key, priority, budget, baseline, seed, configs, runner, build, device_class,"
+    "  baseline_from, default_config, config_us, search_strategy, search_trials, final_devices, likely, n)"
     "  JOIN environments e ON e.digest = i.environment),"
     " stored AS (INSERT INTO jobs AS j (kernel, key, key_digest, space_digest, environment_id, tag, run, priority,"
-    "  budget_device_ms, baseline, seed, configs, runner, build, device_class, events)"
+    "  budget_device_ms, baseline, seed, configs, runner, build, device_class, baseline_from, default_config, "
+    "config_us,"
+    "  search_strategy, search_trials, final_devices, likely, events)"
     "  SELECT kernel, key::json, key_digest, space_digest, environment_id, tag, run, priority, budget, baseline, seed,"
-    "  configs, runner::runner, build, device_class, 1 FROM input"
+    "  configs, runner::runner, build, device_class, baseline_from, default_config, config_us, search_strategy,"
+    "  search_trials, final_devices, likely::bigint[], 1 FROM input"
     "  ORDER BY kernel, key_digest, space_digest, environment_id, tag, run"
     "  ON CONFLICT (kernel, key_digest, space_digest, environment_id, tag, run)"
     "  DO UPDATE SET priority = GREATEST(j.priority, excluded.priority)"
     "  RETURNING j.*, j.xmax = 0 AS created),"
     " event AS (INSERT INTO job_events (job_id, event, kind, detail) SELECT id, 1, 'queued', '{}' FROM stored"
     "  WHERE created)"
-    " SELECT i.n, s.id, s.state, s.configs, s.priority, s.created FROM input i JOIN stored s"
+    " SELECT i.n, s.id, s.state, s.configs, s.priority, s.baseline_from, s.created FROM input i JOIN stored s"
     "  ON (s.kernel, s.key_digest, s.space_digest, s.environment_id, s.tag, s.run)"
     "  = (i.kernel, i.key_digest, i.space_digest, i.environment_id, i.tag, i.run)"};
+
+static void add_or_null(struct db_array *array, bool is_known, int64_t integer) {
+  if (is_known)
+    db_array_integer(array, integer);
+  else
+    db_array_text(array, NULL);
+}
+
+static void add_digest_or_null(struct db_array *array, bool is_known, const struct digest *digest) {
+  if (is_known)
+    db_array_digest(array, digest);
+  else
+    db_array_text(array, NULL);
+}
+
+/* {17,3} */
+static char *ordinals_format(const uint64_t *ordinals, size_t n) {
+  struct db_array array;
+  db_array_init(&array);
+  for (size_t i = 0; i < n; i++)
+    db_array_integer(&array, (int64_t)ordinals[i]);
+  char *text = xstrdup(db_array_finish(&array));
+  db_array_release(&array);
+  return text;
+}
+
+enum job_column {
+  KEY,
+  PRIORITY,
+  BUDGET,
+  BASELINE,
+  SEED,
+  CONFIGS,
+  RUNNER,
+  BUILD,
+  CLASS,
+  BASELINE_FROM,
+  DEFAULT,
+  CONFIG_US,
+  STRATEGY,
+  TRIALS,
+  DEVICES,
+  LIKELY,
+  COLUMNS
+};
+
+static void job_add(struct db_array *columns, const struct job_row *job) {
+  const struct job_search *search = &job->search;
+  cleanup_free char *likely = ordinals_format(job->likely, job->n_likely);
+  db_array_text(&columns[KEY], job->key);
+  db_array_integer(&columns[PRIORITY], job->priority);
+  add_or_null(&columns[BUDGET], job->budget_ms > 0, job->budget_ms);
+  db_array_integer(&columns[BASELINE], (int64_t)job->plan.baseline);
+  db_array_integer(&columns[SEED], (int64_t)job->seed);
+  db_array_integer(&columns[CONFIGS], job->known ? job->configs : (int64_t)job->plan.configs);
+  db_array_text(&columns[RUNNER], runner_name(job->runner));
+  add_digest_or_null(&columns[BUILD], job->has_build, &job->build);
+  db_array_digest(&columns[CLASS], &job->device_class);
+  db_array_text(&columns[BASELINE_FROM], baseline_from_name(job->plan.baseline_from));
+  add_or_null(&columns[DEFAULT], job->has_default, (int64_t)job->default_config);
+  db_array_integer(&columns[CONFIG_US], job->sizing.config_us);
+  db_array_text(&columns[STRATEGY], search->wanted ? search_strategy_name(search->strategy) : NULL);
+  add_or_null(&columns[TRIALS], search->wanted, search->trials);
+  db_array_integer(&columns[DEVICES], job->final_devices);
+  db_array_text(&columns[LIKELY], likely);
+}
 
 static bool jobs_store(struct db *db, struct job_row *const *jobs, size_t n, struct error *error) {
   struct identity_arrays identity;
   identity_init(&identity, jobs, n);
-  enum { KEY, PRIORITY, BUDGET, BASELINE, SEED, CONFIGS, RUNNER, BUILD, CLASS, COLUMNS };
   struct db_array columns[COLUMNS];
   for (size_t i = 0; i < COLUMNS; i++)
     db_array_init(&columns[i]);
-  for (size_t i = 0; i < n; i++) {
-    const struct job_row *job = jobs[i];
-    db_array_text(&columns[KEY], job->key);
-    db_array_integer(&columns[PRIORITY], job->priority);
-    if (job->budget_ms)
-      db_array_integer(&columns[BUDGET], job->budget_ms);
-    else
-      db_array_text(&columns[BUDGET], NULL);
-    db_array_integer(&columns[BASELINE], (int64_t)job->plan.baseline);
-    db_array_integer(&columns[SEED], (int64_t)job->seed);
-    db_array_integer(&columns[CONFIGS], job->known ? job->configs : (int64_t)job->plan.configs);
-    db_array_text(&columns[RUNNER], runner_name(job->runner));
-    if (job->has_build)
-      db_array_digest(&columns[BUILD], &job->build);
-    else
-      db_array_text(&columns[BUILD], NULL);
-    db_array_digest(&columns[CLASS], &job->device_class);
-  }
+  for (size_t i = 0; i < n; i++)
+    job_add(columns, jobs[i]);
   struct db_parameters parameters = {0};
   identity_bind(&identity, &parameters);
   for (size_t i = 0; i < COLUMNS; i++)
@@ -216,28 +280,33 @@ static bool jobs_store(struct db *db, struct job_row *const *jobs, size_t n, str
 
 static const struct statement screen_leases_statement = {
     "leases_insert_screen",
-    "INSERT INTO leases (job_id, stage, round, process, configs, remaining, device_class, priority)"
-    " SELECT j.id, 'screen', 0, 0, l.configs, l.configs, j.device_class, j.priority"
-    " FROM unnest($1::bigint[], $2::int8multirange[]) WITH ORDINALITY AS l(job, configs, n) JOIN jobs j ON j.id = l.job"
-    " ORDER BY l.n"};
+    "INSERT INTO leases (job_id, stage, round, process, configs, remaining, device_class, priority, config_us)"
+    " SELECT j.id, 'screen', 0, 0, l.configs, l.configs, j.device_class, j.priority,"
+    "  CASE WHEN l.is_large THEN j.config_us END"
+    " FROM unnest($1::bigint[], $2::int8multirange[], $3::bool[]) WITH ORDINALITY AS l(job, configs, is_large, n)"
+    " JOIN jobs j ON j.id = l.job ORDER BY l.n"};
 
 static bool screen_leases_insert(struct db *db, struct job_row *const *jobs, size_t n, struct error *error) {
-  struct db_array ids, configs;
+  struct db_array ids, configs, are_large;
   db_array_init(&ids);
   db_array_init(&configs);
+  db_array_init(&are_large);
   for (size_t i = 0; i < n; i++)
     for (size_t l = 0; jobs[i]->created && l < jobs[i]->plan.n; l++) {
       cleanup_free char *ranges = multirange_format(&jobs[i]->plan.leases[l]);
       db_array_integer(&ids, jobs[i]->id);
       db_array_text(&configs, ranges);
+      db_array_bool(&are_large, lease_is_large(&jobs[i]->plan.leases[l]));
     }
   struct db_parameters parameters = {0};
   db_text(&parameters, db_array_finish(&ids));
   db_text(&parameters, db_array_finish(&configs));
+  db_text(&parameters, db_array_finish(&are_large));
   cleanup_rows struct db_rows *rows = NULL;
   bool ok = ids.n == 0 || db_run(db, &screen_leases_statement, &parameters, &rows, error);
   db_array_release(&ids);
   db_array_release(&configs);
+  db_array_release(&are_large);
   return ok;
 }
 
@@ -332,19 +401,27 @@ bool job_change_stage(struct db *db, int64_t job, enum stage from_stage, int64_t
 
 /* Two statements: one plan does not serve a few known jobs and all of them. */
 #define SQL_READY(which)                                                                                               \
-  "SELECT j.id, j.state, j.stage, j.round, j.baseline, j.seed, e.hardware_digest"                                      \
+  "SELECT j.id, j.state, j.stage, j.round, j.baseline, j.seed, j.default_config, j.search_strategy, j.search_trials,"  \
+  " j.final_devices, j.config_us, e.hardware_digest, j.budget_device_ms IS NOT NULL AND ("                             \
+  "  (SELECT sum(device_us) FROM leases WHERE job_id = j.id) >= j.budget_device_ms * 1000"                             \
+  "  OR EXISTS (SELECT FROM leases WHERE job_id = j.id AND state = 'cancelled')) AS is_spent,"                         \
+  " CASE WHEN j.search_strategy IS NOT NULL THEN (SELECT count(*) FROM environments o JOIN devices d"                  \
+  "   ON d.environment_id = o.id JOIN agents a ON a.id = d.agent WHERE (o.digest = j.device_class"                     \
+  "   OR o.hardware_digest = j.device_class) AND a.drain_reason IS NULL"                                               \
+  "   AND a.last_seen > now() - $2::bigint * interval '1 ms') END AS devices"                                          \
   " FROM jobs j JOIN environments e ON e.id = j.environment_id WHERE " which " AND j.state IN ('queued', 'running')"   \
   " AND NOT EXISTS (SELECT FROM leases l WHERE l.job_id = j.id AND l.state = 'open')"                                  \
   " AND NOT EXISTS (SELECT FROM leases l WHERE l.job_id = j.id AND l.state = 'held') ORDER BY j.id LIMIT $1"
 
-static const struct statement jobs_ready_statement = {"jobs_ready", SQL_READY("j.id = ANY ($2::bigint[])")};
+static const struct statement jobs_ready_statement = {"jobs_ready", SQL_READY("j.id = ANY ($3::bigint[])")};
 static const struct statement jobs_ready_all_statement = {"jobs_ready_all", SQL_READY("true")};
 
-bool jobs_ready(struct db *db, const int64_t *jobs, size_t n, int64_t limit, struct job_brief **ret_ready,
-                size_t *ret_n, struct error *error) {
+bool jobs_ready(struct db *db, const int64_t *jobs, size_t n, int64_t live_ms, int64_t limit,
+                struct job_brief **ret_ready, size_t *ret_n, struct error *error) {
   struct db_array ids;
   struct db_parameters parameters = {0};
   db_integer(&parameters, limit);
+  db_integer(&parameters, live_ms);
   if (jobs)
     ids_bind(&ids, jobs, n, &parameters);
   cleanup_rows struct db_rows *rows = NULL;
@@ -363,6 +440,16 @@ bool jobs_ready(struct db *db, const int64_t *jobs, size_t n, int64_t limit, str
     brief->round = db_get_integer(rows, row, "round");
     brief->baseline = (uint64_t)db_get_integer(rows, row, "baseline");
     brief->seed = (uint64_t)db_get_integer(rows, row, "seed");
+    brief->has_default = !db_is_null(rows, row, "default_config");
+    brief->default_config = (uint64_t)db_get_integer(rows, row, "default_config");
+    brief->search.wanted = !db_is_null(rows, row, "search_strategy");
+    if (brief->search.wanted)
+      ALWAYS(search_strategy_parse(db_get(rows, row, "search_strategy"), &brief->search.strategy));
+    brief->search.trials = db_get_integer(rows, row, "search_trials");
+    brief->final_devices = db_get_integer(rows, row, "final_devices");
+    brief->config_us = db_get_integer(rows, row, "config_us");
+    brief->devices = db_get_integer(rows, row, "devices");
+    brief->is_spent = db_get_bool(rows, row, "is_spent");
     brief->hardware_digest = db_get_digest(rows, row, "hardware_digest");
   }
   return true;
@@ -381,4 +468,16 @@ bool job_store_winner(struct db *db, int64_t job, uint64_t config, const char *c
   db_text(&parameters, verdict);
   cleanup_rows struct db_rows *rows = NULL;
   return db_run(db, &winner_statement, &parameters, &rows, error);
+}
+
+static const struct statement set_likely_statement = {
+    "job_set_likely", "UPDATE jobs SET likely = $2::bigint[] WHERE id = $1 AND likely = '{}'"};
+
+bool job_set_likely(struct db *db, int64_t job, const uint64_t *likely, size_t n, struct error *error) {
+  cleanup_free char *text = ordinals_format(likely, n);
+  struct db_parameters parameters = {0};
+  db_integer(&parameters, job);
+  db_text(&parameters, text);
+  cleanup_rows struct db_rows *rows = NULL;
+  return db_run(db, &set_likely_statement, &parameters, &rows, error);
 }

@@ -5,7 +5,9 @@
 #define WAVETUNE_SERVER_STORE_JOBS_H
 
 #include "server/core/job_plan.h"
+#include "server/core/job_request.h"
 #include "server/core/lease_plan.h"
+#include "server/core/likely.h"
 #include "server/core/match.h"
 #include "server/store/db.h"
 
@@ -31,12 +33,21 @@ struct job_row {
   bool has_build;
   struct digest build, device_class;
   uint64_t seed;
+  struct job_search search;
+  int64_t final_devices;
+  struct lease_sizing sizing;
+  bool has_default;
+  uint64_t default_config;
+  size_t n_likely; /* of a search, which depends on them; other jobs get theirs when they start */
+  uint64_t likely[LIKELY_MAX];
+  char *incumbent;        /* JSON text of the values that won before, of a job that is new; NULL: none; owned */
   struct lease_plan plan; /* of a job that is new: owned */
 
   bool wanted;  /* by a request that was not refused */
   bool known;   /* in the database */
   bool created; /* by jobs_insert */
   int64_t id, known_priority, configs;
+  enum baseline_from baseline_from;
   enum job_state state;
 };
 
@@ -77,17 +88,35 @@ struct job_brief {
   enum stage stage;
   int64_t round;
   uint64_t baseline, seed;
+  bool has_default;
+  uint64_t default_config;
+  struct job_search search;
+  int64_t final_devices, config_us;
+  int64_t devices;               /* live ones that can run it; only of a search */
+  bool is_spent;                 /* its budget */
   struct digest hardware_digest; /* whose parked requests its leases wake */
 };
 /* Those of `jobs` (all with NULL) that are queued or running and have no open and no held lease. At most `limit`. */
-must_check bool jobs_ready(struct db *db, const int64_t *jobs, size_t n, int64_t limit, struct job_brief **ret_ready,
-                           size_t *ret_n, struct error *error);
+must_check bool jobs_ready(struct db *db, const int64_t *jobs, size_t n, int64_t live_ms, int64_t limit,
+                           struct job_brief **ret_ready, size_t *ret_n, struct error *error);
 
 /* The verdict of a done job. */
 must_check bool job_store_winner(struct db *db, int64_t job, uint64_t config, const char *config_values,
                                  const char *verdict, struct error *error);
 /* The text of a job's space; the caller's. */
 must_check bool job_space(struct db *db, int64_t job, char **ret_space, struct error *error);
+
+/* What a search of a job's space reads. Owned by the caller. */
+struct job_search_input {
+  json_t *space, *key, *environment;
+  size_t n_likely;
+  uint64_t likely[LIKELY_MAX];
+};
+must_check bool job_search_input(struct db *db, int64_t job, struct job_search_input *ret, struct error *error);
+void job_search_input_release(struct job_search_input *input);
+
+/* Sets the likely configs of a job that has none. */
+must_check bool job_set_likely(struct db *db, int64_t job, const uint64_t *likely, size_t n, struct error *error);
 
 struct job_filter {
   const char *state, *tag; /* NULL: any */

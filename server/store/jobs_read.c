@@ -13,7 +13,10 @@
   " 'space_digest', " SQL_DIGEST("j.space_digest") ", 'environment', e.identity, 'tag', j.tag, 'run', j.run,"          \
   " 'priority', j.priority, 'budget', CASE WHEN j.budget_device_ms IS NOT NULL THEN"                                   \
   "  json_build_object('device_seconds', j.budget_device_ms / 1000.0::float8) END,"                                    \
-  " 'runner', j.runner, 'build', " SQL_DIGEST("j.build") ", 'baseline', j.baseline, 'seed', j.seed,"                   \
+  " 'runner', j.runner, 'build', " SQL_DIGEST("j.build") ", 'baseline', j.baseline,"                                   \
+  " 'baseline_from', j.baseline_from, 'seed', j.seed, 'search', CASE WHEN j.search_strategy IS NOT NULL THEN"          \
+  "  json_build_object('strategy', j.search_strategy, 'trials', j.search_trials) END,"                                 \
+  " 'finals', json_build_object('devices', j.final_devices),"                                                          \
   " 'configs', j.configs,"                                                                                             \
   " 'measured', t.correct + t.compile + t.runtime + t.correctness + t.timeout + t.constraints,"                        \
   " 'outcomes', json_strip_nulls(json_build_object('correct', nullif(t.correct, 0), 'compile', nullif(t.compile, 0),"  \
@@ -118,7 +121,7 @@ static const struct statement measurements_list_statement = {
     " 'process', m.process, 'outcome', m.outcome, 'detail', m.detail, 'timer', m.timer, 'regime', m.regime,"
     " 'samples_us', m.samples_us, 'baseline_us', m.baseline_us, 'clock_mhz', m.clock_mhz,"
     " 'compile_ms', m.compile_ms, 'device_us', m.device_us, 'vgprs', m.vgprs, 'agprs', m.agprs, 'spills', m.spills,"
-    " 'lds_bytes', m.lds_bytes, 'occupancy', m.occupancy, 'object', " SQL_DIGEST("o.object") ","
+    " 'lds_bytes', m.lds_bytes, 'occupancy', m.occupancy, 'end', m.\"end\", 'object', " SQL_DIGEST("o.object") ","
     " 'conditions', m.conditions, 'late', m.late, 'at', " SQL_TIME("m.at") ") AS item"
     " FROM jobs j LEFT JOIN LATERAL (SELECT *, count(*) OVER () AS n,"
     "  sum(2 * cardinality(samples_us)) OVER (ORDER BY id) - 2 * cardinality(samples_us) AS times_before"
@@ -180,4 +183,28 @@ bool job_events_list(struct db *db, const int64_t *jobs, const int64_t *afters, 
       ret_items[i] = db_is_null(rows, (int)i, "items") ? json_array() : db_get_json(rows, (int)i, "items");
   }
   return ok;
+}
+
+static const struct statement search_input_statement = {
+    "job_search_input",
+    "SELECT s.space::json AS space, j.key, e.identity, j.likely FROM jobs j JOIN spaces s ON s.digest = j.space_digest"
+    " JOIN environments e ON e.id = j.environment_id WHERE j.id = $1"};
+
+bool job_search_input(struct db *db, int64_t job, struct job_search_input *ret, struct error *error) {
+  struct db_parameters parameters = {0};
+  db_integer(&parameters, job);
+  cleanup_rows struct db_rows *rows = NULL;
+  if (!db_run(db, &search_input_statement, &parameters, &rows, error))
+    return false;
+  ALWAYS(db_count(rows) == 1);
+  *ret = (struct job_search_input){
+      db_get_json(rows, 0, "space"), db_get_json(rows, 0, "key"), db_get_json(rows, 0, "identity"), 0, {0}};
+  ret->n_likely = ordinals_parse(db_get(rows, 0, "likely"), ret->likely, LIKELY_MAX);
+  return true;
+}
+
+void job_search_input_release(struct job_search_input *input) {
+  json_decref(input->space);
+  json_decref(input->key);
+  json_decref(input->environment);
 }

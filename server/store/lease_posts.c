@@ -6,7 +6,9 @@
 /* The statement's snapshot is older than the locks it waits for: `posts`, which every post raises, tells whether
  * somebody else's measurements came in between. Then nothing is done and the caller runs it again.
  * A known measurement is looked up as the first from its key to its key: so the plan probes the unique index even when it
- * was made, and kept, while the table was small enough to be read whole. */
+ * was made, and kept, while the table was small enough to be read whole.
+ * A job's row is written only when its best ratio falls, which it does ever more rarely, and not in a statement that counts
+ * its late events: one statement writes a row once. */
 static const struct statement post_statement = {
     "leases_post",
     "WITH request AS MATERIALIZED (SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bool[]) WITH ORDINALITY"
@@ -14,9 +16,10 @@ static const struct statement post_statement = {
     " posted AS MATERIALIZED (SELECT * FROM unnest($4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::int[],"
     "  $9::int[], $10::text[], $11::text[], $12::text[], $13::text[], $14::text[], $15::text[], $16::float8[],"
     "  $17::float8[], $18::bool[], $19::bytea[], $20::bigint[], $21::bigint[], $22::int[], $23::int[], $24::int[],"
-    "  $25::int[], $26::int[], $27::bytea[], $28::text[]) AS p(n, k, seq, config, process, round, outcome, detail,"
+    "  $25::int[], $26::int[], $27::bytea[], $28::text[], $29::text[]) AS p(n, k, seq, config, process, round, "
+    "outcome, detail,"
     "  timer, regime, samples_us, baseline_us, ratio, clock_mhz, exempt, body, compile_ms, device_us, vgprs, agprs,"
-    "  spills, lds_bytes, occupancy, object, conditions)),"
+    "  spills, lds_bytes, occupancy, object, conditions, \"end\")),"
     " locked AS MATERIALIZED (SELECT * FROM leases WHERE id = ANY ($1::bigint[]) ORDER BY id FOR UPDATE),"
     " seen AS MATERIALIZED (SELECT id, posts FROM leases WHERE id = ANY ($1::bigint[])),"
     " known AS MATERIALIZED (SELECT p.n, p.k, COALESCE(m.body_digest = p.body, false) AS same FROM posted p"
@@ -45,18 +48,19 @@ static const struct statement post_statement = {
     " inserted AS (INSERT INTO measurements (job_id, lease_id, epoch, seq, body_digest, config, stage, round, process,"
     "   agent, device, outcome, detail, timer, regime, samples_us, baseline_us, ratio, clock_mhz, compile_ms, "
     "device_us,"
-    "   vgprs, agprs, spills, lds_bytes, occupancy, conditions, late)"
+    "   vgprs, agprs, spills, lds_bytes, occupancy, conditions, \"end\", late)"
     "  SELECT job_id, lease, epoch, seq, body, config, stage, lease_round, lease_process, agent, device,"
     "   outcome::outcome, detail, timer, COALESCE(regime, 'cold'), samples_us::real[], baseline_us::real[], ratio,"
-    "   clock_mhz, compile_ms, device_us, vgprs, agprs, spills, lds_bytes, occupancy, conditions::json, late"
+    "   clock_mhz, compile_ms, device_us, vgprs, agprs, spills, lds_bytes, occupancy, conditions::json, \"end\", late"
     "   FROM fresh ORDER BY n, k"
-    "  RETURNING job_id, id, lease_id, epoch, seq, config, outcome, late, device_us),"
+    "  RETURNING job_id, id, lease_id, epoch, seq, config, outcome, ratio, late, device_us),"
     " timed AS (INSERT INTO measurement_objects (job_id, measurement, object) SELECT i.job_id, i.id, f.object"
     "  FROM fresh f JOIN inserted i ON (i.lease_id, i.epoch, i.seq) = (f.lease, f.epoch, f.seq)"
     "  WHERE f.object IS NOT NULL),"
     " tally AS MATERIALIZED (SELECT lease_id, count(*) AS n, count(*) FILTER (WHERE late) AS late,"
     "   range_agg(int8range(config, config + 1)) FILTER (WHERE NOT late) AS covered,"
     "   COALESCE(sum(device_us) FILTER (WHERE NOT late), 0)::bigint AS device_us,"
+    "   min(ratio) FILTER (WHERE NOT late AND outcome = 'correct') AS best_ratio,"
     "   count(*) FILTER (WHERE NOT late AND outcome = 'correct')::int AS correct,"
     "   count(*) FILTER (WHERE NOT late AND outcome = 'compile')::int AS compile,"
     "   count(*) FILTER (WHERE NOT late AND outcome = 'runtime')::int AS runtime,"
@@ -83,6 +87,10 @@ static const struct statement post_statement = {
     "  FROM judged j JOIN tally t ON t.lease_id = j.lease WHERE j.verdict = 'late'),"
     " counter AS (UPDATE jobs SET events = events + c.n FROM (SELECT job_id, count(*)::int AS n FROM tardy"
     "  GROUP BY job_id) c WHERE jobs.id = c.job_id RETURNING jobs.id, jobs.events - c.n AS before),"
+    " record AS (UPDATE jobs SET best_ratio = b.best_ratio FROM (SELECT j.job_id, min(t.best_ratio) AS best_ratio"
+    "   FROM judged j JOIN tally t ON t.lease_id = j.lease WHERE NOT EXISTS (SELECT FROM tardy"
+    "    WHERE tardy.job_id = j.job_id) GROUP BY j.job_id) b"
+    "  WHERE jobs.id = b.job_id AND b.best_ratio < COALESCE(jobs.best_ratio, 'infinity')),"
     " event AS (INSERT INTO job_events (job_id, event, kind, detail) SELECT tardy.job_id, counter.before + tardy.k,"
     "   'late', json_build_object('lease', tardy.lease::text, 'epoch', tardy.epoch,"
     "   'current_epoch', tardy.current_epoch, 'measurements', tardy.n)"
@@ -116,6 +124,7 @@ enum column {
 #undef X
       OBJECT,
   CONDITIONS,
+  END,
   COLUMNS
 };
 
@@ -171,6 +180,7 @@ static void measurement_add(struct db_array *columns, size_t n, size_t k, const 
   else
     db_array_text(&columns[OBJECT], NULL);
   db_array_text(&columns[CONDITIONS], measurement->conditions);
+  db_array_text(&columns[END], measurement->end);
 }
 
 static void post_read(const struct db_rows *rows, int row, struct lease_post *post) {

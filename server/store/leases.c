@@ -2,6 +2,7 @@
  * others have locked. Memory and threads: as the header says. */
 #include "server/store/leases.h"
 
+#include "server/core/lease_plan.h"
 #include "server/store/values.h"
 
 const char *lease_state_name(enum lease_state state) {
@@ -17,10 +18,14 @@ void lease_wish_release(struct lease_wish *wish) {
 /* A device waits for leases of two classes: those of its hardware, and those of its whole environment (runner python).
  * The highest priority comes first, then the oldest job, so that jobs end in the order in which they were submitted. A nonce
  * is one device's: another one gets nothing by it.
+ * A final that is to be apart is, for a while, not given to a device that has, or had, one of its job.
  * Wishes and open leases of a class are paired by rank; a lease is never given to an agent that it avoids, and the rank of
  * wishes is random so that such a pair does not meet for ever. Class and rank are one value, the place: the planner, who
  * expects few rows, would join by the class alone and sift the square of the batch for equal ranks. The second LIMIT cuts
  * nothing: it is a number, from which the planner knows that reading the index in order beats sorting all open leases. */
+#define SQL_HAS_FINAL(job, agent, device)                                                                              \
+  "EXISTS (SELECT FROM leases f WHERE f.job_id = " job " AND f.stage = 'final' AND f.state IN ('held', 'done')"        \
+  " AND f.agent = " agent " AND f.device = " device ")"
 #define GRANT_MAX 256
 #define GRANT_MAX_TEXT "256"
 static const struct statement grant_statement = {
@@ -34,27 +39,44 @@ static const struct statement grant_statement = {
     "  JOIN leases l ON l.agent = r.agent AND l.nonce = r.nonce AND l.state = 'held'),"
     " hungry AS MATERIALIZED (SELECT DISTINCT ON (agent, nonce) * FROM request r WHERE environment_id IS NOT NULL"
     "  AND drain_reason IS NULL AND NOT EXISTS (SELECT FROM replay WHERE replay.n = r.n) ORDER BY agent, nonce, n),"
-    " wish AS MATERIALIZED (SELECT h.n, h.agent, c.class,"
+    " wish AS MATERIALIZED (SELECT h.n, h.agent, h.device, c.class,"
     "  c.class || int8send(row_number() OVER (PARTITION BY c.class ORDER BY random())) AS place"
     "  FROM hungry h CROSS JOIN LATERAL (SELECT h.hardware_digest UNION SELECT h.digest) AS c(class)),"
     " demand AS MATERIALIZED (SELECT class, count(*) AS n, array_agg(agent) AS agents FROM wish GROUP BY class),"
     " candidate AS MATERIALIZED (SELECT demand.class, l.* FROM demand CROSS JOIN LATERAL"
-    "  (SELECT * FROM (SELECT id, job_id, priority, avoid_agents FROM leases WHERE device_class = demand.class"
-    "    AND state = 'open' AND NOT avoid_agents @> demand.agents ORDER BY priority DESC, job_id, id LIMIT demand.n"
-    "    FOR UPDATE SKIP LOCKED) first LIMIT " GRANT_MAX_TEXT ") l),"
-    " pick AS MATERIALIZED (SELECT DISTINCT ON (w.n) w.n, c.id FROM wish w JOIN"
-    "  (SELECT *, class || int8send(row_number() OVER (PARTITION BY class ORDER BY priority DESC, id)) AS place"
-    "   FROM candidate) c USING (place) WHERE NOT w.agent = ANY (c.avoid_agents) ORDER BY w.n, c.priority DESC, c.id),"
-    " granted AS (UPDATE leases l SET state = 'held', epoch = l.epoch + 1, agent = r.agent, device = r.device,"
-    "   nonce = r.nonce, granted_at = now(), expires_at = clock_timestamp() + $4::bigint * interval '1 ms',"
-    "   current_config = NULL, fruitless = l.fruitless + 1"
-    "  FROM pick JOIN request r USING (n) WHERE l.id = pick.id AND l.state = 'open'"
-    "  RETURNING pick.n, l.id, l.epoch, l.job_id, l.stage, l.round, l.process, l.remaining, l.expires_at)"
-    " SELECT r.n, r.agent_known, r.drain_reason, r.hardware_digest, g.id, g.epoch, g.job_id, g.stage, g.round, "
-    "g.process,"
-    "  g.remaining, (extract(epoch FROM g.expires_at - clock_timestamp()) * 1000)::bigint AS expires_in_ms"
-    " FROM request r LEFT JOIN (SELECT * FROM granted UNION ALL SELECT p.n, l.id, l.epoch, l.job_id, l.stage, l.round,"
-    "  l.process, l.remaining, l.expires_at FROM replay p JOIN leases l USING (id) WHERE p.live) g USING (n)"};
+    "  (SELECT * FROM (SELECT id, job_id, priority, avoid_agents, apart_until FROM leases"
+    "    WHERE device_class = demand.class AND state = 'open' AND NOT avoid_agents @> demand.agents"
+    "    AND (apart_until IS NULL OR apart_until < now() OR EXISTS (SELECT FROM wish w WHERE w.class = demand.class"
+    "     AND NOT " SQL_HAS_FINAL(
+        "leases.job_id", "w.agent",
+        "w.device") "))"
+                    "    ORDER BY priority DESC, job_id, id LIMIT demand.n"
+                    "    FOR UPDATE SKIP LOCKED) first LIMIT " GRANT_MAX_TEXT ") l),"
+                    " pick AS MATERIALIZED (SELECT DISTINCT ON (w.n) w.n, c.id FROM wish w JOIN"
+                    "  (SELECT *, class || int8send(row_number() OVER (PARTITION BY class ORDER BY priority DESC, id)) "
+                    "AS place"
+                    "   FROM candidate) c USING (place) WHERE NOT w.agent = ANY (c.avoid_agents)"
+                    "  AND (c.apart_until IS NULL OR c.apart_until < now()"
+                    "   OR NOT " SQL_HAS_FINAL(
+                        "c.job_id", "w.agent",
+                        "w.device") ") ORDER BY w.n, c.priority DESC, c.id),"
+                                    " granted AS (UPDATE leases l SET state = 'held', epoch = l.epoch + 1, agent = "
+                                    "r.agent, device = r.device,"
+                                    "   nonce = r.nonce, granted_at = now(), expires_at = clock_timestamp() + "
+                                    "$4::bigint * interval '1 ms',"
+                                    "   current_config = NULL, is_split = false, fruitless = l.fruitless + 1"
+                                    "  FROM pick JOIN request r USING (n) WHERE l.id = pick.id AND l.state = 'open'"
+                                    "  RETURNING pick.n, l.id, l.epoch, l.job_id, l.stage, l.round, l.process, "
+                                    "l.remaining, l.config_us, l.expires_at)"
+                                    " SELECT r.n, r.agent_known, r.drain_reason, r.hardware_digest, g.id, g.epoch, "
+                                    "g.job_id, g.stage, g.round, "
+                                    "g.process,"
+                                    "  g.remaining, g.config_us IS NOT NULL AS may_be_split, (extract(epoch FROM "
+                                    "g.expires_at - clock_timestamp()) * 1000)::bigint AS expires_in_ms"
+                                    " FROM request r LEFT JOIN (SELECT * FROM granted UNION ALL SELECT p.n, l.id, "
+                                    "l.epoch, l.job_id, l.stage, l.round,"
+                                    "  l.process, l.remaining, l.config_us, l.expires_at FROM replay p JOIN leases l "
+                                    "USING (id) WHERE p.live) g USING (n)"};
 
 bool leases_grant(struct db *db, struct lease_wish *const *wishes, size_t n, int64_t lease_ms, struct error *error) {
   struct db_array agents, devices, nonces;
@@ -99,16 +121,24 @@ bool leases_grant(struct db *db, struct lease_wish *const *wishes, size_t n, int
     wish->round = db_get_integer(rows, row, "round");
     wish->process = db_get_integer(rows, row, "process");
     wish->configs = multirange_parse(db_get(rows, row, "remaining"));
+    wish->may_be_split = db_get_bool(rows, row, "may_be_split");
     wish->expires_in_ms = db_get_integer(rows, row, "expires_in_ms");
   }
   return true;
 }
 
 static const struct statement lease_jobs_statement = {
-    "leases_jobs", "SELECT j.id, j.state, j.baseline, j.seed, 'sha256:' || encode(j.kernel, 'hex') AS kernel, "
-                   "k.manifest, j.key, s.space,"
-                   " 'sha256:' || encode(j.build, 'hex') AS build FROM jobs j JOIN kernels k ON k.hash = j.kernel"
-                   " JOIN spaces s ON s.digest = j.space_digest WHERE j.id = ANY ($1::bigint[])"};
+    "leases_jobs",
+    "SELECT j.id, j.state, j.baseline, j.seed, j.kernel AS kernel_hash, j.key_digest, e.digest AS environment_digest,"
+    " 'sha256:' || encode(j.kernel, 'hex') AS kernel, k.manifest, j.key, s.space,"
+    " 'sha256:' || encode(j.build, 'hex') AS build, j.search_strategy IS NOT NULL AS is_search, j.likely, j.best_ratio,"
+    " CASE WHEN j.budget_device_ms IS NOT NULL THEN GREATEST(1, j.budget_device_ms * 1000"
+    "  - (SELECT COALESCE(sum(device_us), 0) FROM leases WHERE job_id = j.id))::bigint END AS budget_us,"
+    " CASE WHEN j.budget_device_ms IS NOT NULL THEN (SELECT sum(upper(r) - lower(r)) FROM leases l, "
+    "unnest(l.remaining) r"
+    "  WHERE l.job_id = j.id AND l.state IN ('open', 'held')) END AS configs_left"
+    " FROM jobs j JOIN kernels k ON k.hash = j.kernel JOIN spaces s ON s.digest = j.space_digest"
+    " JOIN environments e ON e.id = j.environment_id WHERE j.id = ANY ($1::bigint[])"};
 
 bool leases_jobs(struct db *db, const int64_t *jobs, size_t n, struct lease_job **ret_jobs, size_t *ret_n,
                  struct error *error) {
@@ -136,6 +166,14 @@ bool leases_jobs(struct db *db, const int64_t *jobs, size_t n, struct lease_job 
     job->key = xstrdup(db_get(rows, row, "key"));
     job->space = xstrdup(db_get(rows, row, "space"));
     job->build = db_is_null(rows, row, "build") ? NULL : xstrdup(db_get(rows, row, "build"));
+    job->kernel_hash = db_get_digest(rows, row, "kernel_hash");
+    job->key_digest = db_get_digest(rows, row, "key_digest");
+    job->environment_digest = db_get_digest(rows, row, "environment_digest");
+    job->is_search = db_get_bool(rows, row, "is_search");
+    job->n_likely = ordinals_parse(db_get(rows, row, "likely"), job->likely, LIKELY_MAX);
+    job->best_ratio = db_get_double(rows, row, "best_ratio");
+    job->budget_us = db_get_integer(rows, row, "budget_us");
+    job->configs_left = (uint64_t)db_get_integer(rows, row, "configs_left");
   }
   return true;
 }
@@ -155,14 +193,15 @@ static const struct statement renew_statement = {
     "leases_renew",
     "WITH request AS MATERIALIZED (SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) WITH ORDINALITY"
     "  AS r(lease, epoch, config, n)),"
-    " locked AS MATERIALIZED (SELECT id, epoch, state FROM leases WHERE id = ANY ($1::bigint[]) ORDER BY id FOR "
-    "UPDATE),"
+    " locked AS MATERIALIZED (SELECT id, epoch, state, is_split, remaining FROM leases WHERE id = ANY ($1::bigint[])"
+    "  ORDER BY id FOR UPDATE),"
     " renewed AS (UPDATE leases l SET expires_at = clock_timestamp() + $4::bigint * interval '1 ms',"
     "   current_config = CASE WHEN r.config >= 0 THEN r.config END"
     "  FROM locked JOIN (SELECT DISTINCT ON (lease, epoch) * FROM request ORDER BY lease, epoch, n DESC) r"
     "   ON r.lease = locked.id AND r.epoch = locked.epoch"
     "  WHERE l.id = locked.id AND locked.state = 'held' RETURNING l.id, l.epoch)"
-    " SELECT r.n, locked.id IS NOT NULL AS known, locked.epoch, renewed.id IS NOT NULL AS renewed FROM request r"
+    " SELECT r.n, locked.id IS NOT NULL AS known, locked.epoch, renewed.id IS NOT NULL AS renewed,"
+    "  CASE WHEN locked.is_split AND renewed.id IS NOT NULL THEN locked.remaining END AS remaining FROM request r"
     " LEFT JOIN locked ON locked.id = r.lease LEFT JOIN renewed ON renewed.id = r.lease AND renewed.epoch = r.epoch"};
 
 bool leases_renew(struct db *db, struct lease_renewal *const *renewals, size_t n, int64_t lease_ms,
@@ -191,42 +230,58 @@ bool leases_renew(struct db *db, struct lease_renewal *const *renewals, size_t n
     renewal->known = db_get_bool(rows, row, "known");
     renewal->renewed = db_get_bool(rows, row, "renewed");
     renewal->current_epoch = db_get_integer(rows, row, "epoch");
+    renewal->is_split = !db_is_null(rows, row, "remaining");
+    if (renewal->is_split)
+      renewal->remaining = multirange_parse(db_get(rows, row, "remaining"));
   }
   return ok;
 }
 
 static const struct statement release_statement = {
     "leases_release",
-    "WITH request AS MATERIALIZED (SELECT * FROM unnest($1::bigint[], $2::bigint[]) WITH ORDINALITY"
-    "  AS r(lease, epoch, n)),"
+    "WITH request AS MATERIALIZED (SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bool[]) WITH ORDINALITY"
+    "  AS r(lease, epoch, is_spent, n)),"
     " locked AS MATERIALIZED (SELECT * FROM leases WHERE id = ANY ($1::bigint[]) ORDER BY id FOR UPDATE),"
-    " opened AS (UPDATE leases l SET state = 'open', current_config = NULL"
-    "  FROM locked JOIN (SELECT DISTINCT lease, epoch FROM request) r ON r.lease = locked.id AND r.epoch = locked.epoch"
-    "  WHERE l.id = locked.id AND locked.state = 'held' RETURNING l.id, l.epoch)"
-    " SELECT r.n, locked.id IS NOT NULL AS known, locked.epoch, opened.id IS NOT NULL AS done, locked.job_id,"
-    "  locked.fruitless, e.hardware_digest FROM request r LEFT JOIN locked ON locked.id = r.lease"
-    " LEFT JOIN opened ON opened.id = r.lease AND opened.epoch = r.epoch"
+    " ended AS (UPDATE leases l SET current_config = NULL,"
+    "   state = CASE WHEN r.is_spent AND j.budget_device_ms IS NOT NULL AND l.stage <> 'final' THEN 'cancelled'"
+    "    ELSE 'open' END::lease_state"
+    "  FROM locked JOIN (SELECT lease, epoch, bool_or(is_spent) AS is_spent FROM request GROUP BY lease, epoch) r"
+    "   ON r.lease = locked.id AND r.epoch = locked.epoch JOIN jobs j ON j.id = locked.job_id"
+    "  WHERE l.id = locked.id AND locked.state = 'held' RETURNING l.id, l.epoch, l.state, l.job_id),"
+    " counter AS (UPDATE jobs SET events = events + 1 FROM (SELECT job_id, count(*) AS n FROM ended"
+    "  WHERE state = 'cancelled' GROUP BY job_id) c WHERE jobs.id = c.job_id RETURNING jobs.id, jobs.events, c.n),"
+    " event AS (INSERT INTO job_events (job_id, event, kind, detail) SELECT id, events, 'budget',"
+    "  json_build_object('cancelled_leases', n) FROM counter)"
+    " SELECT r.n, locked.id IS NOT NULL AS known, locked.epoch, ended.id IS NOT NULL AS done,"
+    "  ended.state = 'cancelled' AS is_cancelled, locked.job_id, locked.fruitless, e.hardware_digest"
+    " FROM request r LEFT JOIN locked ON locked.id = r.lease"
+    " LEFT JOIN ended ON ended.id = r.lease AND ended.epoch = r.epoch"
     " LEFT JOIN jobs j ON j.id = locked.job_id LEFT JOIN environments e ON e.id = j.environment_id"};
 
 bool leases_release(struct db *db, struct lease_handback *const *handbacks, size_t n, struct error *error) {
-  struct db_array leases, epochs;
+  struct db_array leases, epochs, are_spent;
   db_array_init(&leases);
   db_array_init(&epochs);
+  db_array_init(&are_spent);
   for (size_t i = 0; i < n; i++) {
     db_array_integer(&leases, handbacks[i]->lease);
     db_array_integer(&epochs, handbacks[i]->epoch);
+    db_array_bool(&are_spent, handbacks[i]->is_spent);
   }
   struct db_parameters parameters = {0};
   db_text(&parameters, db_array_finish(&leases));
   db_text(&parameters, db_array_finish(&epochs));
+  db_text(&parameters, db_array_finish(&are_spent));
   cleanup_rows struct db_rows *rows = NULL;
   bool ok = db_run(db, &release_statement, &parameters, &rows, error);
   db_array_release(&leases);
   db_array_release(&epochs);
+  db_array_release(&are_spent);
   for (int row = 0; ok && row < db_count(rows); row++) {
     struct lease_handback *handback = handbacks[db_get_integer(rows, row, "n") - 1];
     handback->known = db_get_bool(rows, row, "known");
     handback->done = db_get_bool(rows, row, "done");
+    handback->state = db_get_bool(rows, row, "is_cancelled") ? LEASE_CANCELLED : LEASE_OPEN;
     handback->current_epoch = db_get_integer(rows, row, "epoch");
     handback->job = db_get_integer(rows, row, "job_id");
     handback->fruitless = db_get_integer(rows, row, "fruitless");
@@ -236,23 +291,39 @@ bool leases_release(struct db *db, struct lease_handback *const *handbacks, size
   return ok;
 }
 
-static const struct statement final_statement = {
-    "leases_insert_final",
-    "INSERT INTO leases (job_id, stage, round, process, configs, remaining, device_class, priority)"
-    " SELECT j.id, 'final', $2::int, p, $5::int8multirange, $5::int8multirange, j.device_class, j.priority"
-    " FROM jobs j, generate_series($3::int, $3::int + $4::int - 1) p WHERE j.id = $1 ORDER BY p"};
+/* How long a final waits for a device that has none of its job yet. */
+#define SQL_APART "interval '60 s'"
 
-bool leases_insert_final(struct db *db, int64_t job, int64_t round, const struct job_plan *plan, struct error *error) {
-  cleanup_config_ranges struct config_ranges ranges = {0};
-  for (size_t i = 0; i < plan->n_finalists; i++)
-    config_ranges_add(&ranges, plan->finalists[i]);
-  cleanup_free char *configs = multirange_format(&ranges);
+static const struct statement insert_statement = {
+    "leases_insert",
+    "INSERT INTO leases (job_id, stage, round, process, configs, remaining, device_class, priority, config_us,"
+    "  apart_until) SELECT j.id, $2::stage, $3::int, r.process, r.configs, r.configs, j.device_class, j.priority,"
+    "  CASE WHEN r.is_large THEN j.config_us END, CASE WHEN r.is_apart THEN now() + " SQL_APART " END"
+    " FROM jobs j, unnest($4::int[], $5::int8multirange[], $6::bool[], $7::bool[]) WITH ORDINALITY"
+    "  AS r(process, configs, is_large, is_apart, n) WHERE j.id = $1 ORDER BY r.n"};
+
+bool leases_insert(struct db *db, int64_t job, enum stage stage, int64_t round, const struct lease_row *rows, size_t n,
+                   struct error *error) {
+  enum { PROCESS, CONFIGS, LARGE, APART, COLUMNS };
+  struct db_array columns[COLUMNS];
+  for (size_t i = 0; i < COLUMNS; i++)
+    db_array_init(&columns[i]);
+  for (size_t i = 0; i < n; i++) {
+    cleanup_free char *configs = multirange_format(rows[i].configs);
+    db_array_integer(&columns[PROCESS], rows[i].process);
+    db_array_text(&columns[CONFIGS], configs);
+    db_array_bool(&columns[LARGE], stage == STAGE_SCREEN && lease_is_large(rows[i].configs));
+    db_array_bool(&columns[APART], rows[i].is_apart);
+  }
   struct db_parameters parameters = {0};
   db_integer(&parameters, job);
+  db_text(&parameters, stage_name(stage));
   db_integer(&parameters, round);
-  db_integer(&parameters, plan->first_process);
-  db_integer(&parameters, plan->n_processes);
-  db_text(&parameters, configs);
-  cleanup_rows struct db_rows *rows = NULL;
-  return db_run(db, &final_statement, &parameters, &rows, error);
+  for (size_t i = 0; i < COLUMNS; i++)
+    db_text(&parameters, db_array_finish(&columns[i]));
+  cleanup_rows struct db_rows *done = NULL;
+  bool ok = db_run(db, &insert_statement, &parameters, &done, error);
+  for (size_t i = 0; i < COLUMNS; i++)
+    db_array_release(&columns[i]);
+  return ok;
 }

@@ -5,7 +5,7 @@
 #define WAVETUNE_SERVER_STORE_LEASES_H
 
 #include "common/space.h"
-#include "server/core/job_plan.h"
+#include "server/core/likely.h"
 #include "server/core/results.h"
 #include "server/store/db.h"
 
@@ -19,11 +19,18 @@ struct lease_wish {
   int64_t epoch, job, round, process, expires_in_ms;
   enum stage stage;
   struct config_ranges configs; /* what remains of it */
+  bool may_be_split;            /* its holder is to ask often what is still its own */
 };
 void lease_wish_release(struct lease_wish *wish);
 
 /* Gives each wish the live lease with its nonce, else the best open one that its device can run, or none. */
 must_check bool leases_grant(struct db *db, struct lease_wish *const *wishes, size_t n, int64_t lease_ms,
+                             struct error *error);
+
+/* Splits the tails off held screen leases for wishes that got none: at most one of a lease, no more than there are wishes for
+ * its class, those with the most predicted device time left first. The tails are open leases then. In the caller's
+ * transaction, which waits for no lock. */
+must_check bool leases_split(struct db *db, struct lease_wish *const *wishes, size_t n, size_t *ret_n,
                              struct error *error);
 
 /* What a lease's answer says of its job, as texts of JSON. Owned. */
@@ -33,10 +40,22 @@ struct lease_job {
   int64_t baseline, seed;
   char *kernel, *manifest, *key, *space;
   char *build; /* "sha256:…" or NULL */
+  struct digest kernel_hash, key_digest, environment_digest;
+  bool is_search;
+  size_t n_likely;
+  uint64_t likely[LIKELY_MAX];
+  double best_ratio;     /* least so far; 0: none */
+  int64_t budget_us;     /* what is left of its budget; 0: it has none */
+  uint64_t configs_left; /* of all its open and held leases; only where it has a budget */
 };
 must_check bool leases_jobs(struct db *db, const int64_t *jobs, size_t n, struct lease_job **ret_jobs, size_t *ret_n,
                             struct error *error);
 void lease_jobs_free(struct lease_job *jobs, size_t n);
+
+/* Moves those of `configs` that other open screen leases of its job have to a lease that was granted just now and not told to
+ * anybody. *ret_gained: whether there were any; then *ret_remaining is what it has now, the caller's. */
+must_check bool lease_gather(struct db *db, int64_t lease, int64_t epoch, const struct config_ranges *configs,
+                             bool *ret_gained, struct config_ranges *ret_remaining, struct error *error);
 
 struct lease_renewal {
   int64_t lease, epoch;
@@ -44,6 +63,8 @@ struct lease_renewal {
   /* Out: */
   bool known, renewed;
   int64_t current_epoch;
+  bool is_split;                  /* some of what was granted is somebody else's now */
+  struct config_ranges remaining; /* where it is; owned */
 };
 must_check bool leases_renew(struct db *db, struct lease_renewal *const *renewals, size_t n, int64_t lease_ms,
                              struct error *error);
@@ -78,12 +99,15 @@ must_check bool leases_post(struct db *db, struct lease_post *const *posts, size
 
 struct lease_handback {
   int64_t lease, epoch;
+  bool is_spent; /* it has spent the device time that it was given */
   /* Out: */
   bool known, done;
+  enum lease_state state; /* afterwards */
   int64_t current_epoch, job, fruitless;
   struct digest hardware_digest;
 };
-/* Opens held leases again for what remains of them. */
+/* Opens held leases again for what remains of them. One that has spent its share of its job's budget is cancelled, with the
+ * event. */
 must_check bool leases_release(struct db *db, struct lease_handback *const *handbacks, size_t n, struct error *error);
 
 /* A lease that was lost: its holder is gone. */
@@ -127,8 +151,14 @@ must_check bool leases_cancel_over_budget(struct db *db, const int64_t *jobs, si
 /* Cancels what is open or held of jobs that have ended: of `jobs`, or with NULL of any (a crash between). */
 must_check bool leases_cancel_ended(struct db *db, const int64_t *jobs, size_t n, struct error *error);
 
-/* The leases of a final: each process measures all of these configs. In the caller's transaction. */
-must_check bool leases_insert_final(struct db *db, int64_t job, int64_t round, const struct job_plan *plan,
-                                    struct error *error);
+/* A lease to make. */
+struct lease_row {
+  int64_t process;
+  const struct config_ranges *configs;
+  bool is_apart; /* for a device without a final of the job, for a while */
+};
+/* The leases of a job's stage and round. In the caller's transaction. */
+must_check bool leases_insert(struct db *db, int64_t job, enum stage stage, int64_t round, const struct lease_row *rows,
+                              size_t n, struct error *error);
 
 #endif

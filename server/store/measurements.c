@@ -1,22 +1,32 @@
 /* SQL that reads measurements for decisions. Memory and threads: as the header says. */
 #include "server/store/measurements.h"
 
+#include <math.h>
+
+#define SQL_CORRECT                                                                                                    \
+  "SELECT config, ratio, lease_id FROM measurements WHERE job_id = $1 AND stage = $2::stage AND NOT late"              \
+  " AND outcome = 'correct'"
 static const struct statement screen_ranked_statement = {
-    "measurements_screen_ranked",
-    "SELECT config, ratio FROM measurements WHERE job_id = $1 AND stage = 'screen' AND NOT late AND outcome = 'correct'"
-    " ORDER BY ratio, config LIMIT $2"};
+    "measurements_screen_ranked", "SELECT * FROM ((" SQL_CORRECT " ORDER BY ratio, config LIMIT $3) UNION (" SQL_CORRECT
+                                  " AND config IN ($4, $5))) ranked ORDER BY ratio, config"};
 static const struct statement screen_outcomes_statement = {
     "measurements_screen_outcomes",
     "SELECT outcome, count(*) AS n, min(left(detail, 300)) FILTER (WHERE outcome <> 'correct') AS example"
-    " FROM measurements WHERE job_id = $1 AND stage = 'screen' AND NOT late GROUP BY outcome ORDER BY n DESC"};
+    " FROM measurements WHERE job_id = $1 AND stage = $2::stage AND NOT late GROUP BY outcome ORDER BY n DESC"};
 
-bool measurements_screen(struct db *db, int64_t job, struct screen_summary *ret, struct error *error) {
+bool measurements_screen(struct db *db, int64_t job, enum stage stage, const uint64_t *always, size_t n_always,
+                         struct screen_summary *ret, struct error *error) {
   cleanup_rows struct db_rows *ranked = NULL;
   cleanup_rows struct db_rows *outcomes = NULL;
   struct db_parameters parameters = {0}, by_outcome = {0};
+  ALWAYS(n_always <= FINALISTS_ALWAYS);
   db_integer(&parameters, job);
-  db_integer(&parameters, FINALISTS_MAX);
+  db_text(&parameters, stage_name(stage));
+  db_integer(&parameters, HALVING_MAX);
+  for (size_t i = 0; i < FINALISTS_ALWAYS; i++)
+    db_integer(&parameters, i < n_always ? (int64_t)always[i] : -1);
   db_integer(&by_outcome, job);
+  db_text(&by_outcome, stage_name(stage));
   if (!db_run(db, &screen_ranked_statement, &parameters, &ranked, error) ||
       !db_run(db, &screen_outcomes_statement, &by_outcome, &outcomes, error))
     return false;
@@ -24,6 +34,7 @@ bool measurements_screen(struct db *db, int64_t job, struct screen_summary *ret,
   for (int row = 0; row < db_count(ranked); row++) {
     ret->ranked[row] = (uint64_t)db_get_integer(ranked, row, "config");
     ret->ratios[row] = db_get_double(ranked, row, "ratio");
+    ret->leases[row] = db_get_integer(ranked, row, "lease_id");
   }
   ret->facts.n_ranked = (size_t)db_count(ranked);
   for (int row = 0; row < db_count(outcomes); row++) {
@@ -36,16 +47,40 @@ bool measurements_screen(struct db *db, int64_t job, struct screen_summary *ret,
   }
   ret->facts.ranked = ret->ranked;
   ret->facts.ratios = ret->ratios;
+  ret->facts.leases = ret->leases;
+  ret->facts.n_always = n_always;
+  for (size_t i = 0; i < n_always; i++)
+    ret->facts.always[i] = always[i];
   ret->facts.example = ret->example;
   return true;
 }
 
 void screen_summary_release(struct screen_summary *summary) { free(summary->example); }
 
+static const struct statement search_statement = {
+    "measurements_search", "SELECT config, CASE WHEN outcome = 'correct' THEN ratio END AS ratio FROM measurements"
+                           " WHERE job_id = $1 AND stage = 'screen' AND NOT late ORDER BY config"};
+
+bool measurements_search(struct db *db, int64_t job, struct search_told **ret_told, size_t *ret_n,
+                         struct error *error) {
+  cleanup_rows struct db_rows *rows = NULL;
+  struct db_parameters parameters = {0};
+  db_integer(&parameters, job);
+  if (!db_run(db, &search_statement, &parameters, &rows, error))
+    return false;
+  *ret_n = (size_t)db_count(rows);
+  *ret_told = xcalloc(*ret_n + 1, sizeof **ret_told);
+  for (int row = 0; row < db_count(rows); row++)
+    (*ret_told)[row] =
+        (struct search_told){(uint64_t)db_get_integer(rows, row, "config"),
+                             db_is_null(rows, row, "ratio") ? INFINITY : db_get_double(rows, row, "ratio")};
+  return true;
+}
+
 static const struct statement final_statement = {
-    "measurements_final",
-    "SELECT config, process, outcome, samples_us, baseline_us, vgprs, spills, lds_bytes FROM measurements"
-    " WHERE job_id = $1 AND stage = 'final' AND NOT late ORDER BY process, config"};
+    "measurements_final", "SELECT config, process, outcome, samples_us, baseline_us, vgprs, spills, lds_bytes,"
+                          " dense_rank() OVER (ORDER BY agent, device) AS device FROM measurements"
+                          " WHERE job_id = $1 AND stage = 'final' AND NOT late ORDER BY process, config"};
 
 /* {1.5,2.5} to numbers; the caller's. What the database wrote is well-formed. */
 static double *numbers_parse(const char *text, size_t *ret_n) {
@@ -83,6 +118,7 @@ bool measurements_final(struct db *db, int64_t job, struct final_summary *ret, s
     sample->samples_us = numbers_parse(db_get(rows, row, "samples_us"), &sample->n);
     sample->baseline_us = numbers_parse(db_get(rows, row, "baseline_us"), &n_baseline);
     ALWAYS(sample->n == n_baseline);
+    sample->device = db_get_integer(rows, row, "device");
     sample->vgprs = db_get_integer(rows, row, "vgprs");
     sample->spills = db_get_integer(rows, row, "spills");
     sample->lds_bytes = db_get_integer(rows, row, "lds_bytes");

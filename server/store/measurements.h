@@ -5,16 +5,25 @@
 #define WAVETUNE_SERVER_STORE_MEASUREMENTS_H
 
 #include "server/core/job_plan.h"
+#include "server/core/search_rounds.h"
 #include "server/store/db.h"
 
+#define SCREEN_RANKED_MAX (HALVING_MAX + FINALISTS_ALWAYS)
 struct screen_summary {
   struct screen_facts facts; /* points into the rest */
-  uint64_t ranked[FINALISTS_MAX];
-  double ratios[FINALISTS_MAX];
+  uint64_t ranked[SCREEN_RANKED_MAX];
+  double ratios[SCREEN_RANKED_MAX];
+  int64_t leases[SCREEN_RANKED_MAX];
   char *example;
 };
-must_check bool measurements_screen(struct db *db, int64_t job, struct screen_summary *ret, struct error *error);
+/* Of stage screen or halving. `always`: configs that are ranked wherever they stand. */
+must_check bool measurements_screen(struct db *db, int64_t job, enum stage stage, const uint64_t *always,
+                                    size_t n_always, struct screen_summary *ret, struct error *error);
 void screen_summary_release(struct screen_summary *summary);
+
+/* All that the screen of a search measured, by rising ordinal; the caller's. */
+must_check bool measurements_search(struct db *db, int64_t job, struct search_told **ret_told, size_t *ret_n,
+                                    struct error *error);
 
 struct final_summary {
   size_t n;

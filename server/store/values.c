@@ -89,3 +89,14 @@ struct config_ranges multirange_parse(const char *text) {
   }
   return ranges;
 }
+
+size_t ordinals_parse(const char *text, uint64_t *ret, size_t most) {
+  size_t n = 0;
+  while ((*text == '{' || *text == ',') && text[1] != '}' && n < most) {
+    char *end;
+    ret[n++] = strtoull(text + 1, &end, 10);
+    ALWAYS(end != text + 1);
+    text = end;
+  }
+  return n;
+}

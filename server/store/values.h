@@ -25,6 +25,9 @@ must_check char *multirange_format(const struct config_ranges *ranges);
 /* The inverse, for what the database wrote; aborts on anything else. */
 struct config_ranges multirange_parse(const char *text);
 
+/* A bigint[] of ordinals, {17,3}: writes at most `most` of them and returns how many. */
+size_t ordinals_parse(const char *text, uint64_t *ret, size_t most);
+
 /* SQL: a timestamptz as RFC 3339 in UTC. */
 #define SQL_TIME(column) "to_char(" column " AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.MS\"Z\"')"
 

@@ -24,28 +24,108 @@ static struct final_measurement failed(uint64_t config, int64_t process) {
   return (struct final_measurement){OUTCOME_RUNTIME, {.config = config, .process = process}};
 }
 
+/* A screen of up to RANKED correct configs, all of one lease and within a hair of one another. */
+#define RANKED 40
+static uint64_t ranked[RANKED];
+static double ratios[RANKED];
+static int64_t leases[RANKED];
+
+static struct screen_facts screen_of(size_t n) {
+  for (size_t i = 0; i < n; i++) {
+    ranked[i] = 100 - i;
+    ratios[i] = 0.8 + (double)i * 1e-4;
+    leases[i] = 1;
+  }
+  return (struct screen_facts){
+      .n_ranked = n, .ranked = ranked, .ratios = ratios, .leases = leases, .may_halve = true, .measured = (int64_t)n};
+}
+
+static bool plan_has(const struct job_plan *plan, uint64_t config) {
+  for (size_t i = 0; i < plan->n_configs; i++)
+    if (plan->configs[i] == config)
+      return true;
+  return false;
+}
+
 Test(job_plan, the_screens_best_go_to_three_processes) {
-  uint64_t ranked[] = {7, 3, 5};
-  double ratios[] = {0.8, 0.82, 0.83};
-  struct screen_facts facts = {.n_ranked = 3, .ranked = ranked, .ratios = ratios, .measured = 3};
+  struct screen_facts facts = screen_of(3);
   cleanup_job_plan struct job_plan plan;
-  job_after_screen(&facts, &plan);
+  job_after_screen(&facts, 1, &plan);
   cr_assert_eq(plan.step, PLAN_FINAL);
-  cr_expect_eq(plan.n_finalists, 3);
-  cr_expect_eq(plan.finalists[0], 3);
-  cr_expect_eq(plan.finalists[2], 7);
+  cr_assert_eq(plan.n_configs, 3);
+  cr_expect_eq(plan.configs[0], 98);
+  cr_expect_eq(plan.configs[2], 100);
   cr_expect_eq(plan.first_process, 0);
   cr_expect_eq(plan.n_processes, 3);
 }
 
 Test(job_plan, what_the_screen_saw_far_behind_is_no_finalist) {
-  uint64_t ranked[] = {7, 3};
-  double ratios[] = {0.5, 2.0};
-  struct screen_facts facts = {.n_ranked = 2, .ranked = ranked, .ratios = ratios, .measured = 2};
+  struct screen_facts facts = screen_of(3);
+  ratios[1] = ratios[2] = 2;
   cleanup_job_plan struct job_plan plan;
-  job_after_screen(&facts, &plan);
-  cr_expect_eq(plan.n_finalists, 1);
-  cr_expect_eq(plan.finalists[0], 7);
+  job_after_screen(&facts, 1, &plan);
+  cr_expect_eq(plan.n_configs, 1);
+  cr_expect_eq(plan.configs[0], 100);
+}
+
+Test(job_plan, the_baseline_and_the_default_are_finalists_wherever_they_stand) {
+  struct screen_facts facts = screen_of(RANKED);
+  ratios[RANKED - 1] = ratios[RANKED - 2] = 3;
+  facts.n_always = 2;
+  facts.always[0] = ranked[RANKED - 1];
+  facts.always[1] = ranked[RANKED - 2];
+  cleanup_job_plan struct job_plan plan;
+  job_after_screen(&facts, 1, &plan);
+  cr_assert_eq(plan.step, PLAN_FINAL);
+  cr_expect_eq(plan.n_configs, FINALISTS_MAX);
+  cr_expect(plan_has(&plan, facts.always[0]));
+  cr_expect(plan_has(&plan, facts.always[1]));
+}
+
+Test(job_plan, many_close_configs_of_several_leases_race_once_more) {
+  struct screen_facts facts = screen_of(FINALISTS_MAX + 1);
+  leases[3] = 2;
+  cleanup_job_plan struct job_plan plan;
+  job_after_screen(&facts, 4, &plan);
+  cr_assert_eq(plan.step, PLAN_HALVING);
+  cr_expect_eq(plan.n_configs, FINALISTS_MAX + 1);
+  cr_expect_eq(plan.n_processes, 1);
+}
+
+Test(job_plan, many_close_configs_that_raced_in_one_lease_do_not_race_again) {
+  struct screen_facts facts = screen_of(FINALISTS_MAX + 1);
+  cleanup_job_plan struct job_plan plan;
+  job_after_screen(&facts, 1, &plan);
+  cr_expect_eq(plan.step, PLAN_FINAL);
+  cr_expect_eq(plan.n_configs, FINALISTS_MAX);
+}
+
+Test(job_plan, no_more_close_configs_than_a_final_takes_do_not_race_again) {
+  struct screen_facts facts = screen_of(FINALISTS_MAX + 1);
+  leases[3] = 2;
+  ratios[7] = 3;
+  facts.n_always = 1;
+  facts.always[0] = ranked[7];
+  cleanup_job_plan struct job_plan plan;
+  job_after_screen(&facts, 1, &plan);
+  cr_expect_eq(plan.step, PLAN_FINAL);
+  cr_expect(plan_has(&plan, ranked[7]));
+}
+
+Test(job_plan, after_a_halving_or_a_spent_budget_comes_the_final) {
+  struct screen_facts facts = screen_of(FINALISTS_MAX + 1);
+  leases[3] = 2;
+  facts.may_halve = false;
+  cleanup_job_plan struct job_plan plan;
+  job_after_screen(&facts, 1, &plan);
+  cr_expect_eq(plan.step, PLAN_FINAL);
+}
+
+Test(job_plan, a_final_on_more_devices_has_a_process_for_each) {
+  struct screen_facts facts = screen_of(2);
+  cleanup_job_plan struct job_plan plan;
+  job_after_screen(&facts, 5, &plan);
+  cr_expect_eq(plan.n_processes, 5);
 }
 
 Test(job_plan, a_screen_without_a_correct_config_fails_and_says_why) {
@@ -53,7 +133,7 @@ Test(job_plan, a_screen_without_a_correct_config_fails_and_says_why) {
   facts.outcomes[OUTCOME_COMPILE] = 3;
   facts.outcomes[OUTCOME_TIMEOUT] = 1;
   cleanup_job_plan struct job_plan plan;
-  job_after_screen(&facts, &plan);
+  job_after_screen(&facts, 1, &plan);
   cr_assert_eq(plan.step, PLAN_FAIL);
   cr_expect_str_eq(plan.reason, "none of 4 configs was measured correctly (compile 3, timeout 1); one of them: no such "
                                 "header");
@@ -62,7 +142,7 @@ Test(job_plan, a_screen_without_a_correct_config_fails_and_says_why) {
 Test(job_plan, a_screen_that_measured_nothing_says_that_the_budget_was_spent) {
   struct screen_facts facts = {0};
   cleanup_job_plan struct job_plan plan;
-  job_after_screen(&facts, &plan);
+  job_after_screen(&facts, 1, &plan);
   cr_assert_eq(plan.step, PLAN_FAIL);
   cr_expect_neq(strstr(plan.reason, "budget"), NULL);
 }
@@ -95,7 +175,7 @@ Test(job_plan, a_process_is_added_when_no_finalist_has_enough) {
   cr_assert_eq(plan.step, PLAN_FINAL);
   cr_expect_eq(plan.first_process, 3);
   cr_expect_eq(plan.n_processes, 1);
-  cr_expect_eq(plan.n_finalists, 1);
+  cr_expect_eq(plan.n_configs, 1);
 }
 
 /* One process each in which the winner is a tenth faster, as fast and a tenth slower than the baseline. */
@@ -116,7 +196,24 @@ Test(job_plan, an_ambiguous_verdict_gets_one_more_process) {
   cr_assert_eq(plan.step, PLAN_FINAL);
   cr_expect_eq(plan.first_process, 3);
   cr_expect_eq(plan.n_processes, 1);
-  cr_expect_eq(plan.n_finalists, 1);
+  cr_expect_eq(plan.n_configs, 1);
+}
+
+/* Config 1 is the best in one process and a tenth behind config 2 in the next, both far faster than the baseline. */
+Test(job_plan, a_regret_bound_that_is_too_wide_gets_one_more_process) {
+  times_fill();
+  static double quick[PAIRS], quicker[PAIRS];
+  for (size_t i = 0; i < PAIRS; i++) {
+    quick[i] = fast[i] * 0.95;
+    quicker[i] = fast[i] * 0.9;
+  }
+  struct final_measurement all[] = {measured(1, 0, quicker), measured(2, 0, fast),  measured(1, 1, fast),
+                                    measured(2, 1, quicker), measured(1, 2, quick), measured(2, 2, quick)};
+  cleanup_job_plan struct job_plan plan;
+  job_after_final(all, ARRAY_LENGTH(all), 0, 7, &plan);
+  cr_assert_eq(plan.step, PLAN_FINAL);
+  cr_expect_eq(plan.first_process, 3);
+  cr_expect_eq(plan.n_processes, 1);
 }
 
 Test(job_plan, after_six_processes_an_ambiguous_verdict_stands) {

@@ -31,6 +31,8 @@ Test(job_request, what_is_left_out_has_defaults) {
   cr_expect_eq(request.priority, 0);
   cr_expect_eq(request.budget_ms, 0);
   cr_expect_eq(request.runner, RUNNER_BUILD);
+  cr_expect_not(request.search.wanted);
+  cr_expect_eq(request.final_devices, 1);
   cr_expect_str_eq(request.environment.cpu, "gcc");
   job_request_release(&request);
 }
@@ -40,7 +42,8 @@ Test(job_request, everything_can_be_stated) {
   struct job_request request;
   struct error error;
   cr_assert(parsed(JOB(", \"tag\": \"t\", \"run\": \"r\", \"priority\": -7, \"budget\": {\"device_seconds\": 1.5},"
-                       " \"runner\": \"python\""),
+                       " \"runner\": \"python\", \"search\": {\"strategy\": \"evolution\", \"trials\": 500},"
+                       " \"finals\": {\"devices\": 4}"),
                    &json, &request, &error),
             "%s", error.message);
   cr_expect_str_eq(request.tag, "t");
@@ -48,6 +51,10 @@ Test(job_request, everything_can_be_stated) {
   cr_expect_eq(request.priority, -7);
   cr_expect_eq(request.budget_ms, 1500);
   cr_expect_eq(request.runner, RUNNER_PYTHON);
+  cr_expect(request.search.wanted);
+  cr_expect_eq(request.search.strategy, SEARCH_EVOLUTION);
+  cr_expect_eq(request.search.trials, 500);
+  cr_expect_eq(request.final_devices, 4);
   job_request_release(&request);
 }
 
@@ -66,6 +73,12 @@ Test(job_request, wrong_members_are_refused_where_they_stand) {
   refuses(JOB(", \"budget\": {}"), "/budget/device_seconds");
   refuses(JOB(", \"budget\": {\"device_seconds\": 0}"), "/budget/device_seconds");
   refuses(JOB(", \"budget\": {\"seconds\": 1}"), "/budget/seconds");
+  refuses(JOB(", \"search\": {\"strategy\": \"random\"}"), "/search/trials");
+  refuses(JOB(", \"search\": {\"strategy\": \"luck\", \"trials\": 5}"), "/search/strategy");
+  refuses(JOB(", \"search\": {\"strategy\": \"random\", \"trials\": 0}"), "/search/trials");
+  refuses(JOB(", \"search\": {\"strategy\": \"random\", \"trials\": 5, \"seed\": 1}"), "/search/seed");
+  refuses(JOB(", \"finals\": {\"devices\": 17}"), "/finals/devices");
+  refuses(JOB(", \"finals\": {\"processes\": 3}"), "/finals/processes");
   refuses("{" KERNEL ", \"key\": {}, \"space\": {}, \"environment\": {\"gpus\": \"x\"}}", "/environment/gpus");
 }
 

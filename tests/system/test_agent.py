@@ -62,7 +62,7 @@ void misbehaving(float *y, const float *x, int64_t n) {
   for (int64_t i = 0; i < n; i++)
     y[i] = 2 * x[i];
   if (MODE == good)
-    for (volatile int i = 0; i < 3000; i++);
+    for (volatile int i = 0; i < 300000; i++); /* many times the rest: the default is a finalist, and moody the best */
   if (MODE == moody && calls++ == 0) {
     FILE *file = fopen(getenv("MOODY_FILE"), "a");
     fputc('.', file);
@@ -89,10 +89,6 @@ def test_tune_lets_no_config_win_that_died_in_one_of_the_finals(tmp_path):
     assert answer["winner"]["config_values"] == {"MODE": "good"}
     assert answer["outcomes"] == {"correct": 1, "runtime": 1}
     assert [f["config"] for f in answer["verdict"]["finalists"]] == [0]
-
-    processes.unlink()  # of this key, it is so much faster that it is the only finalist
-    done = tune(folder, "n=10", tmp_path / "state", "--processes", "5", environment={"MOODY_FILE": str(processes)})
-    assert done.returncode == 1 and "every finalist failed" in done.stderr and "signal 6" in done.stderr
 
 
 def test_tune_prints_a_table_with_the_winner(tmp_path):

@@ -4,11 +4,29 @@
 #include <errno.h>
 #include <limits.h>
 
-#include "agent/compile/launch_source.h"
 #include "common/command.h"
 #include "common/file.h"
 
 #define PROFILE_MS ((int64_t)600 * 1000)
+#define WORDS_MAX 32
+
+/* A command line: texts that it owns, NULL behind the last one. */
+struct words {
+  size_t n;
+  char *texts[WORDS_MAX + 1];
+};
+
+static void words_release(struct words *words) {
+  for (size_t i = 0; i < words->n; i++)
+    free(words->texts[i]);
+}
+
+static void words_take(struct words *words, char *text) {
+  ALWAYS(words->n < WORDS_MAX);
+  words->texts[words->n++] = text;
+}
+
+static void words_add(struct words *words, const char *text) { words_take(words, xstrdup(text)); }
 
 static bool profiler_find(const char *name, char **ret_path) {
   struct error ignored;
@@ -21,28 +39,26 @@ static bool profiler_find(const char *name, char **ret_path) {
   return true;
 }
 
-static void add(struct settings *arguments, const char *text) { settings_add(arguments, xstrdup(text)); }
-
 /* The profiler up to where the profiled program's own words begin. */
-static bool profiler_arguments(const char *folder, struct settings *arguments, struct error *error) {
+static bool profiler_arguments(const char *folder, struct words *arguments, struct error *error) {
   cleanup_free char *path = NULL;
   if (profiler_find("rocprofv3", &path)) {
     const char *const words[] = {path, "--kernel-trace", "--stats", "--output-format", "csv", "-d", folder, "--"};
     for (size_t i = 0; i < ARRAY_LENGTH(words); i++)
-      add(arguments, words[i]);
+      words_add(arguments, words[i]);
     return true;
   }
   if (!profiler_find("rocprof", &path))
     return error_set(error, "there is no rocprofv3 and no rocprof in $PATH or /opt/rocm/bin; install rocprofiler-sdk");
-  add(arguments, path);
-  add(arguments, "--stats");
-  add(arguments, "-o");
-  settings_add(arguments, xasprintf("%s/profile.csv", folder));
+  words_add(arguments, path);
+  words_add(arguments, "--stats");
+  words_add(arguments, "-o");
+  words_take(arguments, xasprintf("%s/profile.csv", folder));
   return true;
 }
 
-static bool tune_arguments(const struct options *options, const char *device, uint64_t config,
-                           struct settings *arguments, struct error *error) {
+static bool tune_arguments(const struct options *options, const char *device, uint64_t config, struct words *arguments,
+                           struct error *error) {
   static const char *const kept[] = {"key", "build", "regime", "state", "python"};
   char program[PATH_MAX];
   char *const *places;
@@ -51,28 +67,27 @@ static bool tune_arguments(const struct options *options, const char *device, ui
     return error_set(error, "cannot read /proc/self/exe: %s", strerror(errno));
   program[length] = '\0';
   ALWAYS(options_arguments(options, &places) == 1);
-  add(arguments, program);
-  add(arguments, "tune");
-  add(arguments, places[0]);
-  settings_add(arguments, xasprintf("--device=%s", device));
-  settings_add(arguments, xasprintf("--only=%llu", (unsigned long long)config));
-  add(arguments, "--screen-rounds=1");
-  add(arguments, "--final-rounds=1");
-  settings_add(arguments, xasprintf("--seed=%lld", (long long)option_integer(options, "seed")));
+  words_add(arguments, program);
+  words_add(arguments, "tune");
+  words_add(arguments, places[0]);
+  words_take(arguments, xasprintf("--device=%s", device));
+  words_take(arguments, xasprintf("--only=%llu", (unsigned long long)config));
+  words_add(arguments, "--screen-rounds=1");
+  words_add(arguments, "--final-rounds=1");
+  words_take(arguments, xasprintf("--seed=%lld", (long long)option_integer(options, "seed")));
   for (size_t i = 0; i < ARRAY_LENGTH(kept); i++) {
     if (option_text(options, kept[i]))
-      settings_add(arguments, xasprintf("--%s=%s", kept[i], option_text(options, kept[i])));
+      words_take(arguments, xasprintf("--%s=%s", kept[i], option_text(options, kept[i])));
   }
   return true;
 }
 
 bool profile_config(const struct options *options, const char *device, uint64_t config, const char *folder,
                     struct error *error) {
-  cleanup_settings struct settings arguments = {0};
+  __attribute__((cleanup(words_release))) struct words arguments = {0};
   if (!profiler_arguments(folder, &arguments, error) || !tune_arguments(options, device, config, &arguments, error) ||
       !folder_make(folder, 0755, error))
     return false;
-  settings_add(&arguments, NULL);
   struct command command = {.arguments = arguments.texts,
                             .environment = environ,
                             .timeout_ms = PROFILE_MS,

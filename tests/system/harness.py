@@ -22,7 +22,7 @@ SOURCE = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("WAVETUNE_BUILD", SOURCE / "build/dev"))
 SHARED_DATA = SOURCE.parent / "shared" / "data"
 KERNELS = SOURCE / "kernels"
-QUICK = SOURCE / "tests/data/kernels/quick"  # 48 configs, 4 compiles
+QUICK = SOURCE / "tests/data/kernels/quick"  # 49 configs, 5 compiles, one best
 MISBEHAVING = SOURCE / "tests/data/kernels/misbehaving"
 
 

@@ -14,8 +14,8 @@
 #define INSTRUCTION_FLUSH_GROUPS_PER_CU 60
 
 /* The path of the object for `arch` in the pool's folder, compiled when it is not there yet: then it waits for the
- * compiler, a second at most by experience. NULL where there is nothing to flush with: the arch is none of AMD's, or this
- * machine has no compiler for it. The pool's folder is pruned: ask again for each worker. */
+ * compiler, a second at most by experience. NULL where there is nothing to flush with: the arch is none of AMD's, or it
+ * does not compile here, which is logged. The pool's folder is pruned: ask again for each worker. */
 must_check bool instruction_flush_object(struct compile_pool *pool, const char *arch, char **ret_path,
                                          struct error *error);
 

@@ -163,7 +163,7 @@ static bool cpu_fill(struct device *device, void *to, uint32_t word, size_t size
 
 static void *cpu_host_buffer_new(struct device *device, size_t size) {
   (void)device;
-  return xmalloc(size);
+  return host_memory_new(size);
 }
 
 static void cpu_host_buffer_free(struct device *device, void *buffer) {

@@ -1,8 +1,12 @@
 /* The back ends that this agent is built with. Memory: none. Threads: any. */
 #include "agent/device/device.h"
 
+#include <sys/mman.h>
+
 #include "agent/device/cpu.h"
 #include "agent/device/gpu.h"
+
+#define LARGE_PAGE ((size_t)2 << 20)
 
 /* GPUs first: the first device is what a command takes when none is named. */
 static const struct device_ops *const back_ends[] = {&hip_ops, &cuda_ops, &cpu_ops};
@@ -32,4 +36,16 @@ bool device_open(const char *name, struct device **ret_device, struct error *err
     if (string_starts(name, back_ends[i]->backend))
       return back_ends[i]->open(name, ret_device, error);
   return error_set(error, "no device %s on this machine; `wavetune-agent probe` lists those there are", name);
+}
+
+void *host_memory_new(size_t size) {
+  size_t rounded;
+  if (size < 2 * LARGE_PAGE || __builtin_add_overflow(size, LARGE_PAGE - 1, &rounded))
+    return xmalloc(size);
+  rounded = rounded / LARGE_PAGE * LARGE_PAGE;
+  void *memory = aligned_alloc(LARGE_PAGE, rounded);
+  if (!memory)
+    die("out of memory (%zu bytes)", rounded);
+  madvise(memory, rounded, MADV_HUGEPAGE); /* a kernel without them uses small ones */
+  return memory;
 }

@@ -227,7 +227,7 @@ void *gpu_host_buffer_new(struct device *base, size_t size) {
   struct gpu_device *device = (struct gpu_device *)base;
   void *address;
   if (size > HOST_BUFFER_BYTES_MAX)
-    return xmalloc(size);
+    return host_memory_new(size);
   size = (size / HOST_BUFFER_UNIT + 1) * HOST_BUFFER_UNIT;
   struct host_buffer *found = host_buffer_find(device, size);
   if (found) {
@@ -237,7 +237,7 @@ void *gpu_host_buffer_new(struct device *base, size_t size) {
   if (device->host_buffers_bytes + size > HOST_BUFFERS_BYTES_MAX)
     host_buffers_prune(device);
   if (device->host_buffers_bytes + size > HOST_BUFFERS_BYTES_MAX || device->api->host_memory_new(&address, size) != 0)
-    return xmalloc(size);
+    return host_memory_new(size);
   GROW(device->host_buffers, device->n_host_buffers, device->host_buffers_capacity);
   device->host_buffers[device->n_host_buffers++] = (struct host_buffer){address, size, true};
   device->host_buffers_bytes += size;

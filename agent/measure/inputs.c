@@ -44,11 +44,10 @@ struct filling {
 /* Picks for each of `n` elements one of the first block's. */
 #define DEFINE_PICK(name, type)                                                                                        \
   static void name(struct rng *rng, const type *block, int64_t n, type *elements) {                                    \
-    uint64_t bits = 0;                                                                                                 \
-    for (int64_t i = 0; i < n; i++, bits >>= 16) {                                                                     \
-      if (i % 4 == 0)                                                                                                  \
-        bits = rng_next(rng);                                                                                          \
-      elements[i] = block[bits & (INPUTS_BLOCK - 1)];                                                                  \
+    for (int64_t i = 0; i < n; i += 4) {                                                                               \
+      uint64_t bits = rng_next(rng);                                                                                   \
+      for (int64_t k = 0; k < 4 && i + k < n; k++)                                                                     \
+        elements[i + k] = block[bits >> 16 * k & (INPUTS_BLOCK - 1)];                                                  \
     }                                                                                                                  \
   }
 _Static_assert(INPUTS_BLOCK == 1 << 16, "a pick takes 16 bits");

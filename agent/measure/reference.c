@@ -5,7 +5,10 @@
 
 #include <dlfcn.h>
 
+#include "agent/measure/team.h"
 #include "common/rng.h"
+
+#define SAMPLES_AT_ONCE 16 /* of a thread */
 
 struct reference {
   void *object;
@@ -42,6 +45,23 @@ static int by_index(const void *a, const void *b) {
   return (left > right) - (left < right);
 }
 
+/* Samples of one output, which a team computes. */
+struct sampling {
+  const struct reference *reference;
+  size_t argument;
+  void **arguments;
+  struct expectation *expectation;
+};
+
+static void samples_compute(void *context, size_t item) {
+  const struct sampling *sampling = context;
+  struct expectation *expectation = sampling->expectation;
+  size_t end = (item + 1) * SAMPLES_AT_ONCE;
+  for (size_t i = item * SAMPLES_AT_ONCE; i < end && i < expectation->n; i++)
+    expectation->values[i] =
+        reference_element(sampling->reference, sampling->argument, expectation->indices[i], sampling->arguments);
+}
+
 void expectation_compute(const struct reference *reference, size_t argument, int64_t elements, int64_t samples,
                          uint64_t seed, void **arguments, struct expectation *ret_expectation) {
   bool is_all = samples == 0 || elements <= samples || elements <= 2 * REFERENCE_EDGE;
@@ -58,8 +78,9 @@ void expectation_compute(const struct reference *reference, size_t argument, int
       expectation.indices[i] = REFERENCE_EDGE + (int64_t)rng_below(&rng, (uint64_t)(elements - 2 * REFERENCE_EDGE));
   }
   qsort(expectation.indices, n, sizeof *expectation.indices, by_index);
-  for (size_t i = 0; i < n; i++)
-    expectation.values[i] = reference_element(reference, argument, expectation.indices[i], arguments);
+  struct sampling sampling = {reference, argument, arguments, &expectation};
+  /* Twice as many as fill and compare: a reference may take a hundred times as long, and no device is at work yet. */
+  team_run(2 * team_size(), (n + SAMPLES_AT_ONCE - 1) / SAMPLES_AT_ONCE, samples_compute, &sampling);
   *ret_expectation = expectation;
 }
 

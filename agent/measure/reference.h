@@ -1,7 +1,8 @@
 /* The compiled reference of a kernel, and what it says of sampled elements of an output.
  *
- * A reference is C that runs on the host whatever the device is: agent/compile/launch_source.h.
- * Memory: an expectation owns its arrays. Threads: one. */
+ * A reference is C that runs on the host whatever the device is: agent/compile/launch_source.h. It is asked for different
+ * elements by several threads at once, and so must not keep anything between calls but in thread-local variables.
+ * Memory: an expectation owns its arrays. Threads: one, which may have a team (team.h). */
 #ifndef WAVETUNE_AGENT_MEASURE_REFERENCE_H
 #define WAVETUNE_AGENT_MEASURE_REFERENCE_H
 

@@ -16,7 +16,7 @@ struct team {
 unsigned team_size(void) {
   long cpus = sysconf(_SC_NPROCESSORS_ONLN);
   unsigned quarter = cpus > 4 ? (unsigned)(cpus / 4) : 1;
-  return quarter < TEAM_MAX ? quarter : TEAM_MAX;
+  return quarter < 4 ? quarter : 4;
 }
 
 static void *member_run(void *context) {
@@ -31,7 +31,7 @@ void team_run(unsigned threads, size_t n, void (*work)(void *context, size_t ite
   struct team team = {.n = n, .work = work, .context = context};
   pthread_t members[TEAM_MAX];
   unsigned n_members = 0;
-  while (n_members + 1 < threads && n_members + 1 < n && n_members < TEAM_MAX &&
+  while (n_members + 1 < threads && n_members + 1 < n && n_members + 1 < TEAM_MAX &&
          pthread_create(&members[n_members], NULL, member_run, &team) == 0)
     n_members++;
   member_run(&team);

@@ -86,7 +86,10 @@ must_check int job_print_code(struct http_client *client, const json_t *job, boo
   COMMAND(submit)                                                                                                      \
   COMMAND(jobs)                                                                                                        \
   COMMAND(show)                                                                                                        \
+  COMMAND(simulate)                                                                                                    \
   COMMAND(agents)                                                                                                      \
+  COMMAND(agents_drain)                                                                                                \
+  COMMAND(agents_resume)                                                                                               \
   COMMAND(environments)                                                                                                \
   COMMAND(publish)                                                                                                     \
   COMMAND(releases)                                                                                                    \

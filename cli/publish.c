@@ -17,16 +17,24 @@ static bool release_check(const char *bytes, size_t size, const char *digest_tex
   return true;
 }
 
-/* Points a channel at a release; `if_match` NULL: whatever it points at now. The entry gets its entity tag beside its
- * members: what --if-match takes next. */
-static int channel_move(struct http_client *client, const char *channel, const char *digest, const char *if_match,
-                        json_t **ret_entry) {
+/* Where a channel must be for a move; both NULL: anywhere. */
+struct precondition {
+  const char *if_match, *if_none_match;
+};
+
+/* Points a channel at a release. The entry gets its entity tag beside its members: what --if-match takes next. */
+static int channel_move(struct http_client *client, const char *channel, const char *digest,
+                        struct precondition precondition, json_t **ret_entry) {
   cleanup_free char *escaped = http_escape(channel);
   cleanup_free char *path = xasprintf("/v1/channels/%s", escaped);
   cleanup_json json_t *body_json = json_pack("{s:s}", "release", digest);
   cleanup_free char *body = json_canonical(body_json);
-  struct http_request request = {
-      .method = "PUT", .path = path, .body = body, .body_size = strlen(body), .if_match = if_match};
+  struct http_request request = {.method = "PUT",
+                                 .path = path,
+                                 .body = body,
+                                 .body_size = strlen(body),
+                                 .if_match = precondition.if_match,
+                                 .if_none_match = precondition.if_none_match};
   cleanup_http_response struct http_response response = {0};
   struct error error;
   if (!http_send(client, &request, &response, &error))
@@ -41,13 +49,24 @@ static int channel_move(struct http_client *client, const char *channel, const c
   return EXIT_OK;
 }
 
-static void skipped_print(const json_t *answer) {
+static void reasons_print(const json_t *answer, const char *group) {
   size_t index;
   json_t *item;
-  json_array_foreach (json_object_get(answer, "skipped"), index, item) {
+  json_array_foreach (json_object_get(answer, group), index, item) {
     cleanup_free char *key = json_dumps(json_object_get(item, "key"), JSON_COMPACT);
-    fprintf(stderr, "skipped  %s %s: %s\n", cli_member(item, "name"), key ? key : "", cli_member(item, "reason"));
+    fprintf(stderr, "%-7s  %s %s: %s\n", group, cli_member(item, "name"), key ? key : "", cli_member(item, "reason"));
   }
+}
+
+/* {"channel": …, "min_gain": …} of the options, NULL without a channel. */
+static bool replaces_of(const struct options *options, json_t **ret_replaces, struct error *error) {
+  const char *channel = option_text(options, "channel"), *text = option_text(options, "min-gain");
+  char *end;
+  double min_gain = strtod(text, &end);
+  if (end == text || *end || !(min_gain >= 0 && min_gain < 1))
+    return error_set(error, "--min-gain %s: give a share of the time, 0 to below 1, such as 0.02 for 2 %%", text);
+  *ret_replaces = channel ? json_pack("{s:s, s:f}", "channel", channel, "min_gain", min_gain) : NULL;
+  return true;
 }
 
 static bool publish_body(const struct options *options, json_t **ret_body, struct error *error) {
@@ -72,8 +91,21 @@ static bool publish_body(const struct options *options, json_t **ret_body, struc
       return false;
     json_object_set_new(body, "pins", pins);
   }
+  json_t *replaces;
+  if (!replaces_of(options, &replaces, error))
+    return false;
+  if (replaces)
+    json_object_set_new(body, "replaces", replaces);
   *ret_body = TAKE(body);
   return true;
+}
+
+/* The channel moves from where it was when its release was compared, and from nowhere else. */
+static int published_promote(struct http_client *client, const json_t *answer, const char *channel,
+                             json_t **ret_entry) {
+  const char *etag = cli_member(json_object_get(answer, "replaces"), "etag");
+  struct precondition precondition = {etag[0] ? etag : NULL, etag[0] ? NULL : "*"};
+  return channel_move(client, channel, cli_member(answer, "release"), precondition, ret_entry);
 }
 
 static int command_publish(struct options *options) {
@@ -93,7 +125,7 @@ static int command_publish(struct options *options) {
   if (!release_check(bytes, strlen(bytes), digest, &release, &error))
     return cli_fail(EXIT_REFUSED, &error);
   const char *channel = option_text(options, "channel");
-  if (channel && (code = channel_move(client, channel, digest, NULL, &entry)) != EXIT_OK)
+  if (channel && (code = published_promote(client, answer, channel, &entry)) != EXIT_OK)
     return code;
   if (option_flag(options, "json")) {
     if (entry)
@@ -101,7 +133,8 @@ static int command_publish(struct options *options) {
     cli_print_json(answer);
     return EXIT_OK;
   }
-  skipped_print(answer);
+  reasons_print(answer, "kept");
+  reasons_print(answer, "skipped");
   cleanup_free char *environment = environment_format(&release->environment);
   printf("release  %s\n         %zu winner%s, tag %s, %s\n", digest, release->n_winners,
          release->n_winners == 1 ? "" : "s", release->tag, environment);
@@ -125,7 +158,7 @@ static int command_promote(struct options *options) {
   const char *given = option_text(options, "if-match");
   bool is_bare = given && given[0] != '"' && !string_equal(given, "*"); /* a shell ate the quotes */
   cleanup_free char *if_match = given ? xasprintf(is_bare ? "\"%s\"" : "%s", given) : NULL;
-  int code = channel_move(client, arguments[1], arguments[0], if_match, &entry);
+  int code = channel_move(client, arguments[1], arguments[0], (struct precondition){if_match, NULL}, &entry);
   if (code != EXIT_OK)
     return code;
   if (option_flag(options, "json"))
@@ -257,7 +290,13 @@ static const struct option_spec publish_options[] = {
      .type = OPTION_TEXT,
      .argument = "NAME",
      .flag_only = true,
-     .help = "promote the release to this channel too"},
+     .help = "promote the release to this channel too; what it serves is replaced only by what is faster"},
+    {.name = "min-gain",
+     .type = OPTION_TEXT,
+     .argument = "SHARE",
+     .flag_only = true,
+     .default_text = "0.02",
+     .help = "with --channel: how much faster than what is served a winner must be to replace it"},
     SERVER_OPTIONS,
 };
 static const struct option_spec promote_options[] = {
@@ -274,8 +313,13 @@ const struct command_spec spec_publish = {
     .name = "publish",
     .arguments = "",
     .summary = "make a release of the winners for one environment and tag",
-    .description = "For every kernel and key the newest done job's winner is taken, or its pin. What is skipped is "
-                   "said, with the reason. The same winners give the same digest.",
+    .description =
+        "For every kernel and key the newest done job's winner is taken, or its pin. What is skipped is "
+        "said, with the reason. The same winners give the same digest.\n"
+        "With --channel a config that the channel serves is kept, which is said with the reason, unless the "
+        "newest job measured it beside its winner and the winner is faster beyond doubt and by --min-gain, or "
+        "the served one was flagged or quarantined since. To replace it whatever was measured, pin a config, or "
+        "publish without --channel and promote.",
     .options = publish_options,
     .n_options = ARRAY_LENGTH(publish_options),
     .run = command_publish,

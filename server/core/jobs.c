@@ -3,6 +3,7 @@
 
 #include "common/log.h"
 #include "server/core/agents.h"
+#include "server/core/flags.h"
 #include "server/core/search_rounds.h"
 #include "server/server.h"
 #include "server/store/jobs.h"
@@ -160,7 +161,8 @@ static bool job_finish(struct worker *worker, const struct job_brief *job, const
   if (!job_change_state(worker->db, &change, &changed, error))
     return false;
   *ret_moved = changed > 0;
-  return !changed || job_store_winner(worker->db, job->id, verdict->winner, values, text, error);
+  return !changed || (job_store_winner(worker->db, job->id, verdict->winner, values, text, error) &&
+                      flags_after_job(worker, job->id, error));
 }
 
 /* Of a screen or a halving; where a halving measured nothing correctly, what the screen said before still holds. */

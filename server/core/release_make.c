@@ -11,7 +11,9 @@ void release_candidates_release(struct release_candidates *candidates) {
     free(candidate->state);
     free(candidate->reason);
     json_decref(candidate->config);
+    json_decref(candidate->verdict);
     free(candidate->equivalents);
+    free(candidate->quarantined);
   }
   free(candidates->all);
   for (size_t i = 0; i < candidates->n_spaces; i++)
@@ -30,7 +32,7 @@ static bool outcome_parse(const char *name, enum verdict_outcome *ret) {
   return false;
 }
 
-bool release_candidate_read_verdict(struct release_candidate *candidate, const json_t *verdict, struct error *error) {
+bool release_candidate_read_verdict(struct release_candidate *candidate, json_t *verdict, struct error *error) {
   const char *outcome;
   json_t *set;
   if (!json_get_string(verdict, "", "verdict", JSON_REQUIRED, &outcome, error) ||
@@ -39,6 +41,8 @@ bool release_candidate_read_verdict(struct release_candidate *candidate, const j
   if (!outcome_parse(outcome, &candidate->outcome))
     return error_at(error, "/verdict", "\"%.32s\" is no outcome of a verdict", outcome);
   size_t n = json_array_size(set);
+  json_decref(candidate->verdict);
+  candidate->verdict = json_incref(verdict);
   free(candidate->equivalents);
   candidate->equivalents = xcalloc(n ? n : 1, sizeof *candidate->equivalents);
   for (size_t i = 0; i < n; i++)
@@ -61,7 +65,56 @@ const struct release_pin *release_pin_of(const struct release_request *request,
   return bsearch(candidate, request->pins, request->n_pins, sizeof *request->pins, pin_to_candidate);
 }
 
+static int served_compare(const void *a, const void *b) {
+  const struct release_served_winner *left = a, *right = b;
+  int order = memcmp(left->winner->kernel.bytes, right->winner->kernel.bytes, DIGEST_SIZE);
+  return order ? order : strcmp(left->key_text, right->key_text);
+}
+
+void release_served_init(struct release_served *served, struct release *release) {
+  *served =
+      (struct release_served){.release = release, .winners = xcalloc(release->n_winners + 1, sizeof *served->winners)};
+  for (; served->n < release->n_winners; served->n++) {
+    const struct release_winner *winner = &release->winners[served->n];
+    served->winners[served->n] = (struct release_served_winner){winner, json_canonical(winner->key)};
+  }
+  qsort(served->winners, served->n, sizeof *served->winners, served_compare);
+}
+
+void release_served_release(struct release_served *served) {
+  for (size_t i = 0; i < served->n; i++)
+    free(served->winners[i].key_text);
+  free(served->winners);
+  if (served->release)
+    release_free(served->release);
+  *served = (struct release_served){0};
+}
+
+static int served_to_candidate(const void *wanted, const void *element) {
+  const struct release_candidate *candidate = wanted;
+  const struct release_served_winner *served = element;
+  int order = memcmp(candidate->kernel.bytes, served->winner->kernel.bytes, DIGEST_SIZE);
+  return order ? order : strcmp(candidate->key_text, served->key_text);
+}
+
+static const struct release_winner *served_of(const struct release_served *served,
+                                              const struct release_candidate *candidate) {
+  if (!served->n)
+    return NULL;
+  const struct release_served_winner *found =
+      bsearch(candidate, served->winners, served->n, sizeof *served->winners, served_to_candidate);
+  return found ? found->winner : NULL;
+}
+
+bool release_needs_space(const struct release_request *request, const struct release_served *served,
+                         const struct release_candidate *candidate) {
+  const struct release_winner *winner = served_of(served, candidate);
+  return release_pin_of(request, candidate) || (winner && !digest_equal(&winner->space, &candidate->space));
+}
+
 void release_plan_release(struct release_plan *plan) {
+  for (size_t i = 0; i < plan->n_included; i++)
+    free(plan->included[i].kept_reason);
   for (size_t i = 0; i < plan->n_skipped; i++)
     free(plan->skipped[i].reason);
   free(plan->skipped);
@@ -69,10 +122,9 @@ void release_plan_release(struct release_plan *plan) {
   *plan = (struct release_plan){0};
 }
 
-static void plan_include(struct release_plan *plan, const struct release_candidate *candidate,
-                         const struct release_pin *pin, uint64_t ordinal) {
+static void plan_include(struct release_plan *plan, struct release_included included) {
   GROW(plan->included, plan->n_included, plan->included_capacity);
-  plan->included[plan->n_included++] = (struct release_included){candidate, pin, ordinal};
+  plan->included[plan->n_included++] = included;
 }
 
 /* Takes over the reason. */
@@ -115,8 +167,15 @@ static char *unusable_reason(const struct release_request *request, const struct
     return xasprintf("no winner yet: %s", candidate->state);
   if (!candidate->has_winner)
     return xstrdup("no winner");
+  if (candidate->quarantined)
+    return xasprintf("quarantined: %s; submit the job again with another run", candidate->quarantined);
+  if (candidate->flagged_by)
+    return xasprintf("flagged: job %lld measured this winner slower than the default, by a factor of %.3f",
+                     (long long)candidate->flagged_by, candidate->flagged_ratio);
   if (candidate->outcome == VERDICT_AMBIGUOUS)
-    return xstrdup("ambiguous: the winner is neither faster than the baseline nor the same beyond doubt");
+    return xstrdup(
+        "ambiguous: the winner is neither faster than the baseline nor the same beyond doubt; submit the job "
+        "again with another run when the machine is quiet, or pin a config");
   if (candidate->outcome == VERDICT_SLOWER)
     return xstrdup("slower than its baseline");
   return NULL;
@@ -140,9 +199,45 @@ static char *conflict_reason(const struct release_candidate *other) {
                    (long long)other->job);
 }
 
+/* Whether what is served was the winner of a job that has since been flagged or quarantined; of several such jobs the
+ * newest tells. */
+static bool served_is_tainted(const struct release_winner *served, const struct release_candidate *group, size_t n) {
+  for (size_t i = 0; i < n; i++)
+    if (group[i].has_winner && json_equal(group[i].config, served->config))
+      return group[i].flagged_by || group[i].quarantined;
+  return false;
+}
+
+/* Whether the job's winner may take the place of what is served; else why not. */
+static bool may_replace(const struct release_request *request, const struct release_winner *served,
+                        const struct release_candidate *candidate, struct error *ret_reason) {
+  uint64_t ordinal = served->ordinal;
+  if (json_equal(served->config, candidate->config))
+    return true;
+  if (!digest_equal(&served->space, &candidate->space) &&
+      !space_config_from_json(candidate->points, served->config, &ordinal, ret_reason))
+    return error_set(ret_reason, "the space of job %lld does not have the config that is served",
+                     (long long)candidate->job);
+  return verdict_json_replaces(candidate->verdict, candidate->baseline, ordinal, request->min_gain, ret_reason);
+}
+
+/* Adds the winner of `newest` (NULL: there is none), or what is served instead. */
+static void group_include(const struct release_request *request, const struct release_winner *served,
+                          const struct release_candidate *group, size_t n, const struct release_candidate *newest,
+                          struct release_plan *plan) {
+  struct error reason;
+  bool can_stay = served && !served_is_tainted(served, group, n);
+  if (newest && (!can_stay || may_replace(request, served, newest, &reason)))
+    plan_include(plan, (struct release_included){.candidate = newest, .ordinal = newest->ordinal});
+  else if (newest)
+    plan_include(plan, (struct release_included){newest, NULL, served, xstrdup(reason.message), 0});
+  else if (can_stay)
+    plan_include(plan, (struct release_included){group, NULL, served, xstrdup("no job has a winner to replace it"), 0});
+}
+
 /* One (kernel, key) without a pin. */
-static void group_plan(const struct release_request *request, const struct release_candidate *group, size_t n,
-                       struct release_plan *plan) {
+static void group_plan(const struct release_request *request, const struct release_served *served,
+                       const struct release_candidate *group, size_t n, struct release_plan *plan) {
   const struct release_candidate *newest = NULL, *former = NULL;
   for (size_t i = 0; i < n && !former; i++) {
     cleanup_free char *reason = unusable_reason(request, &group[i]);
@@ -150,8 +245,7 @@ static void group_plan(const struct release_request *request, const struct relea
       *(newest ? &former : &newest) = &group[i];
   }
   bool conflict = former && jobs_conflict(newest, former);
-  if (newest && !conflict)
-    plan_include(plan, newest, NULL, newest->ordinal);
+  group_include(request, served_of(served, group), group, n, conflict ? NULL : newest, plan);
   for (size_t i = 0; i < n; i++) {
     char *reason = unusable_reason(request, &group[i]);
     if (!reason && conflict && (&group[i] == newest || &group[i] == former))
@@ -169,14 +263,14 @@ static bool pin_is_in_space(const struct release_pin *pin, const struct environm
   struct error error;
   cleanup_key struct key key = {0};
   bool holds = false;
-  if (!space_config_from_json(candidate->pinned_space, pin->config, ret_ordinal, &error)) {
+  if (!space_config_from_json(candidate->points, pin->config, ret_ordinal, &error)) {
     *ret_reason =
         xasprintf("the pin names a config outside the space of job %lld: %s", (long long)candidate->job, error.message);
     return false;
   }
   ALWAYS(key_parse(pin->key, NULL, 0, &key, &error)); /* the pin's key was made by key_to_json */
   const struct space_facts facts = {&key, environment->gpu, environment->arch};
-  if (!space_holds(candidate->pinned_space, &facts, *ret_ordinal, &holds, &error)) {
+  if (!space_holds(candidate->points, &facts, *ret_ordinal, &holds, &error)) {
     *ret_reason = xasprintf("a condition cannot be decided for the pinned config: %s", error.message);
     return false;
   }
@@ -196,7 +290,7 @@ static void pinned_plan(const struct release_pin *pin, const struct environment 
     char *reason = NULL;
     found = pin_is_in_space(pin, environment, &group[i], &ordinal, &reason);
     if (found)
-      plan_include(plan, &group[i], pin, ordinal);
+      plan_include(plan, (struct release_included){.candidate = &group[i], .pin = pin, .ordinal = ordinal});
     else if (!first_reason)
       first_reason = TAKE(reason);
     free(reason);
@@ -231,14 +325,16 @@ static void kernels_supersede(const struct release_request *request, struct rele
       const struct release_included *included = &plan->included[i];
       const struct release_candidate *candidate = included->candidate;
       char text[DIGEST_TEXT_SIZE];
-      if (digest_equal(&candidate->kernel, &newest->kernel) || kernel_is_named(request, &candidate->kernel))
+      if (digest_equal(&candidate->kernel, &newest->kernel) || kernel_is_named(request, &candidate->kernel)) {
         plan->included[kept++] = *included;
-      else
-        plan_skip(plan, (struct release_skipped){
-                            candidate->name, candidate->kernel, candidate->key, included->pin ? 0 : candidate->job,
-                            xasprintf("superseded by kernel %s of the same name, which is newer; name this one in "
-                                      "\"kernels\" to release it",
-                                      digest_format(&newest->kernel, text))});
+        continue;
+      }
+      free(included->kept_reason);
+      plan_skip(plan, (struct release_skipped){
+                          candidate->name, candidate->kernel, candidate->key, included->pin ? 0 : candidate->job,
+                          xasprintf("superseded by kernel %s of the same name, which is newer; name this one in "
+                                    "\"kernels\" to release it",
+                                    digest_format(&newest->kernel, text))});
     }
   }
   plan->n_included = kept;
@@ -257,7 +353,8 @@ static void kernels_without_jobs_skip(const struct release_request *request,
 }
 
 void release_plan(const struct release_request *request, const struct environment *environment,
-                  struct release_candidates *candidates, struct release_plan *ret_plan) {
+                  const struct release_served *served, struct release_candidates *candidates,
+                  struct release_plan *ret_plan) {
   size_t n_pins = request->n_pins;
   cleanup_free bool *pin_is_used = xcalloc(n_pins ? n_pins : 1, sizeof *pin_is_used);
   *ret_plan = (struct release_plan){0};
@@ -272,7 +369,7 @@ void release_plan(const struct release_request *request, const struct environmen
       pin_is_used[pin - request->pins] = true;
       pinned_plan(pin, environment, group, end - first, ret_plan);
     } else {
-      group_plan(request, group, end - first, ret_plan);
+      group_plan(request, served, group, end - first, ret_plan);
     }
   }
   kernels_supersede(request, ret_plan);
@@ -295,14 +392,16 @@ struct release *release_from_plan(const struct release_plan *plan, const struct 
   for (size_t i = 0; i < plan->n_included; i++) {
     const struct release_included *included = &plan->included[i];
     const struct release_candidate *candidate = included->candidate;
+    const struct release_winner *kept = included->kept;
     release->winners[release->n_winners++] = (struct release_winner){
         .name = xstrdup(candidate->name),
         .kernel = candidate->kernel,
         .key = json_incref(candidate->key),
-        .config = included->pin ? space_config_to_json(candidate->pinned_space, included->ordinal)
-                                : json_incref(candidate->config),
-        .ordinal = included->ordinal,
-        .space = candidate->space,
+        .config = kept            ? json_incref(kept->config)
+                  : included->pin ? space_config_to_json(candidate->points, included->ordinal)
+                                  : json_incref(candidate->config),
+        .ordinal = kept ? kept->ordinal : included->ordinal,
+        .space = kept ? kept->space : candidate->space,
     };
   }
   return release;

@@ -2,12 +2,20 @@
  * left out is listed with the reason.
  *
  * A job is usable when it is done and its winner is faster than its baseline or the same; an ambiguous one is skipped,
- * and an older usable one stands in, so that an undecided re-tune never takes a key out of a release. The two newest
- * usable jobs conflict when they measured the same space and no config is among the best of both: then neither is
- * included until a third campaign or a pin decides. Of several kernels with one name (one was edited) the one that was
- * registered last is taken; the others only when the request names them in "kernels".
+ * and an older usable one stands in, so that an undecided re-tune never takes a key out of a release. One whose winner
+ * was later measured slower than the default (flagged), or was decided from samples of a device that drifted
+ * (quarantined), is not usable. The two newest usable jobs conflict when they measured the same space and no config is
+ * among the best of both: then neither is included until a third campaign or a pin decides. Of several kernels with one
+ * name (one was edited) the one that was registered last is taken; the others only when the request names them in
+ * "kernels".
  *
- * Memory: a request and its plan own what they hold, but plans borrow candidates and pins, which must outlive them.
+ * A release that is to replace what a channel serves changes a (kernel, key) only for a reason: the new winner's job
+ * measured the served config beside it, and verdict_json_replaces says that it wins by enough. Else the served config is
+ * kept, as it is when no job has a usable winner at all. One whose own job is flagged or quarantined is not kept, and a pin
+ * needs no reason.
+ *
+ * Memory: a request and its plan own what they hold, but plans borrow candidates, pins and what is served, which must
+ * outlive them.
  * Threads: pure functions, any thread. */
 #ifndef WAVETUNE_SERVER_CORE_RELEASE_MAKE_H
 #define WAVETUNE_SERVER_CORE_RELEASE_MAKE_H
@@ -38,6 +46,8 @@ struct release_request {
   int64_t as_of_us; /* since 1970, UTC */
   size_t n_pins;
   struct release_pin *pins; /* sorted by (kernel, key_text), distinct */
+  char *channel;            /* whose release it replaces; NULL: none */
+  double min_gain;          /* what that takes */
 };
 must_check bool release_request_parse(const json_t *json, struct release_request *ret, struct error *error);
 void release_request_release(struct release_request *request);
@@ -52,23 +62,42 @@ struct release_candidate {
   json_t *key;
   char *key_text; /* canonical */
   struct digest space;
-  const struct space *pinned_space; /* where a pin is for this (kernel, key), else NULL; in the candidates' spaces */
-  char *state;                      /* as the API names it: "done", "failed", … */
-  char *reason;                     /* why it failed, or NULL */
-  int64_t finished_us;              /* 0: not finished */
+  const struct space *points; /* the space, where release_needs_space; in the candidates' spaces; else NULL */
+  char *state;                /* as the API names it: "done", "failed", … */
+  char *reason;               /* why it failed, or NULL */
+  int64_t finished_us;        /* 0: not finished */
   bool has_winner;
-  uint64_t ordinal;
-  json_t *config; /* its values */
+  uint64_t ordinal, baseline;
+  json_t *config;  /* its values */
+  json_t *verdict; /* verdict_to_json's */
   enum verdict_outcome outcome;
   size_t n_equivalents;
   uint64_t *equivalents; /* the winner's equivalence set */
+  int64_t flagged_by;    /* the job that measured the winner slower than the default; 0: none */
+  double flagged_ratio;  /* the winner's time to the default's, there */
+  char *quarantined;     /* why its samples are not trusted, or NULL */
 };
 struct release_candidates {
   size_t n;
   struct release_candidate *all;
-  size_t n_spaces; /* of pinned jobs, each once */
+  size_t n_spaces; /* each once */
   struct space **spaces;
 };
+
+/* What a channel serves. */
+struct release_served_winner {
+  const struct release_winner *winner;
+  char *key_text; /* canonical */
+};
+struct release_served {
+  struct release *release; /* NULL: the channel has no entry for the environment and tag */
+  size_t n;
+  struct release_served_winner *winners; /* sorted by (kernel, key_text) */
+};
+/* Takes over the release. */
+void release_served_init(struct release_served *served, struct release *release);
+void release_served_release(struct release_served *served);
+#define cleanup_release_served __attribute__((cleanup(release_served_release)))
 void release_candidates_release(struct release_candidates *candidates);
 #define cleanup_release_candidates __attribute__((cleanup(release_candidates_release)))
 
@@ -76,14 +105,20 @@ void release_candidates_release(struct release_candidates *candidates);
 const struct release_pin *release_pin_of(const struct release_request *request,
                                          const struct release_candidate *candidate);
 
+/* Whether planning must find a config that is not the candidate's own winner in its space. */
+must_check bool release_needs_space(const struct release_request *request, const struct release_served *served,
+                                    const struct release_candidate *candidate);
+
 /* Reads {"verdict": "FASTER", "equivalence_set": [17, 19], …} into the candidate. */
-must_check bool release_candidate_read_verdict(struct release_candidate *candidate, const json_t *verdict,
+must_check bool release_candidate_read_verdict(struct release_candidate *candidate, json_t *verdict,
                                                struct error *error);
 
 struct release_included {
   const struct release_candidate *candidate; /* of a pin: the job whose space knows the pinned config */
-  const struct release_pin *pin;             /* NULL: the job's own winner */
-  uint64_t ordinal;
+  const struct release_pin *pin;             /* NULL: the job's own winner, or what is served */
+  const struct release_winner *kept;         /* what is served and stays, or NULL */
+  char *kept_reason;
+  uint64_t ordinal; /* of the pin's config or the winner */
 };
 
 struct release_skipped {
@@ -102,9 +137,11 @@ struct release_plan {
 };
 
 /* Sorts the candidates. Those of kernels that the request does not name must not be among them. `environment` is the
- * full one, whose gpu and arch the conditions of a pinned config's space may read. */
+ * full one, whose gpu and arch the conditions of a pinned config's space may read. `served` is empty for a request that
+ * replaces nothing. */
 void release_plan(const struct release_request *request, const struct environment *environment,
-                  struct release_candidates *candidates, struct release_plan *ret_plan);
+                  const struct release_served *served, struct release_candidates *candidates,
+                  struct release_plan *ret_plan);
 void release_plan_release(struct release_plan *plan);
 #define cleanup_release_plan __attribute__((cleanup(release_plan_release)))
 

@@ -1,6 +1,7 @@
 /* Reading the body of POST /v1/releases. The request owns what it holds. Pure functions, any thread. */
 #include <time.h>
 
+#include "server/core/channels.h"
 #include "server/core/release_make.h"
 
 static bool digits_read(const char **text, int n, int *ret) {
@@ -154,16 +155,36 @@ static bool kernels_read(const json_t *kernels, struct release_request *request,
   return true;
 }
 
+static bool replaces_read(const json_t *replaces, struct release_request *request, struct error *error) {
+  static const char *const names[] = {"channel", "min_gain", NULL};
+  const char *channel = "stable";
+  request->min_gain = VERDICT_MIN_GAIN;
+  if (!json_only_members(replaces, "/replaces", names, error) ||
+      !json_get_string(replaces, "/replaces", "channel", JSON_OPTIONAL, &channel, error) ||
+      !json_get_number(replaces, "/replaces", "min_gain", JSON_OPTIONAL, &request->min_gain, error))
+    return false;
+  if (!channel_name_check(channel, error))
+    return error_pointer_prefix(error, "/replaces/channel");
+  if (!(request->min_gain >= 0 && request->min_gain < 1))
+    return error_at(
+        error, "/replaces/min_gain",
+        "\"min_gain\" is %g; it is the share of the served config's time that a winner must save, 0 to below 1",
+        request->min_gain);
+  request->channel = xstrdup(channel);
+  return true;
+}
+
 static bool request_read(const json_t *json, struct release_request *request, struct error *error) {
-  static const char *const names[] = {"environment", "tag", "kernels", "as_of", "pins", NULL};
+  static const char *const names[] = {"environment", "tag", "kernels", "as_of", "pins", "replaces", NULL};
   const char *tag = "default", *as_of = NULL;
-  json_t *environment, *kernels = NULL, *pins = NULL;
+  json_t *environment, *kernels = NULL, *pins = NULL, *replaces = NULL;
   if (!json_only_members(json, "", names, error) ||
       !json_get_object(json, "", "environment", JSON_REQUIRED, &environment, error) ||
       !json_get_string(json, "", "tag", JSON_OPTIONAL, &tag, error) ||
       !json_get_array(json, "", "kernels", JSON_OPTIONAL, &kernels, error) ||
       !json_get_string(json, "", "as_of", JSON_OPTIONAL, &as_of, error) ||
-      !json_get_array(json, "", "pins", JSON_OPTIONAL, &pins, error))
+      !json_get_array(json, "", "pins", JSON_OPTIONAL, &pins, error) ||
+      !json_get_object(json, "", "replaces", JSON_OPTIONAL, &replaces, error))
     return false;
   if (!environment_parse(environment, &request->environment, error))
     return error_pointer_prefix(error, "/environment");
@@ -173,7 +194,8 @@ static bool request_read(const json_t *json, struct release_request *request, st
   request->has_as_of = as_of != NULL;
   if (as_of && !time_parse(as_of, &request->as_of_us, error))
     return error_pointer_prefix(error, "/as_of");
-  return (!kernels || kernels_read(kernels, request, error)) && (!pins || pins_read(pins, request, error));
+  return (!kernels || kernels_read(kernels, request, error)) && (!pins || pins_read(pins, request, error)) &&
+         (!replaces || replaces_read(replaces, request, error));
 }
 
 bool release_request_parse(const json_t *json, struct release_request *ret, struct error *error) {
@@ -193,5 +215,6 @@ void release_request_release(struct release_request *request) {
   for (size_t i = 0; i < request->n_pins; i++)
     pin_release(&request->pins[i]);
   free(request->pins);
+  free(request->channel);
   *request = (struct release_request){0};
 }

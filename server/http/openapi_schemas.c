@@ -157,6 +157,9 @@ const char openapi_schemas[] = JSON({
     "outcomes": {"type": "object", "additionalProperties": {"type": "integer"}}, "spent_device_seconds": {"type": "number"},
     "reason": {"type": ["string", "null"]}, "created_at": {"$ref": "#/components/schemas/Time"},
     "finished_at": {"type": ["string", "null"]}, "build": {"type": ["string", "null"]},
+    "quarantined": {"type": ["string", "null"]}, "flagged": {"type": ["object", "null"], "properties": {
+      "job": {"$ref": "#/components/schemas/Id"}, "ratio": {"type": "number"}, "lower": {"type": "number"},
+      "upper": {"type": "number"}, "at": {"$ref": "#/components/schemas/Time"}}},
     "winner": {"type": ["object", "null"], "properties": {"config": {"type": "integer"},
       "config_values": {"$ref": "#/components/schemas/Config"}, "verdict": {"type": "object"},
       "resources": {"type": "array", "items": {"type": "object", "required": ["config"], "properties": {
@@ -178,7 +181,8 @@ const char openapi_schemas[] = JSON({
   "Measurement": {"allOf": [{"$ref": "#/components/schemas/MeasurementRequest"}, {"type": "object", "properties": {
     "id": {"$ref": "#/components/schemas/Id"}, "lease": {"$ref": "#/components/schemas/Id"}, "epoch": {"type": "integer"},
     "agent": {"type": "string"}, "device": {"type": "string"}, "stage": {"$ref": "#/components/schemas/Stage"},
-    "regime": {"type": ["string", "null"]}, "late": {"type": "boolean"}, "at": {"$ref": "#/components/schemas/Time"}}}]},
+    "regime": {"type": ["string", "null"]}, "late": {"type": "boolean"}, "quarantined": {"type": "boolean"},
+    "at": {"$ref": "#/components/schemas/Time"}}}]},
   "MeasurementList": {"type": "object", "required": ["items", "next"], "properties": {
     "items": {"type": "array", "items": {"$ref": "#/components/schemas/Measurement"}}, "next": {"$ref": "#/components/schemas/Next"}}},
   "EventList": {"type": "object", "required": ["items", "next"], "properties": {
@@ -202,7 +206,8 @@ const char openapi_schemas[] = JSON({
   "HeartbeatRequest": {"type": "object", "required": ["boot"], "properties": {"boot": {"type": "string"}}},
   "HeartbeatAnswer": {"type": "object", "required": ["heartbeat_every_ms", "draining"], "properties": {
     "heartbeat_every_ms": {"type": "integer"}, "draining": {"type": "boolean"}}},
-  "DrainRequest": {"type": "object", "required": ["reason"], "properties": {"reason": {"type": ["string", "null"]}}},
+  "DrainRequest": {"type": "object", "required": ["reason"], "properties": {
+    "device": {"type": ["string", "null"], "description": "only this one of the agent"}, "reason": {"type": ["string", "null"]}}},
   "AgentList": {"type": "object", "required": ["items", "next"], "properties": {
     "items": {"type": "array", "items": {"type": "object", "required": ["agent", "name", "version", "state"], "properties": {
       "agent": {"type": "string"}, "name": {"type": "string"}, "version": {"type": "string"},
@@ -238,10 +243,16 @@ const char openapi_schemas[] = JSON({
     "kernels": {"type": "array", "items": {"$ref": "#/components/schemas/Digest"}}, "as_of": {"$ref": "#/components/schemas/Time"},
     "pins": {"type": "array", "items": {"type": "object", "required": ["kernel", "key", "config"], "properties": {
       "kernel": {"$ref": "#/components/schemas/Digest"}, "key": {"$ref": "#/components/schemas/Key"},
-      "config": {"$ref": "#/components/schemas/Config"}}}}}},
-  "ReleaseAnswer": {"type": "object", "required": ["release", "bytes", "winners", "included", "skipped"], "properties": {
+      "config": {"$ref": "#/components/schemas/Config"}}}},
+    "replaces": {"type": ["object", "null"], "additionalProperties": false, "properties": {
+      "channel": {"type": "string", "default": "stable"},
+      "min_gain": {"type": "number", "minimum": 0, "exclusiveMaximum": 1, "default": 0.02}}}}},
+  "ReleaseAnswer": {"type": "object", "required": ["release", "bytes", "winners", "included", "kept", "skipped", "replaces"], "properties": {
     "release": {"$ref": "#/components/schemas/Digest"}, "bytes": {"type": "string"}, "winners": {"type": "integer"},
-    "included": {"type": "array", "items": {"type": "object"}}, "skipped": {"type": "array", "items": {"type": "object"}}}},
+    "included": {"type": "array", "items": {"type": "object"}}, "kept": {"type": "array", "items": {"type": "object"}},
+    "skipped": {"type": "array", "items": {"type": "object"}},
+    "replaces": {"type": ["object", "null"], "properties": {"channel": {"type": "string"}, "min_gain": {"type": "number"},
+      "etag": {"type": ["string", "null"]}}}}},
   "Release": {"type": "object", "description": "the canonical bytes, whose SHA-256 is the digest"},
   "ReleaseList": {"type": "object", "required": ["items", "next"], "properties": {
     "items": {"type": "array", "items": {"type": "object", "required": ["release", "environment", "tag", "winners", "created_at"], "properties": {

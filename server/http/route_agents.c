@@ -8,6 +8,7 @@
 #include "server/http/answers.h"
 #include "server/http/page.h"
 #include "server/http/routes.h"
+#include "server/store/drift.h"
 #include "server/store/environments.h"
 
 #define ENROL_ATTEMPTS 3
@@ -125,11 +126,12 @@ void route_agent_heartbeat(struct server *server, struct request *request) {
 }
 
 static void drain(struct worker *worker, struct request *request) {
-  static const char *const members[] = {"reason", NULL};
+  static const char *const members[] = {"device", "reason", NULL};
   struct error error;
-  const char *id = request->segments[0], *reason = NULL;
+  const char *id = request->segments[0], *device = NULL, *reason = NULL;
   bool known;
   if (!json_only_members(request->json, "", members, &error) ||
+      !json_get_string(request->json, "", "device", JSON_OPTIONAL, &device, &error) ||
       !json_get_string(request->json, "", "reason", JSON_OPTIONAL, &reason, &error)) {
     request_refuse(request, 422, &error);
     return;
@@ -143,18 +145,22 @@ static void drain(struct worker *worker, struct request *request) {
                     strlen(reason));
     return;
   }
-  if (!agent_set_drain(worker->db, id, reason, &known, &error)) {
+  if (device ? !device_set_drain(worker->db, id, device, reason, &known, &error)
+             : !agent_set_drain(worker->db, id, reason, &known, &error)) {
     answer_failure(worker, request, &error);
     return;
   }
   if (!known) {
-    request_problem(request, 404, "", "there is no agent \"%.40s\"; GET /v1/agents lists them", id);
+    request_problem(request, 404, device ? "/device" : "",
+                    "there is no agent \"%.40s\"%s%.40s%s; GET /v1/agents lists them", id,
+                    device ? " with a device \"" : "", device ? device : "", device ? "\"" : "");
     return;
   }
-  agent_table_drain(server_agents(worker->server), id, reason != NULL);
-  log_info("agent: %s agent=%s%s%s", reason ? "draining" : "drained no more", id, reason ? " reason=" : "",
-           reason ? reason : "");
-  json_t *answer = json_pack("{s:s, s:s?}", "agent", id, "drain_reason", reason);
+  if (!device)
+    agent_table_drain(server_agents(worker->server), id, reason != NULL);
+  log_info("agent: %s agent=%s%s%s%s%s", reason ? "draining" : "drained no more", id, device ? " device=" : "",
+           device ? device : "", reason ? " reason=" : "", reason ? reason : "");
+  json_t *answer = json_pack("{s:s, s:s?, s:s?}", "agent", id, "device", device, "drain_reason", reason);
   ALWAYS(answer != NULL);
   request_answer_json(request, 200, answer);
 }

@@ -2,6 +2,7 @@
  *
  * Memory: what a handler makes lives as long as it runs. Threads: database workers. */
 #include "common/log.h"
+#include "server/core/drift.h"
 #include "server/core/jobs.h"
 #include "server/core/lease_plan.h"
 #include "server/core/leases.h"
@@ -130,6 +131,10 @@ static void no_lease_answer(struct worker *worker, struct pull *pull) {
   else if (!wish->device_known)
     request_problem(pull->request, 404, "/device", "agent \"%.40s\" has no device \"%.40s\"; enrol it with its devices",
                     wish->agent, wish->device);
+  else if (wish->drain_reason && wish->only_device_drains)
+    request_problem(pull->request, 403, "/device",
+                    "device \"%.40s\" is drained and gets no leases until an admin resumes it: %.300s", wish->device,
+                    wish->drain_reason);
   else if (wish->drain_reason)
     request_problem(pull->request, 403, "/agent", "agent \"%.40s\" is drained and gets no leases: %.300s", wish->agent,
                     wish->drain_reason);
@@ -438,7 +443,8 @@ static bool postings_settle(struct worker *worker, struct posting *postings, siz
   cleanup_free int64_t *ended = xcalloc(2 * n, sizeof *ended);
   cleanup_free int64_t *budgeted = xcalloc(n, sizeof *budgeted);
   cleanup_free int64_t *over = NULL;
-  size_t n_ended = 0, n_budgeted = 0, n_over = 0, n_done = 0;
+  cleanup_free struct drift_end *ends = xcalloc(n, sizeof *ends);
+  size_t n_ended = 0, n_ends = 0, n_budgeted = 0, n_over = 0, n_done = 0;
   for (size_t i = 0; i < n; i++) {
     const struct lease_post *post = &postings[i].post;
     const char *failure = baseline_failure(&postings[i].results);
@@ -455,10 +461,12 @@ static bool postings_settle(struct worker *worker, struct posting *postings, siz
       continue;
     n_done += post->state == LEASE_DONE;
     ended[n_ended++] = post->job;
+    ends[n_ends++] = (struct drift_end){post->lease, postings[i].results.epoch};
     if (post->state == LEASE_OPEN)
       opened_settle(worker, post->lease, post->job, post->fruitless, &post->hardware_digest);
   }
   counter_add(COUNTER_leases_done, n_done);
+  drift_look(worker, ends, n_ends); /* before a job is decided from what a device measured that drifts */
   if (n_budgeted && !leases_cancel_over_budget(worker->db, budgeted, n_budgeted, &over, &n_over, error))
     return false;
   for (size_t i = 0; i < n_over; i++) {

@@ -32,12 +32,42 @@ static json_t *included_to_json(const struct release_plan *plan) {
   for (size_t i = 0; i < plan->n_included; i++) {
     const struct release_included *included = &plan->included[i];
     const struct release_candidate *candidate = included->candidate;
+    if (included->kept)
+      continue;
     bool pinned = included->pin != NULL;
     json_t *object = named(candidate->name, &candidate->kernel, candidate->key, pinned ? 0 : candidate->job);
     object_set(object, "pinned", json_boolean(pinned));
     ALWAYS(json_array_append_new(array, object) == 0);
   }
   return array;
+}
+
+/* `job` is the one whose winner did not take the place. */
+static json_t *kept_to_json(const struct release_plan *plan) {
+  json_t *array = json_array();
+  for (size_t i = 0; i < plan->n_included; i++) {
+    const struct release_included *included = &plan->included[i];
+    if (!included->kept)
+      continue;
+    json_t *object = named(included->candidate->name, &included->candidate->kernel, included->candidate->key,
+                           included->candidate->job);
+    object_set(object, "reason", json_string(included->kept_reason));
+    ALWAYS(json_array_append_new(array, object) == 0);
+  }
+  return array;
+}
+
+/* The channel whose release is replaced, with the entity tag that it had: who moves it with If-Match replaces what was
+ * compared. */
+static json_t *replaces_to_json(const struct release_request *wanted, const struct channel_state *state) {
+  char etag[CHANNEL_ETAG_SIZE];
+  if (!wanted->channel)
+    return json_null();
+  cleanup_free char *quoted = state->counter ? xasprintf("\"%s\"", channel_etag(state, etag)) : NULL;
+  json_t *replaces =
+      json_pack("{s:s, s:f, s:s?}", "channel", wanted->channel, "min_gain", wanted->min_gain, "etag", quoted);
+  ALWAYS(replaces != NULL);
+  return replaces;
 }
 
 static json_t *skipped_to_json(const struct release_plan *plan) {
@@ -82,8 +112,10 @@ static bool environment_choose(struct request *request, const struct release_req
   return false;
 }
 
+/* Takes over `replaces`. */
 static void plan_answer(struct worker *worker, struct request *request, const struct release_plan *plan,
-                        const struct environment *environment, const char *tag) {
+                        const struct environment *environment, const char *tag, json_t *replaces) {
+  cleanup_json json_t *replaced = replaces;
   struct error error;
   bool is_new;
   cleanup_free char *bytes = NULL;
@@ -105,7 +137,9 @@ static void plan_answer(struct worker *worker, struct request *request, const st
   object_set(answer, "bytes", json_stringn(bytes, size));
   object_set(answer, "winners", json_integer((json_int_t)release->n_winners));
   object_set(answer, "included", included_to_json(plan));
+  object_set(answer, "kept", kept_to_json(plan));
   object_set(answer, "skipped", skipped_to_json(plan));
+  object_set(answer, "replaces", TAKE(replaced));
   request_answer_json(request, is_new ? 201 : 200, answer);
 }
 
@@ -114,8 +148,10 @@ static void release_post(struct worker *worker, struct request *request) {
   struct error error;
   cleanup_release_request struct release_request wanted = {0};
   cleanup_release_environments struct release_environments known = {0};
+  cleanup_release_served struct release_served served = {0};
   cleanup_release_candidates struct release_candidates candidates = {0};
   cleanup_release_plan struct release_plan plan = {0};
+  struct channel_state state = {0};
   cleanup_environment struct environment environment = {0};
   if (!request_query_only(request, no_arguments))
     return;
@@ -129,12 +165,13 @@ static void release_post(struct worker *worker, struct request *request) {
   }
   if (!environment_choose(request, &wanted, &known, &environment))
     return;
-  if (!release_candidates_load(worker->db, &wanted, &environment, &candidates, &error)) {
+  if ((wanted.channel && !release_served_load(worker->db, &wanted, &environment, &served, &state, &error)) ||
+      !release_candidates_load(worker->db, &wanted, &environment, &served, &candidates, &error)) {
     answer_failure(worker, request, &error);
     return;
   }
-  release_plan(&wanted, &environment, &candidates, &plan);
-  plan_answer(worker, request, &plan, &environment, wanted.tag);
+  release_plan(&wanted, &environment, &served, &candidates, &plan);
+  plan_answer(worker, request, &plan, &environment, wanted.tag, replaces_to_json(&wanted, &state));
 }
 
 void route_release_post(struct worker *worker, struct request **requests, size_t n) {

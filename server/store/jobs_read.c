@@ -80,7 +80,7 @@ bool jobs_list(struct db *db, const struct job_filter *filter, json_t **ret_item
 /* clang-format off */
 static const struct statement job_get_statement = {
     "job_get",
-    "SELECT " SQL_SUMMARY(", 'space', s.space::json, 'winner', CASE WHEN w.job_id IS NOT NULL THEN json_build_object("
+    "SELECT " SQL_SUMMARY(", 'space', s.space::json, 'flagged', w.flagged, 'quarantined', w.quarantined, 'winner', CASE WHEN w.job_id IS NOT NULL THEN json_build_object("
                           " 'config', w.config, 'config_values', w.config_values, 'verdict', w.verdict,"
                           " 'resources', " SQL_RESOURCES ") END") " AS item"
     SQL_JOBS " JOIN spaces s ON s.digest = j.space_digest WHERE j.id = $1"};
@@ -122,7 +122,7 @@ static const struct statement measurements_list_statement = {
     " 'samples_us', m.samples_us, 'baseline_us', m.baseline_us, 'clock_mhz', m.clock_mhz,"
     " 'compile_ms', m.compile_ms, 'device_us', m.device_us, 'vgprs', m.vgprs, 'agprs', m.agprs, 'spills', m.spills,"
     " 'lds_bytes', m.lds_bytes, 'occupancy', m.occupancy, 'end', m.\"end\", 'object', " SQL_DIGEST("o.object") ","
-    " 'conditions', m.conditions, 'late', m.late, 'at', " SQL_TIME("m.at") ") AS item"
+    " 'conditions', m.conditions, 'late', m.late, 'quarantined', m.quarantined, 'at', " SQL_TIME("m.at") ") AS item"
     " FROM jobs j LEFT JOIN LATERAL (SELECT *, count(*) OVER () AS n,"
     "  sum(2 * cardinality(samples_us)) OVER (ORDER BY id) - 2 * cardinality(samples_us) AS times_before"
     "  FROM (SELECT * FROM measurements WHERE job_id = j.id AND id > $2 ORDER BY id LIMIT $3) page) m"

@@ -31,7 +31,7 @@ static const struct statement facts_statement = {
     "SELECT r.n, count(*) AS losses, count(DISTINCT (o.agent, o.device)) AS devices,"
     " array_agg(DISTINCT o.agent) AS agents, (SELECT count(DISTINCT a.id) FROM jobs j JOIN environments e"
     "  ON e.digest = j.device_class OR e.hardware_digest = j.device_class JOIN devices d ON d.environment_id = e.id"
-    "  JOIN agents a ON a.id = d.agent WHERE j.id = r.job AND a.drain_reason IS NULL"
+    "  JOIN agents a ON a.id = d.agent WHERE j.id = r.job AND COALESCE(a.drain_reason, d.drain_reason) IS NULL"
     "  AND a.last_seen > now() - $3::bigint * interval '1 ms' AND NOT EXISTS (SELECT FROM losses x"
     "   WHERE x.job_id = r.job AND x.config = r.config AND x.agent = a.id)) AS other_agents"
     " FROM unnest($1::bigint[], $2::bigint[]) WITH ORDINALITY AS r(job, config, n)"
@@ -171,7 +171,8 @@ static const struct statement unwanted_statement = {
     "SELECT l.id, l.job_id FROM leases l JOIN LATERAL (SELECT count(*) AS n,"
     "  count(*) FILTER (WHERE a.id <> ALL (l.avoid_agents)) AS willing FROM environments e"
     "  JOIN devices d ON d.environment_id = e.id JOIN agents a ON a.id = d.agent"
-    "  WHERE (e.digest = l.device_class OR e.hardware_digest = l.device_class) AND a.drain_reason IS NULL"
+    "  WHERE (e.digest = l.device_class OR e.hardware_digest = l.device_class)"
+    "  AND COALESCE(a.drain_reason, d.drain_reason) IS NULL"
     "  AND a.last_seen > now() - $1::bigint * interval '1 ms') live ON live.n > 0 AND live.willing = 0"
     " WHERE l.state = 'open' AND l.avoid_agents <> '{}' ORDER BY l.id LIMIT $2"};
 

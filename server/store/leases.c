@@ -31,7 +31,8 @@ void lease_wish_release(struct lease_wish *wish) {
 static const struct statement grant_statement = {
     "leases_grant",
     "WITH request AS MATERIALIZED (SELECT r.n, r.agent, r.device, r.nonce, a.id IS NOT NULL AS agent_known,"
-    "   a.drain_reason, d.environment_id, e.hardware_digest, e.digest"
+    "   COALESCE(a.drain_reason, d.drain_reason) AS drain_reason, a.drain_reason IS NULL AS only_device,"
+    "   d.environment_id, e.hardware_digest, e.digest"
     "  FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY AS r(agent, device, nonce, n)"
     "  LEFT JOIN agents a ON a.id = r.agent LEFT JOIN devices d ON d.agent = r.agent AND d.device = r.device"
     "  LEFT JOIN environments e ON e.id = d.environment_id),"
@@ -68,7 +69,8 @@ static const struct statement grant_statement = {
                                     "  FROM pick JOIN request r USING (n) WHERE l.id = pick.id AND l.state = 'open'"
                                     "  RETURNING pick.n, l.id, l.epoch, l.job_id, l.stage, l.round, l.process, "
                                     "l.remaining, l.config_us, l.expires_at)"
-                                    " SELECT r.n, r.agent_known, r.drain_reason, r.hardware_digest, g.id, g.epoch, "
+                                    " SELECT r.n, r.agent_known, r.drain_reason, r.only_device, r.hardware_digest, "
+                                    "g.id, g.epoch, "
                                     "g.job_id, g.stage, g.round, "
                                     "g.process,"
                                     "  g.remaining, g.config_us IS NOT NULL AS may_be_split, (extract(epoch FROM "
@@ -110,6 +112,7 @@ bool leases_grant(struct db *db, struct lease_wish *const *wishes, size_t n, int
     wish->device_known = !db_is_null(rows, row, "hardware_digest");
     if (!db_is_null(rows, row, "drain_reason"))
       wish->drain_reason = xstrdup(db_get(rows, row, "drain_reason"));
+    wish->only_device_drains = db_get_bool(rows, row, "only_device");
     if (wish->device_known)
       wish->hardware_digest = db_get_digest(rows, row, "hardware_digest");
     if (db_is_null(rows, row, "id"))

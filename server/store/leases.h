@@ -14,6 +14,7 @@ struct lease_wish {
   /* Out: */
   bool agent_known, device_known;
   char *drain_reason;            /* NULL: not draining */
+  bool only_device_drains;       /* if so: the agent's others do not */
   struct digest hardware_digest; /* what it waits for; set when the device is known */
   int64_t lease;                 /* 0: no lease */
   int64_t epoch, job, round, process, expires_in_ms;

@@ -37,8 +37,7 @@ static const struct statement release_candidates_statement = {
     "release_candidates",
     "SELECT j.id, k.name, k.id AS kernel_order, j.kernel, j.key, j.space_digest, j.state, j.reason,"
     "  COALESCE((extract(epoch FROM j.finished_at) * 1000000)::bigint, 0) AS finished_us, w.config, w.config_values,"
-    "  json_build_object('verdict', w.verdict -> 'verdict', 'equivalence_set', w.verdict -> 'equivalence_set') AS "
-    "verdict"
+    "  j.baseline, w.verdict, w.flagged ->> 'job' AS flagged_by, w.flagged ->> 'ratio' AS flagged_ratio, w.quarantined"
     " FROM jobs j JOIN kernels k ON k.hash = j.kernel LEFT JOIN winners w ON w.job_id = j.id"
     " WHERE j.environment_id = (SELECT id FROM environments WHERE digest = $1::bytea) AND j.tag = $2"
     "  AND ($3::bytea[] IS NULL OR j.kernel = ANY ($3::bytea[]))"};
@@ -61,7 +60,11 @@ static bool candidate_read(const struct db_rows *rows, int row, struct release_c
   if (!candidate->has_winner)
     return true;
   candidate->ordinal = (uint64_t)db_get_integer(rows, row, "config");
+  candidate->baseline = (uint64_t)db_get_integer(rows, row, "baseline");
   candidate->config = db_get_json(rows, row, "config_values");
+  candidate->flagged_by = db_get_integer(rows, row, "flagged_by");
+  candidate->flagged_ratio = db_get_double(rows, row, "flagged_ratio");
+  candidate->quarantined = db_is_null(rows, row, "quarantined") ? NULL : xstrdup(db_get(rows, row, "quarantined"));
   cleanup_json json_t *verdict = db_get_json(rows, row, "verdict");
   return release_candidate_read_verdict(candidate, verdict, error) ||
          error_prefix(error, "the verdict stored for job %lld cannot be read: ", (long long)candidate->job);
@@ -71,7 +74,8 @@ static const struct statement release_spaces_statement = {
     "release_spaces", "SELECT digest, space FROM spaces WHERE digest = ANY ($1::bytea[])"};
 
 static bool spaces_read(const struct db_rows *rows, const struct release_request *request,
-                        struct release_candidates *candidates, struct error *error) {
+                        const struct release_served *served, struct release_candidates *candidates,
+                        struct error *error) {
   candidates->spaces = xcalloc((size_t)db_count(rows) + 1, sizeof(struct space *));
   for (int row = 0; row < db_count(rows); row++) {
     struct digest digest = db_get_digest(rows, row, "digest");
@@ -80,32 +84,57 @@ static bool spaces_read(const struct db_rows *rows, const struct release_request
       return error_prefix(error, "a stored space cannot be read: ");
     candidates->n_spaces++;
     for (size_t i = 0; i < candidates->n; i++)
-      if (digest_equal(&candidates->all[i].space, &digest) && release_pin_of(request, &candidates->all[i]))
-        candidates->all[i].pinned_space = candidates->spaces[row];
+      if (digest_equal(&candidates->all[i].space, &digest) && release_needs_space(request, served, &candidates->all[i]))
+        candidates->all[i].points = candidates->spaces[row];
   }
   return true;
 }
 
-static bool pinned_spaces_load(struct db *db, const struct release_request *request,
-                               struct release_candidates *candidates, struct error *error) {
-  if (!request->n_pins)
-    return true;
+static bool spaces_load(struct db *db, const struct release_request *request, const struct release_served *served,
+                        struct release_candidates *candidates, struct error *error) {
   struct db_array digests;
   db_array_init(&digests);
   for (size_t i = 0; i < candidates->n; i++)
-    if (release_pin_of(request, &candidates->all[i]))
+    if (release_needs_space(request, served, &candidates->all[i]))
       db_array_digest(&digests, &candidates->all[i].space);
   struct db_parameters parameters = {0};
   db_text(&parameters, db_array_finish(&digests));
   cleanup_rows struct db_rows *rows = NULL;
-  bool ok = db_run(db, &release_spaces_statement, &parameters, &rows, error);
+  bool ok = digests.n == 0 || (db_run(db, &release_spaces_statement, &parameters, &rows, error) &&
+                               spaces_read(rows, request, served, candidates, error));
   db_array_release(&digests);
-  return ok && spaces_read(rows, request, candidates, error);
+  return ok;
+}
+
+static const struct statement release_served_statement = {
+    "release_served", "SELECT c.counter, c.release, r.bytes FROM channels c JOIN releases r ON r.digest = c.release"
+                      " WHERE c.name = $1 AND c.tag = $2 AND c.environment_digest = $3::bytea"};
+
+bool release_served_load(struct db *db, const struct release_request *request, const struct environment *environment,
+                         struct release_served *ret_served, struct channel_state *ret_state, struct error *error) {
+  struct digest digest = environment_digest(environment);
+  struct db_parameters parameters = {0};
+  db_text(&parameters, request->channel);
+  db_text(&parameters, request->tag);
+  db_digest(&parameters, &digest);
+  cleanup_rows struct db_rows *rows = NULL;
+  if (!db_run(db, &release_served_statement, &parameters, &rows, error))
+    return false;
+  if (!db_count(rows))
+    return true;
+  size_t size;
+  cleanup_free uint8_t *bytes = db_get_bytes(rows, 0, "bytes", &size);
+  struct release *release;
+  if (!release_parse((const char *)bytes, size, &release, error))
+    return error_prefix(error, "the release that channel %s serves cannot be read: ", request->channel);
+  release_served_init(ret_served, release);
+  *ret_state = (struct channel_state){db_get_integer(rows, 0, "counter"), db_get_digest(rows, 0, "release")};
+  return true;
 }
 
 bool release_candidates_load(struct db *db, const struct release_request *request,
-                             const struct environment *environment, struct release_candidates *ret,
-                             struct error *error) {
+                             const struct environment *environment, const struct release_served *served,
+                             struct release_candidates *ret, struct error *error) {
   struct digest digest = environment_digest(environment);
   struct db_array kernels;
   db_array_init(&kernels);
@@ -126,7 +155,7 @@ bool release_candidates_load(struct db *db, const struct release_request *reques
   for (int row = 0; row < db_count(rows); row++)
     if (!candidate_read(rows, row, &candidates.all[candidates.n++], error))
       return false;
-  if (!pinned_spaces_load(db, request, &candidates, error))
+  if (!spaces_load(db, request, served, &candidates, error))
     return false;
   *ret = candidates;
   candidates = (struct release_candidates){0};

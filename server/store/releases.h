@@ -4,6 +4,7 @@
 #ifndef WAVETUNE_SERVER_STORE_RELEASES_H
 #define WAVETUNE_SERVER_STORE_RELEASES_H
 
+#include "server/core/channels.h"
 #include "server/core/release_make.h"
 #include "server/store/db.h"
 
@@ -19,10 +20,16 @@ void release_environments_release(struct release_environments *environments);
 must_check bool release_environments_load(struct db *db, const char *tag, struct release_environments *ret,
                                           struct error *error);
 
-/* Every job of the environment and tag whose kernel the request names, with its winner; pinned ones with their space. */
+/* What the request's channel serves for the environment and tag, and where it points (counter 0: nowhere yet). */
+must_check bool release_served_load(struct db *db, const struct release_request *request,
+                                    const struct environment *environment, struct release_served *ret_served,
+                                    struct channel_state *ret_state, struct error *error);
+
+/* Every job of the environment and tag whose kernel the request names, with its winner, and the spaces that planning
+ * needs. */
 must_check bool release_candidates_load(struct db *db, const struct release_request *request,
-                                        const struct environment *environment, struct release_candidates *ret,
-                                        struct error *error);
+                                        const struct environment *environment, const struct release_served *served,
+                                        struct release_candidates *ret, struct error *error);
 
 /* Stores a sealed release, unless it is there. */
 must_check bool release_store(struct db *db, const struct release *release, const char *bytes, size_t size,

@@ -33,7 +33,7 @@ static struct release_candidates candidates_make(const struct made *made, size_t
         .kernel_order = at ? at[1] : 0,
         .key = json_pack("{s:i}", "M", made[i].key),
         .space = candidates.spaces[i]->digest,
-        .pinned_space = candidates.spaces[i],
+        .points = candidates.spaces[i],
         .state = xstrdup(made[i].state),
         .finished_us = strcmp(made[i].state, "running") == 0 ? 0 : made[i].job * 1000000,
         .has_winner = strcmp(made[i].state, "done") == 0,
@@ -57,12 +57,14 @@ static bool request_try(const char *text, struct release_request *ret, struct er
 /* A plan and all that it borrows. */
 struct planned {
   struct release_request request;
+  struct release_served served;
   struct release_candidates candidates;
   struct release_plan plan;
 };
 static void planned_release(struct planned *planned) {
   release_plan_release(&planned->plan);
   release_candidates_release(&planned->candidates);
+  release_served_release(&planned->served);
   release_request_release(&planned->request);
 }
 #define cleanup_planned __attribute__((cleanup(planned_release)))
@@ -72,7 +74,7 @@ static struct planned plan_of(const char *request, const struct made *made, size
   struct planned planned = {0};
   cr_assert(request_try(request, &planned.request, &error), "%s", error.message);
   planned.candidates = candidates_make(made, n);
-  release_plan(&planned.request, &planned.request.environment, &planned.candidates, &planned.plan);
+  release_plan(&planned.request, &planned.request.environment, &planned.served, &planned.candidates, &planned.plan);
   return planned;
 }
 #define PLAN(request, ...)                                                                                             \
@@ -156,7 +158,7 @@ Test(release_plan, says_why_jobs_without_a_winner_are_skipped) {
   cr_assert_str_eq(skipped_reason(&planned, 2), "no winner yet: running");
   planned.candidates.all[2].has_winner = false;
   release_plan_release(&planned.plan);
-  release_plan(&planned.request, &planned.request.environment, &planned.candidates, &planned.plan);
+  release_plan(&planned.request, &planned.request.environment, &planned.served, &planned.candidates, &planned.plan);
   cr_assert_str_eq(skipped_reason(&planned, 3), "no winner");
 }
 
@@ -164,7 +166,7 @@ Test(release_plan, names_why_a_job_failed) {
   cleanup_planned struct planned planned = PLAN(anything, {1, "softmax", 1, "failed", VERDICT_SAME, 0, NULL});
   planned.candidates.all[0].reason = xstrdup("every config crashed");
   release_plan_release(&planned.plan);
-  release_plan(&planned.request, &planned.request.environment, &planned.candidates, &planned.plan);
+  release_plan(&planned.request, &planned.request.environment, &planned.served, &planned.candidates, &planned.plan);
   cr_assert_str_eq(skipped_reason(&planned, 1), "no winner: failed: every config crashed");
 }
 
@@ -272,8 +274,174 @@ Test(release_plan, of_no_jobs_is_empty) {
   struct error error;
   cleanup_planned struct planned planned = {0};
   cr_assert(request_try(anything, &planned.request, &error));
-  release_plan(&planned.request, &planned.request.environment, &planned.candidates, &planned.plan);
+  release_plan(&planned.request, &planned.request.environment, &planned.served, &planned.candidates, &planned.plan);
   cr_assert_eq(planned.plan.n_included + planned.plan.n_skipped, 0);
+}
+
+/* A channel serves B = 1 << ordinal of the space for key 1 of softmax, and the jobs of `planned` are planned again, the newest
+ * one with this verdict. */
+static void serve(struct planned *planned, uint64_t ordinal, const char *space, const char *verdict) {
+  struct error error;
+  struct release *release = xcalloc(1, sizeof *release);
+  cleanup_json json_t *json = NULL;
+  release->tag = xstrdup("default");
+  release->n_winners = 1;
+  release->winners = xcalloc(1, sizeof *release->winners);
+  release->winners[0] = (struct release_winner){.name = xstrdup("softmax"),
+                                                .kernel = digest_of("softmax", strlen("softmax")),
+                                                .key = json_pack("{s:i}", "M", 1),
+                                                .config = json_pack("{s:i}", "B", 1 << ordinal),
+                                                .ordinal = ordinal};
+  for (size_t i = 0; i < planned->candidates.n; i++)
+    if (!space)
+      release->winners[0].space = planned->candidates.all[i].space;
+  release_served_init(&planned->served, release);
+  cr_assert(json_parse(verdict, strlen(verdict), &json, &error), "%s", error.message);
+  json_decref(planned->candidates.all[0].verdict);
+  planned->candidates.all[0].verdict = json_incref(json);
+  release_plan_release(&planned->plan);
+  release_plan(&planned->request, &planned->request.environment, &planned->served, &planned->candidates,
+               &planned->plan);
+}
+
+static const char *const replacing = "{\"environment\": {\"cpu\": \"gcc\"}, \"replaces\": {}}";
+#define BASELINE_VERDICT(ratio, upper)                                                                                 \
+  "{\"equivalence_set\": [1], \"baseline_ratio\": " #ratio ", \"baseline_upper\": " #upper ", \"finalists\": []}"
+
+/* Why what is served stays; "" when it does not. */
+static const char *kept_reason(const struct planned *planned) {
+  cr_assert_eq(planned->plan.n_included, 1);
+  return planned->plan.included[0].kept ? planned->plan.included[0].kept_reason : "";
+}
+
+Test(release_plan, replaces_what_is_served_by_what_is_faster_beyond_doubt_and_by_enough) {
+  cleanup_planned struct planned planned = PLAN(replacing, DONE(1, "softmax", 1, 1));
+  serve(&planned, 0, NULL, BASELINE_VERDICT(0.95, 0.96));
+  cr_assert_str_eq(kept_reason(&planned), "");
+  cr_assert(job_is_included(&planned, 1));
+}
+
+Test(release_plan, keeps_what_is_served_for_a_gain_that_is_too_small) {
+  cleanup_planned struct planned planned = PLAN(replacing, DONE(1, "softmax", 1, 1));
+  serve(&planned, 0, NULL, BASELINE_VERDICT(0.99, 0.995));
+  cr_assert(strstr(kept_reason(&planned), "less than the 2.00 %"), "%s", kept_reason(&planned));
+  cr_assert_eq(planned.plan.n_skipped, 0);
+}
+
+Test(release_plan, takes_the_gain_that_is_asked_for_but_never_a_doubtful_one) {
+  const char *any_gain = "{\"environment\": {\"cpu\": \"gcc\"}, \"replaces\": {\"min_gain\": 0}}";
+  cleanup_planned struct planned one = PLAN(any_gain, DONE(1, "softmax", 1, 1));
+  cleanup_planned struct planned other = PLAN(any_gain, DONE(1, "softmax", 1, 1));
+  serve(&one, 0, NULL, BASELINE_VERDICT(0.99, 0.995));
+  serve(&other, 0, NULL, BASELINE_VERDICT(0.90, 1.001));
+  cr_assert_str_eq(kept_reason(&one), "");
+  cr_assert(strstr(kept_reason(&other), "not known to be faster"), "%s", kept_reason(&other));
+}
+
+Test(release_plan, holds_a_served_finalist_against_the_winner) {
+  const char *verdict = "{\"equivalence_set\": [1], \"baseline_ratio\": 1, \"baseline_upper\": 1, \"finalists\": "
+                        "[{\"config\": 2, \"winner_ratio\": 0.9, \"winner_upper\": 0.92}]}";
+  cleanup_planned struct planned planned = PLAN(replacing, DONE(1, "softmax", 1, 1));
+  serve(&planned, 2, NULL, verdict);
+  cr_assert_str_eq(kept_reason(&planned), "");
+}
+
+Test(release_plan, keeps_what_is_as_good_as_the_winner) {
+  cleanup_planned struct planned planned = PLAN(replacing, DONE(1, "softmax", 1, 1));
+  serve(&planned, 0, NULL,
+        "{\"equivalence_set\": [0, 1], \"baseline_ratio\": 0.97, \"baseline_upper\": 0.98, \"finalists\": []}");
+  cr_assert(strstr(kept_reason(&planned), "equivalence set"), "%s", kept_reason(&planned));
+}
+
+Test(release_plan, keeps_what_the_newest_job_did_not_measure) {
+  cleanup_planned struct planned planned = PLAN(replacing, DONE(1, "softmax", 1, 1));
+  serve(&planned, 2, NULL, BASELINE_VERDICT(0.5, 0.6));
+  cr_assert(strstr(kept_reason(&planned), "neither as its baseline nor as a finalist"), "%s", kept_reason(&planned));
+}
+
+Test(release_plan, finds_a_served_config_of_another_space_by_its_values) {
+  cleanup_planned struct planned planned = PLAN(replacing, DONE(1, "softmax", 1, 1));
+  serve(&planned, 0, "another", BASELINE_VERDICT(0.5, 0.6));
+  cr_assert_str_eq(kept_reason(&planned), "");
+}
+
+Test(release_plan, keeps_a_config_that_the_newest_jobs_space_does_not_have) {
+  cleanup_planned struct planned planned = PLAN(replacing, DONE(1, "softmax", 1, 1));
+  serve(&planned, 5, "another", BASELINE_VERDICT(0.5, 0.6));
+  cr_assert_str_eq(kept_reason(&planned), "the space of job 1 does not have the config that is served");
+}
+
+Test(release_plan, of_a_key_that_is_not_served_needs_nothing) {
+  cleanup_planned struct planned planned = PLAN(replacing, DONE(1, "softmax", 2, 1));
+  serve(&planned, 2, NULL, BASELINE_VERDICT(1, 1));
+  cr_assert(job_is_included(&planned, 1));
+}
+
+Test(release_plan, a_pin_replaces_what_is_served) {
+  cleanup_planned struct planned planned = PLAN(pin_request("softmax", "{\"B\": 4}"), DONE(1, "softmax", 1, 1));
+  serve(&planned, 0, NULL, BASELINE_VERDICT(1, 1));
+  cr_assert_str_eq(kept_reason(&planned), "");
+  cr_assert_eq(planned.plan.included[0].ordinal, 2);
+}
+
+Test(release_plan, keeps_what_is_served_where_no_job_has_a_usable_winner) {
+  cleanup_planned struct planned none = PLAN(replacing, {1, "softmax", 1, "done", VERDICT_AMBIGUOUS, 1, NULL});
+  cleanup_planned struct planned conflict = PLAN(replacing, DONE(1, "softmax", 1, 1), DONE(2, "softmax", 1, 2));
+  serve(&none, 0, NULL, BASELINE_VERDICT(0.5, 0.6));
+  serve(&conflict, 0, NULL, BASELINE_VERDICT(0.5, 0.6));
+  cr_assert_str_eq(kept_reason(&none), "no job has a winner to replace it");
+  cr_assert_str_eq(kept_reason(&conflict), "no job has a winner to replace it");
+  cr_assert_eq(conflict.plan.n_skipped, 2);
+}
+
+/* Job 1's winner is what is served; it was measured slower than the default, or is quarantined. */
+static void taint(struct planned *planned, bool is_flagged) {
+  for (size_t i = 0; i < planned->candidates.n; i++)
+    if (planned->candidates.all[i].job == 1) {
+      planned->candidates.all[i].flagged_by = is_flagged ? 2 : 0;
+      planned->candidates.all[i].flagged_ratio = 1.25;
+      planned->candidates.all[i].quarantined = is_flagged ? NULL : xstrdup("its device drifted");
+    }
+}
+
+Test(release_plan, skips_flagged_and_quarantined_winners) {
+  cleanup_planned struct planned flagged = PLAN(anything, DONE(1, "softmax", 1, 1));
+  cleanup_planned struct planned quarantined = PLAN(anything, DONE(1, "softmax", 1, 1));
+  taint(&flagged, true);
+  taint(&quarantined, false);
+  serve(&flagged, 1, NULL, BASELINE_VERDICT(1, 1));
+  serve(&quarantined, 1, NULL, BASELINE_VERDICT(1, 1));
+  cr_assert_eq(flagged.plan.n_included + quarantined.plan.n_included, 0);
+  cr_assert_str_eq(skipped_reason(&flagged, 1),
+                   "flagged: job 2 measured this winner slower than the default, by a factor of 1.250");
+  cr_assert_str_eq(skipped_reason(&quarantined, 1),
+                   "quarantined: its device drifted; submit the job again with another run");
+}
+
+Test(release_plan, replaces_a_flagged_winner_by_any_usable_one) {
+  cleanup_planned struct planned planned = PLAN(replacing, DONE(1, "softmax", 1, 0), DONE(2, "softmax", 1, 1));
+  taint(&planned, true);
+  serve(&planned, 0, NULL, BASELINE_VERDICT(0.999, 1.001));
+  cr_assert_str_eq(kept_reason(&planned), "");
+  cr_assert(job_is_included(&planned, 2));
+}
+
+Test(release_plan, a_served_version_of_an_edited_kernel_is_superseded) {
+  cleanup_planned struct planned planned = PLAN(replacing, DONE(1, "softmax", 1, 1), DONE(2, "softmax@2", 1, 1));
+  serve(&planned, 2, NULL, BASELINE_VERDICT(0.5, 0.6));
+  cr_assert(job_is_included(&planned, 2));
+  cr_assert(string_starts(skipped_reason(&planned, 1), "superseded by kernel sha256:"));
+}
+
+Test(release_from_plan, has_what_is_served_where_that_is_kept) {
+  cleanup_planned struct planned planned = PLAN(replacing, DONE(1, "softmax", 1, 1));
+  serve(&planned, 5, "another", BASELINE_VERDICT(1, 1));
+  cleanup_release struct release *release =
+      release_from_plan(&planned.plan, &planned.request.environment, planned.request.tag);
+  cr_assert_eq(release->n_winners, 1);
+  cr_assert_eq(json_integer_value(json_object_get(release->winners[0].config, "B")), 32);
+  cr_assert_eq(release->winners[0].ordinal, 5);
+  cr_assert(digest_equal(&release->winners[0].space, &planned.served.release->winners[0].space));
 }
 
 Test(release_from_plan, has_the_winners_configs_and_the_pins_own) {
@@ -313,6 +481,7 @@ Test(release_candidate, reads_the_verdict_that_the_job_stored) {
   cr_assert_eq(candidate.n_equivalents, 2);
   cr_assert_eq(candidate.equivalents[1], 19);
   free(candidate.equivalents);
+  json_decref(candidate.verdict);
 }
 
 Test(release_candidate, refuses_a_verdict_without_an_outcome_or_with_an_unknown_one) {
@@ -342,6 +511,9 @@ Test(release_request, refuses_what_is_not_one) {
   cr_assert_str_eq(refused_at("{\"environment\": {}, \"kernels\": []}"), "/kernels");
   cr_assert_str_eq(refused_at("{\"environment\": {}, \"kernels\": [\"softmax\"]}"), "/kernels/0");
   cr_assert_str_eq(refused_at("{\"environment\": {}, \"pins\": [{\"key\": {}}]}"), "/pins/0/kernel");
+  cr_assert_str_eq(refused_at("{\"environment\": {}, \"replaces\": {\"channels\": 1}}"), "/replaces/channels");
+  cr_assert_str_eq(refused_at("{\"environment\": {}, \"replaces\": {\"channel\": \"No\"}}"), "/replaces/channel");
+  cr_assert_str_eq(refused_at("{\"environment\": {}, \"replaces\": {\"min_gain\": 1}}"), "/replaces/min_gain");
 }
 
 Test(release_request, refuses_too_many_pins) {

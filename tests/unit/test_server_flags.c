@@ -1,0 +1,70 @@
+/* When a winner that became the baseline turns out slower than the default. */
+#include "server/core/flags.h"
+
+#include <criterion/criterion.h>
+
+#define ROUNDS 12
+#define PROCESSES 3
+#define DEFAULT 7
+
+/* Finals of the default and two other configs against a baseline of 100 us; `ratios`: their times to the baseline's, with a
+ * jitter of 0.1 % between rounds and processes. */
+struct final {
+  double samples[3][PROCESSES][ROUNDS], baselines[ROUNDS];
+  struct final_measurement measurements[3 * PROCESSES];
+};
+
+static bool judge(struct final *final, const double ratios[3], struct flag *ret_flag) {
+  static const uint64_t configs[] = {DEFAULT, 8, 9};
+  for (size_t r = 0; r < ROUNDS; r++)
+    final->baselines[r] = 100;
+  for (size_t c = 0; c < 3; c++)
+    for (size_t p = 0; p < PROCESSES; p++) {
+      for (size_t r = 0; r < ROUNDS; r++)
+        final->samples[c][p][r] = 100 * ratios[c] * (1 + 0.001 * (double)((r * 7 + p * 3 + c) % 5) - 0.002);
+      struct final_measurement *measurement = &final->measurements[c * PROCESSES + p];
+      if (measurement->sample.n || measurement->outcome != OUTCOME_CORRECT)
+        continue; /* as the test set it */
+      measurement->sample = (struct verdict_sample){.config = configs[c],
+                                                    .process = (int64_t)p,
+                                                    .n = ROUNDS,
+                                                    .samples_us = final->samples[c][p],
+                                                    .baseline_us = final->baselines};
+    }
+  return flag_judge(final->measurements, ARRAY_LENGTH(final->measurements), 3, DEFAULT, 1, ret_flag);
+}
+
+Test(flag, is_for_a_baseline_that_is_slower_than_the_default) {
+  struct final final = {0};
+  struct flag flag;
+  cr_assert(judge(&final, (const double[]){0.9, 0.95, 1.2}, &flag));
+  cr_expect_float_eq(flag.ratio, 1 / 0.9, 0.01);
+  cr_expect(flag.lower > 1 && flag.lower < flag.ratio && flag.upper > flag.ratio);
+}
+
+Test(flag, does_not_ask_whether_the_default_won) {
+  struct final final = {0};
+  struct flag flag;
+  cr_assert(judge(&final, (const double[]){0.9, 0.5, 0.8}, &flag));
+  cr_expect_float_eq(flag.ratio, 1 / 0.9, 0.01);
+}
+
+Test(flag, is_not_for_a_baseline_that_is_as_fast_or_faster) {
+  struct final as_fast = {0}, faster = {0};
+  struct flag flag;
+  cr_expect_not(judge(&as_fast, (const double[]){1.0, 0.5, 0.8}, &flag));
+  cr_expect_not(judge(&faster, (const double[]){1.1, 1.2, 1.3}, &flag));
+}
+
+Test(flag, needs_a_default_that_was_correct_in_every_process) {
+  struct final final = {0};
+  struct flag flag;
+  final.measurements[1] =
+      (struct final_measurement){.outcome = OUTCOME_RUNTIME, .sample = {.config = DEFAULT, .process = 1}};
+  cr_assert_not(judge(&final, (const double[]){0.9, 0.95, 1.2}, &flag));
+}
+
+Test(flag, needs_a_default_that_was_measured) {
+  struct flag flag;
+  cr_assert_not(flag_judge(NULL, 0, 3, DEFAULT, 1, &flag));
+}

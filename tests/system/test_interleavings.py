@@ -229,3 +229,80 @@ def test_posts_that_all_met_other_connections_posts_are_all_taken_in_the_end(pos
     others.close()
     assert [answer.status for answer in answers] == [200] * 11, answers
     assert counted(bench) == 11
+
+
+SPLIT = ("update leases set remaining = remaining - '{{[4,100)}}', is_split = true where id = {lease};"
+         "insert into leases (job_id, stage, round, process, configs, remaining, device_class, priority) select job_id, stage, "
+         "round, process, '{{[4,8)}}', '{{[4,8)}}', device_class, priority from leases where id = {lease}")
+
+
+def test_results_that_waited_while_the_tail_was_given_away_count_for_what_was_left(bench, session):
+    assert bench.configs == [0, 1, 2, 3, 4, 6, 7, 8]
+    answer, = behind_lock(bench, session, SPLIT, lambda: bench.post(bench.configs, done=True))
+    assert answer.json == {"accepted": 8, "late": 4, "known": 0, "state": "done"}
+    assert counted(bench) == 4
+
+
+def test_a_renewal_that_waited_while_the_tail_was_given_away_says_what_is_left(bench, session):
+    answer, = behind_lock(bench, session, SPLIT, bench.renew)
+    assert answer.json["configs"] == [[0, 4]]
+
+
+class Tails(Bench):
+    """A lease that has long to go yet, and idle devices."""
+
+    def __init__(self, postgres, database, server):
+        super().__init__(postgres, database, server)
+        self.idle = [self.enrol(f"idle{n}") for n in range(2)]
+        self.sql("update leases set config_us = 1000000, granted_at = now() - interval '10 s' where state = 'held'")
+
+    def enrol(self, name):
+        return self.server.request("POST", "/v1/agents", {
+            "boot": "b", "name": name, "version": "0.1.0",
+            "devices": [{"device": "cpu0", "backend": "cpu", "environment": ENVIRONMENT, "facts": {}}]}).json["agent"]
+
+    def ask(self, agent, server=None, wait=0):
+        return (server or self.server).request("POST", "/v1/leases",
+                                               {"agent": agent, "device": "cpu0", "nonce": "tail", "wait": wait})
+
+
+@pytest.fixture
+def tails(postgres, database, start):
+    return Tails(postgres, database, start(harness.Server, database))
+
+
+def test_a_lease_whose_row_somebody_has_locked_is_not_split_and_nobody_waits_for_it(tails, session):
+    session.run("begin")
+    session.run(f"select 1 from leases where id = {tails.lease['lease']} for update")
+    assert tails.ask(tails.idle[0]).status == 204
+    session.run("commit")
+    assert tails.ask(tails.idle[0]).status == 200
+
+
+def test_a_job_that_ends_just_now_is_not_split(tails, session):
+    session.run("begin")
+    session.run(f"update jobs set state = 'cancelled', finished_at = now() where id = {tails.job}")
+    assert tails.ask(tails.idle[0]).status == 204
+    session.run("commit")
+    assert tails.ask(tails.idle[0]).status == 204
+    assert tails.sql("select count(*) from leases where state = 'open'") == "0"
+
+
+def test_idle_devices_that_ask_two_servers_at_once_share_a_lease_without_overlap(tails, start, database):
+    other = start(harness.Server, database)
+    answers = [None, None]
+
+    def ask(index, server):
+        answers[index] = tails.ask(tails.idle[index], server, wait=10)
+
+    threads = [threading.Thread(target=ask, args=pair) for pair in enumerate((tails.server, other))]
+    for thread in threads:
+        thread.start()
+    wait_until(lambda: all(answers) or tails.sql("select count(*) from leases where state = 'held'") == "3"
+               or tails.sql("update leases set granted_at = now() - interval '10 s' where state = 'held'"), 20, "both to have one")
+    for thread in threads:
+        thread.join(20)
+    assert [answer.status for answer in answers] == [200, 200]
+    overlap = tails.sql("select count(*) from leases a join leases b on a.id < b.id and a.remaining && b.remaining")
+    left = tails.sql("select sum(upper(r) - lower(r)) from leases, unnest(remaining) r where state in ('open', 'held')")
+    assert (overlap, left) == ("0", "49")

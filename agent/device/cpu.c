@@ -67,7 +67,8 @@ static bool cpu_open(const char *name, struct device **ret_device, struct error 
   device->base.compute_units = facts.cpus;
   device->base.warp_size = 1;
   device->base.cache_bytes = facts.llc_bytes;
-  device->base.displacement_bytes = facts.llc_bytes < DISPLACE_BYTES_MAX / 2 ? 2 * facts.llc_bytes : DISPLACE_BYTES_MAX;
+  device->base.displacement_bytes =
+      device_displacement(facts.llc_bytes < DISPLACE_BYTES_MAX / 2 ? 2 * facts.llc_bytes : DISPLACE_BYTES_MAX);
   device->empty_ns = -1;
   device->base.memory_bytes = cpu_memory_free();
   device->page = (size_t)sysconf(_SC_PAGESIZE);

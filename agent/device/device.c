@@ -38,6 +38,12 @@ bool device_open(const char *name, struct device **ret_device, struct error *err
   return error_set(error, "no device %s on this machine; `wavetune-agent probe` lists those there are", name);
 }
 
+size_t device_displacement(size_t bytes) {
+  const char *given = getenv("WAVETUNE_DISPLACEMENT_BYTES");
+  unsigned long long wanted = given ? strtoull(given, NULL, 10) : 0;
+  return wanted ? (size_t)wanted : bytes;
+}
+
 void *host_memory_new(size_t size) {
   size_t rounded;
   if (size < 2 * LARGE_PAGE || __builtin_add_overflow(size, LARGE_PAGE - 1, &rounded))

@@ -154,6 +154,10 @@ static inline void device_close(struct device *device) { device->ops->close(devi
 DEFINE_CLEANUP(struct device *, cleanup_device_close, device_close)
 #define cleanup_device __attribute__((cleanup(cleanup_device_close)))
 
+/* For back ends: $WAVETUNE_DISPLACEMENT_BYTES where it is set, else `bytes`. Whether a size displaces the caches shows
+ * when a larger one changes nothing. */
+size_t device_displacement(size_t bytes);
+
 /* For back ends: memory of the host, in large pages where it is large: touching it first costs less, and so does walking
  * it in strides. Freed by free(). Never NULL. */
 must_check void *host_memory_new(size_t size);

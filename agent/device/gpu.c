@@ -116,7 +116,7 @@ bool gpu_open(const struct gpu_api *api, const char *name, struct device **ret_d
       .compute_units = facts.environment.compute_units,
       .warp_size = facts.warp_size,
       .cache_bytes = facts.cache_bytes,
-      .displacement_bytes = displacement_of(&facts),
+      .displacement_bytes = device_displacement(displacement_of(&facts)),
       .memory_bytes = free_bytes,
   };
   device->api = api;
@@ -470,7 +470,10 @@ bool gpu_sentinel(struct device *base, struct error *error) {
   return passed || error_prefix(error, "the GPU did not pass the sentinel: ");
 }
 
-size_t gpu_processes_others(size_t n, size_t n_own) { return n == 0 ? 0 : n_own ? n - n_own : n - 1; }
+size_t gpu_processes_others(size_t n, size_t n_own, size_t n_siblings) {
+  size_t ours = n_own ? n_own : 1 + n_siblings;
+  return n > ours ? n - ours : 0;
+}
 
 double gpu_clock_mhz(struct device *base) {
   struct gpu_device *device = (struct gpu_device *)base;

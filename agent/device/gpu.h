@@ -116,9 +116,14 @@ must_check json_t *gpu_conditions(struct device *device);
   .synchronize = gpu_synchronize, .time = gpu_time, .displace = gpu_displace, .clock_mhz = gpu_clock_mhz,              \
   .conditions = gpu_conditions
 
-/* How many of the `n` processes that use a GPU are others, when `n_own` of them have this process's id. None having it
- * means that they are named as another pid namespace (the host's) knows them; one of them still is this one. */
-size_t gpu_processes_others(size_t n, size_t n_own);
+/* How many of the `n` processes that use a GPU are others, when `n_own` of them are this agent's by their ids. None being
+ * so means that they are named as another pid namespace (the host's) knows them; one of them still is this one, and as
+ * many as this agent has workers beside it may be those. */
+size_t gpu_processes_others(size_t n, size_t n_own, size_t n_siblings);
+
+/* Whether a process is this one or another worker of this agent: a child of the same parent under the same name. */
+bool gpu_process_is_own(int64_t pid);
+size_t gpu_process_siblings(void); /* how many there are of the latter */
 
 /* A runtime as a shared library: its functions go into a struct of function pointers. */
 struct gpu_symbol {

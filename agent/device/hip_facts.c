@@ -130,13 +130,27 @@ bool hip_facts_read(int ordinal, struct gpu_facts *ret_facts, struct error *erro
   return true;
 }
 
-double hip_clock_mhz(const struct gpu_facts *facts) { return kfd_clock_mhz(PCI_DEVICES, facts->pci); }
+/* Asked once a round: the file of the GPU that this process measures on stays open. */
+double hip_clock_mhz(const struct gpu_facts *facts) {
+  static char *pci;
+  static int fd = -1;
+  if (!string_equal(pci, facts->pci)) {
+    if (fd >= 0)
+      close(fd);
+    free(pci);
+    pci = xstrdup(facts->pci);
+    fd = kfd_clock_open(PCI_DEVICES, pci);
+  }
+  return kfd_clock_mhz(fd);
+}
 
 json_t *hip_conditions(const struct gpu_facts *facts) {
   json_t *conditions = kfd_conditions(PCI_DEVICES, facts->pci);
   int64_t gpu_id = json_integer_value(json_object_get(facts->facts, "gpu_id"));
   size_t n, own;
   if (gpu_id && kfd_processes(KFD_PROCESSES, gpu_id, &n, &own))
-    ALWAYS(json_object_set_new(conditions, "processes", json_integer((json_int_t)gpu_processes_others(n, own))) == 0);
+    ALWAYS(json_object_set_new(
+               conditions, "processes",
+               json_integer((json_int_t)gpu_processes_others(n, own, own ? 0 : gpu_process_siblings()))) == 0);
   return conditions;
 }

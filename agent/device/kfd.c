@@ -2,7 +2,9 @@
 #include "agent/device/kfd.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 
+#include "agent/device/gpu.h"
 #include "common/file.h"
 
 #define FILE_MAX ((size_t)64 << 10)
@@ -181,9 +183,18 @@ static char *hwmon_folder(const char *pci_devices, const char *pci) {
 }
 
 /* Names and units are those of the kernel's amdgpu thermal documentation: Hz, microwatts, thousandths of a degree. */
-double kfd_clock_mhz(const char *pci_devices, const char *pci) {
-  cleanup_free char *hwmon = hwmon_folder(pci_devices, pci);
-  return hwmon ? (double)number_read(hwmon, "freq1_input") / 1e6 : 0;
+int kfd_clock_open(const char *pci_devices, const char *pci) {
+  cleanup_free char *hwmon = hwmon_folder(pci_devices, pci), *path = xasprintf("%s/freq1_input", hwmon ? hwmon : "");
+  return hwmon ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+}
+
+double kfd_clock_mhz(int fd) {
+  char text[32];
+  ssize_t size = fd < 0 ? -1 : pread(fd, text, sizeof text - 1, 0);
+  if (size <= 0)
+    return 0;
+  text[size] = '\0';
+  return strtod(text, NULL) / 1e6;
 }
 
 /* temp1 is the edge, temp2 the hottest spot; MI300X has only the latter. */
@@ -224,7 +235,7 @@ bool kfd_processes(const char *processes, int64_t gpu_id, size_t *ret_n, size_t 
     if (entry->d_name[0] < '0' || entry->d_name[0] > '9' || number_read(folder, vram) <= 0)
       continue;
     n++;
-    own += atoi(entry->d_name) == getpid();
+    own += gpu_process_is_own(atoll(entry->d_name));
   }
   closedir(entries);
   *ret_n = n;

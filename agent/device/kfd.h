@@ -33,12 +33,15 @@ void kfd_arch_format(int64_t gfx_target_version, char *ret_arch, size_t size);
 /* "SPX/NPS1" from the GPU's PCI folder; "" where the GPU cannot be partitioned or does not tell. The caller's. */
 must_check char *kfd_partition(const char *pci_devices, const char *pci);
 
-/* The core clock in MHz, 0 when it is not known; and the conditions of device.h but for the processes (new reference). */
-double kfd_clock_mhz(const char *pci_devices, const char *pci);
+/* The file that tells a GPU's core clock, to be kept open and read as often as one likes; -1: there is none. */
+int kfd_clock_open(const char *pci_devices, const char *pci);
+double kfd_clock_mhz(int fd); /* 0 when it is not known */
+
+/* The conditions of device.h but for the processes (new reference). */
 must_check json_t *kfd_conditions(const char *pci_devices, const char *pci);
 
-/* Counts the processes that have memory on the GPU; *ret_own is 1 when this process is among them by its id. False:
- * the driver does not tell. */
+/* Counts the processes that have memory on the GPU; *ret_own of them are this agent's by their ids. False: the driver
+ * does not tell. */
 must_check bool kfd_processes(const char *processes, int64_t gpu_id, size_t *ret_n, size_t *ret_own);
 
 #endif

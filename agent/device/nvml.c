@@ -53,9 +53,17 @@ static bool nvml_load(void) {
   return state == LOADED;
 }
 
+/* The handle of the last GPU that was asked for is kept: a process measures on one, and asks it once a round. */
 static void *device_find(const char *pci) {
-  void *device;
-  return nvml_load() && nvml.find(pci, &device) == 0 ? device : NULL;
+  static char *last_pci;
+  static void *last;
+  if (string_equal(pci, last_pci))
+    return last;
+  if (!nvml_load() || nvml.find(pci, &last) != 0)
+    last = NULL;
+  free(last_pci);
+  last_pci = xstrdup(pci);
+  return last;
 }
 
 char *nvml_driver_version(void) {
@@ -99,8 +107,9 @@ static void processes_set(void *device, json_t *conditions) {
   if (code != 0 && code != NVML_ERROR_INSUFFICIENT_SIZE)
     return;
   for (unsigned i = 0; code == 0 && i < n; i++)
-    own += processes[i].pid == (unsigned)getpid();
-  member_set(conditions, "processes", json_integer(gpu_processes_others(n, own)));
+    own += gpu_process_is_own(processes[i].pid);
+  member_set(conditions, "processes",
+             json_integer((json_int_t)gpu_processes_others(n, own, own ? 0 : gpu_process_siblings())));
 }
 
 json_t *nvml_conditions(const char *pci) {

@@ -107,15 +107,21 @@ static bool operand_new(struct problem *problem, size_t i, uint64_t seed, struct
           ops->copy(problem->device, operand->pristine->address, operand->checked->address, operand->bytes, error));
 }
 
+/* Copies of a copy, twice as many each time: small operands have a hundred thousand of them. */
 static bool copies_new(struct problem *problem, struct operand *operand, size_t n_copies, struct error *error) {
+  const struct device_ops *ops = problem->device->ops;
   size_t stride = stride_of(operand->bytes);
   if (!buffer_new(problem, stride * n_copies, &operand->copies, error))
     return false;
   /* Outputs too: their pages have to be there before they are timed. */
-  for (size_t k = 0; k < n_copies; k++)
-    if (!problem->device->ops->copy(problem->device, (char *)operand->copies->address + k * stride,
-                                    operand->checked->address, operand->bytes, error))
+  char *copies = operand->copies->address;
+  if (!ops->copy(problem->device, copies, operand->checked->address, operand->bytes, error))
+    return false;
+  for (size_t done = 1, n; done < n_copies; done += n) {
+    n = done < n_copies - done ? done : n_copies - done;
+    if (!ops->copy(problem->device, copies + done * stride, copies, n * stride, error))
       return false;
+  }
   return true;
 }
 

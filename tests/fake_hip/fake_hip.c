@@ -1,7 +1,8 @@
 /* A HIP runtime without a GPU, for tests of what the agent does around one: leases, builds, sentinels, faults. The
- * device's memory is the process's, a launch is a call here. One kernel is known by name, fake_add(float *y, const float
- * *x, int64_t n): y = x + 1; what code the module holds is not looked at. The width of its block says how it goes wrong
- * (enum behaviour). While the file that $FAKE_HIP_BROKEN names is there, the GPU fills memory with nothing.
+ * device's memory is the process's, a launch is a call here. Kernels are known by name, what code the module holds is not
+ * looked at: fake_add(float *y, const float *x, int64_t n), y = x + 1, the width of whose block says how it goes wrong
+ * (enum behaviour), and the instruction flush, which does nothing. Fills and copies of BULK_BYTES do nothing either: they
+ * are there to displace caches, which this has not. fake_hip.h says what tests may ask of it. While the file that $FAKE_HIP_BROKEN names is there, the GPU fills memory with nothing.
  *
  * Memory: handles are the caller's until they are given back. Threads: one. */
 #include <stdbool.h>
@@ -12,9 +13,12 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "tests/fake_hip/fake_hip.h"
 #include "tests/hip_shim/hip_shim.h"
 
 #define ALIGNMENT 4096
+#define BULK_BYTES ((size_t)64 << 20)
+#define LOG_MAX (64 << 10)
 #define MEMORY_BYTES ((size_t)1 << 30)
 #define ILLEGAL_ADDRESS 700
 #define LAUNCH_FAILURE 719
@@ -33,6 +37,25 @@ enum behaviour {
 static int fault;         /* of this process; 0: none */
 static bool is_in_flight; /* a launch that nobody has waited for since */
 static bool is_reset_due;
+
+static char calls[LOG_MAX + 1];
+static size_t n_calls;
+static double clock_us;   /* of events, where $FAKE_HIP_LAUNCH_US is set */
+static char functions[2]; /* their addresses are handles */
+enum { FAKE_ADD, INSTRUCTION_FLUSH };
+
+static void call_note(char letter, double us) {
+  clock_us += us;
+  if (n_calls < LOG_MAX)
+    calls[n_calls++] = letter;
+}
+
+const char *fake_hip_log(void) {
+  calls[n_calls] = '\0';
+  return calls;
+}
+
+void fake_hip_log_clear(void) { n_calls = 0; }
 
 int hipInit(unsigned flags) {
   (void)flags;
@@ -116,25 +139,26 @@ int hipHostMalloc(void **address, size_t size, unsigned flags) {
 
 int hipHostFree(void *address) { return hipFree(address); }
 
-static int copy(void *to, const void *from, size_t size) {
-  if (!fault)
+static int copy(char letter, void *to, const void *from, size_t size) {
+  call_note(letter, (double)size / FAKE_HIP_BYTES_PER_US);
+  if (!fault && size < BULK_BYTES)
     memcpy(to, from, size);
   return fault;
 }
 
 int hipMemcpyHtoDAsync(void *to, const void *from, size_t size, void *stream) {
   (void)stream;
-  return copy(to, from, size);
+  return copy('U', to, from, size);
 }
 
 int hipMemcpyDtoHAsync(void *to, void *from, size_t size, void *stream) {
   (void)stream;
-  return copy(to, from, size);
+  return copy('H', to, from, size);
 }
 
 int hipMemcpyDtoDAsync(void *to, void *from, size_t size, void *stream) {
   (void)stream;
-  return copy(to, from, size);
+  return copy('C', to, from, size);
 }
 
 static bool is_broken(void) {
@@ -151,7 +175,8 @@ int hipMemsetD8Async(void *to, unsigned char value, size_t count, void *stream) 
 
 int hipMemsetD32Async(void *to, int value, size_t count, void *stream) {
   (void)stream;
-  for (size_t i = 0; i < count && !fault && !is_broken(); i++)
+  call_note(4 * count >= 1 << 20 ? 'D' : 'w', (double)count * 4 / FAKE_HIP_BYTES_PER_US);
+  for (size_t i = 0; i < count && 4 * count < BULK_BYTES && !fault && !is_broken(); i++)
     memcpy((char *)to + 4 * i, &value, 4);
   return fault;
 }
@@ -172,6 +197,7 @@ int hipStreamDestroy(void *stream) {
 
 int hipStreamSynchronize(void *stream) {
   (void)stream;
+  call_note('W', 0);
   is_in_flight = false;
   return fault;
 }
@@ -188,8 +214,13 @@ int hipEventDestroy(void *event) {
 }
 
 int hipEventRecord(void *event, void *stream) {
+  struct timespec *stamp = event;
   (void)stream;
-  clock_gettime(CLOCK_MONOTONIC, event);
+  clock_gettime(CLOCK_MONOTONIC, stamp);
+  if (getenv("FAKE_HIP_LAUNCH_US"))
+    *stamp =
+        (struct timespec){(time_t)(clock_us / 1e6), (long)((clock_us - 1e6 * (double)(time_t)(clock_us / 1e6)) * 1e3)};
+  call_note('E', FAKE_HIP_EVENT_US);
   return fault;
 }
 
@@ -215,8 +246,10 @@ int hipModuleUnload(void *module) {
 }
 
 int hipModuleGetFunction(void **function, void *module, const char *name) {
-  *function = module;
-  return fault ? fault : strcmp(name, "fake_add") == 0 ? 0 : hipErrorSharedObjectSymbolNotFound;
+  (void)module;
+  bool is_flush = strcmp(name, "wavetune_instruction_flush") == 0;
+  *function = &functions[is_flush ? INSTRUCTION_FLUSH : FAKE_ADD];
+  return fault ? fault : is_flush || strcmp(name, "fake_add") == 0 ? 0 : hipErrorSharedObjectSymbolNotFound;
 }
 
 static void break_device(void) {
@@ -259,11 +292,17 @@ int hipModuleLaunchKernel(void *function, unsigned grid_x, unsigned grid_y, unsi
                           void **extra) {
   int64_t n;
   float *y, *x;
-  (void)function, (void)grid_y, (void)grid_z, (void)block_y, (void)block_z, (void)shared_bytes, (void)stream;
+  (void)grid_y, (void)grid_z, (void)block_y, (void)block_z, (void)shared_bytes, (void)stream;
   (void)extra;
   if (fault || grid_x == 0)
     return fault ? fault : hipErrorInvalidValue;
   is_in_flight = true;
+  if (function == &functions[INSTRUCTION_FLUSH]) {
+    call_note('F', FAKE_HIP_FLUSH_US);
+    return 0;
+  }
+  const char *launch_us = getenv("FAKE_HIP_LAUNCH_US");
+  call_note('L', launch_us ? atof(launch_us) : 0);
   memcpy(&y, arguments[0], sizeof y);
   memcpy(&x, arguments[1], sizeof x);
   memcpy(&n, arguments[2], sizeof n);

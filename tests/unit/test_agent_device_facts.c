@@ -1,5 +1,8 @@
 /* What is known of GPUs without one: the files of AMD's driver, and what is said where a runtime or a GPU is missing. */
 #include <criterion/criterion.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 
 #include "agent/device/hip.h"
 #include "agent/device/kfd.h"
@@ -105,7 +108,10 @@ Test(kfd, the_partition_is_that_of_the_gpu_for_each_of_its_parts) {
 
 Test(kfd, conditions_are_read_in_their_units) {
   json_t *conditions = kfd_conditions(DATA "pci", "0000:05:00.0");
-  cr_expect_eq(kfd_clock_mhz(DATA "pci", "0000:05:00.0"), 1987);
+  int clock = kfd_clock_open(DATA "pci", "0000:05:00.0");
+  cr_expect_eq(kfd_clock_mhz(clock), 1987);
+  cr_expect_eq(kfd_clock_mhz(clock), 1987, "it can be read again");
+  close(clock);
   cr_expect_eq(json_number_value(json_object_get(conditions, "clock_mhz")), 1987);
   cr_expect_eq(json_number_value(json_object_get(conditions, "memory_clock_mhz")), 1300);
   cr_expect_eq(json_number_value(json_object_get(conditions, "power_w")), 412);
@@ -122,7 +128,7 @@ Test(kfd, older_names_of_conditions_are_known_and_what_is_not_told_is_left_out) 
   conditions = kfd_conditions(DATA "pci", "0000:ff:00.0");
   cr_expect_eq(json_object_size(conditions), 0);
   json_decref(conditions);
-  cr_expect_eq(kfd_clock_mhz(DATA "pci", "0000:ff:00.0"), 0);
+  cr_expect_eq(kfd_clock_mhz(kfd_clock_open(DATA "pci", "0000:ff:00.0")), 0);
 }
 
 static void process_write(const char *folder, int pid, int64_t gpu_id, const char *bytes) {
@@ -154,11 +160,40 @@ Test(kfd, processes_are_those_that_have_memory_on_this_gpu) {
 }
 
 Test(kfd, other_processes_are_counted_also_in_a_container_that_hides_ids) {
-  cr_expect_eq(gpu_processes_others(0, 0), 0);
-  cr_expect_eq(gpu_processes_others(1, 1), 0);
-  cr_expect_eq(gpu_processes_others(3, 1), 2);
-  cr_expect_eq(gpu_processes_others(1, 0), 0);
-  cr_expect_eq(gpu_processes_others(3, 0), 2);
+  cr_expect_eq(gpu_processes_others(0, 0, 0), 0);
+  cr_expect_eq(gpu_processes_others(1, 1, 0), 0);
+  cr_expect_eq(gpu_processes_others(3, 1, 0), 2);
+  cr_expect_eq(gpu_processes_others(1, 0, 0), 0);
+  cr_expect_eq(gpu_processes_others(3, 0, 0), 2);
+  cr_expect_eq(gpu_processes_others(3, 0, 1), 1);
+  cr_expect_eq(gpu_processes_others(1, 0, 3), 0);
+}
+
+/* A process of another name has called exec: a worker is named as its siblings are. */
+Test(kfd, workers_of_the_same_parent_are_no_others) {
+  size_t before = gpu_process_siblings();
+  cr_expect(gpu_process_is_own(getpid()));
+  cr_expect_not(gpu_process_is_own(getppid()));
+  cr_expect_not(gpu_process_is_own(INT32_MAX));
+  pid_t first = fork(), second = first == 0 ? 0 : fork();
+  cr_assert(first >= 0 && second >= 0);
+  if (first == 0 || second == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    pause();
+    _exit(0);
+  }
+  cr_expect_not(gpu_process_is_own(first), "a child is none");
+  cr_expect_eq(gpu_process_siblings(), before);
+  pid_t asking = fork();
+  cr_assert_geq(asking, 0);
+  if (asking == 0)
+    _exit(gpu_process_is_own(first) && gpu_process_is_own(second) && gpu_process_siblings() == 2 ? 0 : 1);
+  int status = -1;
+  cr_expect(waitpid(asking, &status, 0) == asking && status == 0, "wait status %x", status);
+  kill(first, SIGKILL);
+  kill(second, SIGKILL);
+  waitpid(first, NULL, 0);
+  waitpid(second, NULL, 0);
 }
 
 static void expect_rocm(const char *folder, int version, const char *expected) {

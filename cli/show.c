@@ -45,11 +45,19 @@ static void state_print(const json_t *job) {
   putchar('\n');
 }
 
+static void baseline_print(const json_t *job) {
+  if (cli_member(job, "baseline_from")[0])
+    printf("measured against config %" JSON_INTEGER_FORMAT ", the %s%s\n",
+           json_integer_value(json_object_get(job, "baseline")), cli_member(job, "baseline_from"),
+           string_equal(cli_member(job, "baseline_from"), "first") ? " of the space" : "");
+}
+
 int job_print(struct http_client *client, const json_t *job) {
   const json_t *winner = json_object_get(job, "winner");
   state_print(job);
   if (!json_is_object(winner))
     return EXIT_OK;
+  baseline_print(job);
   __attribute__((cleanup(job_parts_release))) struct job_parts parts = {0};
   int code = job_parts_load(client, job, &parts);
   if (code != EXIT_OK)

@@ -2,8 +2,20 @@
 #include "cli/cli.h"
 #include "common/file.h"
 #include "common/kernel_folder.h"
+#include "common/search.h"
 
 #define JOBS_PER_REQUEST 1000
+
+static bool search_add(const struct options *options, json_t *job, struct error *error) {
+  const char *strategy = option_text(options, "search");
+  int64_t trials = option_integer(options, "trials");
+  if (!strategy && trials == 0)
+    return true;
+  if (!strategy || trials == 0)
+    return error_set(error, "--search STRATEGY and --trials N go together: a search ends when its trials are used");
+  json_object_set_new(job, "search", json_pack("{s:s, s:I}", "strategy", strategy, "trials", (json_int_t)trials));
+  return true;
+}
 
 /* What all jobs of one call share; `key` is added to each. */
 static bool job_template(const struct options *options, const struct kernel_folder *folder, json_t **ret_job,
@@ -21,6 +33,11 @@ static bool job_template(const struct options *options, const struct kernel_fold
   int64_t budget = option_integer(options, "budget");
   if (budget > 0)
     json_object_set_new(job, "budget", json_pack("{s:I}", "device_seconds", (json_int_t)budget));
+  if (!search_add(options, job, error))
+    return false;
+  int64_t devices = option_integer(options, "final-devices");
+  if (devices > 1)
+    json_object_set_new(job, "finals", json_pack("{s:I}", "devices", (json_int_t)devices));
   *ret_job = TAKE(job);
   return true;
 }
@@ -203,6 +220,27 @@ static const struct option_spec submit_options[] = {
      .max = 1000000000,
      .flag_only = true,
      .help = "device-seconds for the screen of each job; 0 is no limit"},
+    {.name = "search",
+     .type = OPTION_TEXT,
+     .argument = "STRATEGY",
+     .flag_only = true,
+     .help = "search the space, random, descent or evolution, and do not measure it whole"},
+    {.name = "trials",
+     .type = OPTION_INTEGER,
+     .argument = "N",
+     .default_text = "0",
+     .min = 0,
+     .max = SEARCH_TRIALS_MAX,
+     .flag_only = true,
+     .help = "configs that a search measures"},
+    {.name = "final-devices",
+     .type = OPTION_INTEGER,
+     .argument = "N",
+     .default_text = "1",
+     .min = 1,
+     .max = 16,
+     .flag_only = true,
+     .help = "different devices that each job's final is spread over"},
     {.name = "wait",
      .type = OPTION_FLAG,
      .flag_only = true,

@@ -131,18 +131,26 @@ const char openapi_schemas[] = JSON({
       "variants": {"type": "integer"}, "created_at": {"$ref": "#/components/schemas/Time"}}}},
     "next": {"$ref": "#/components/schemas/Next"}}},
   "Budget": {"type": ["object", "null"], "properties": {"device_seconds": {"type": "number", "exclusiveMinimum": 0}}},
+  "Search": {"type": ["object", "null"], "required": ["strategy", "trials"], "additionalProperties": false, "properties": {
+    "strategy": {"type": "string", "enum": ["random", "descent", "evolution"]}, "trials": {"type": "integer", "minimum": 1, "maximum": 100000}}},
+  "Finals": {"type": ["object", "null"], "additionalProperties": false, "properties": {
+    "devices": {"type": "integer", "minimum": 1, "maximum": 16, "default": 1}}},
+  "BaselineFrom": {"type": "string", "enum": ["incumbent", "default", "first"]},
+  "Ranges": {"type": "array", "description": "[first, count] pairs of ordinals", "items": {"type": "array",
+    "items": {"type": "integer"}, "minItems": 2, "maxItems": 2}},
   "JobRequest": {"type": "object", "required": ["kernel", "key", "space", "environment"], "additionalProperties": false, "properties": {
     "kernel": {"$ref": "#/components/schemas/Digest"}, "key": {"$ref": "#/components/schemas/Key"},
     "space": {"$ref": "#/components/schemas/Space"}, "environment": {"$ref": "#/components/schemas/Environment"},
     "tag": {"type": "string", "default": "default"}, "run": {"type": "string", "default": ""},
     "priority": {"type": "integer", "minimum": -1000, "maximum": 1000, "default": 0},
-    "budget": {"$ref": "#/components/schemas/Budget"}, "runner": {"type": ["string", "null"], "enum": ["build", "python", null]}}},
+    "budget": {"$ref": "#/components/schemas/Budget"}, "runner": {"type": ["string", "null"], "enum": ["build", "python", null]},
+    "search": {"$ref": "#/components/schemas/Search"}, "finals": {"$ref": "#/components/schemas/Finals"}}},
   "JobRequests": {"oneOf": [{"$ref": "#/components/schemas/JobRequest"}, {"type": "object", "required": ["jobs"], "properties": {
     "jobs": {"type": "array", "minItems": 1, "maxItems": 1000, "items": {"$ref": "#/components/schemas/JobRequest"}}}}]},
-  "JobAnswer": {"type": "object", "required": ["job", "created", "state", "configs", "environment", "agents"], "properties": {
+  "JobAnswer": {"type": "object", "required": ["job", "created", "state", "configs", "baseline_from", "environment", "agents"], "properties": {
     "job": {"$ref": "#/components/schemas/Id"}, "created": {"type": "boolean"}, "state": {"$ref": "#/components/schemas/JobState"},
-    "configs": {"type": "integer"}, "environment": {"$ref": "#/components/schemas/Environment"},
-    "agents": {"type": "object", "required": ["matching", "nearest"], "properties": {
+    "configs": {"type": "integer"}, "baseline_from": {"$ref": "#/components/schemas/BaselineFrom"},
+    "environment": {"$ref": "#/components/schemas/Environment"}, "agents": {"type": "object", "required": ["matching", "nearest"], "properties": {
       "matching": {"type": "integer"}, "nearest": {"type": ["object", "null"]}}}}},
   "JobAnswers": {"oneOf": [{"$ref": "#/components/schemas/JobAnswer"}, {"type": "object", "required": ["jobs"], "properties": {
     "jobs": {"type": "array", "items": {"$ref": "#/components/schemas/JobAnswer"}}}}]},
@@ -153,6 +161,8 @@ const char openapi_schemas[] = JSON({
     "space": {"$ref": "#/components/schemas/Space"}, "space_digest": {"$ref": "#/components/schemas/Digest"},
     "environment": {"$ref": "#/components/schemas/Environment"}, "tag": {"type": "string"}, "run": {"type": "string"},
     "priority": {"type": "integer"}, "budget": {"$ref": "#/components/schemas/Budget"}, "baseline": {"type": "integer"},
+    "baseline_from": {"$ref": "#/components/schemas/BaselineFrom"}, "search": {"$ref": "#/components/schemas/Search"},
+    "finals": {"$ref": "#/components/schemas/Finals"},
     "seed": {"type": "integer"}, "configs": {"type": "integer"}, "measured": {"type": "integer"},
     "outcomes": {"type": "object", "additionalProperties": {"type": "integer"}}, "spent_device_seconds": {"type": "number"},
     "reason": {"type": ["string", "null"]}, "created_at": {"$ref": "#/components/schemas/Time"},
@@ -177,7 +187,7 @@ const char openapi_schemas[] = JSON({
     "compile_ms": {"type": ["number", "null"]}, "device_us": {"type": ["number", "null"]}, "vgprs": {"type": ["integer", "null"]},
     "agprs": {"type": ["integer", "null"]}, "spills": {"type": ["integer", "null"]}, "lds_bytes": {"type": ["integer", "null"]},
     "occupancy": {"type": ["integer", "null"]}, "object": {"type": ["string", "null"], "pattern": "^sha256:[0-9a-f]{64}$"},
-    "conditions": {"type": ["object", "null"]}}},
+    "conditions": {"type": ["object", "null"]}, "end": {"type": ["string", "null"]}}},
   "Measurement": {"allOf": [{"$ref": "#/components/schemas/MeasurementRequest"}, {"type": "object", "properties": {
     "id": {"$ref": "#/components/schemas/Id"}, "lease": {"$ref": "#/components/schemas/Id"}, "epoch": {"type": "integer"},
     "agent": {"type": "string"}, "device": {"type": "string"}, "stage": {"$ref": "#/components/schemas/Stage"},
@@ -223,19 +233,20 @@ const char openapi_schemas[] = JSON({
     "kernel": {"$ref": "#/components/schemas/Digest"}, "manifest": {"$ref": "#/components/schemas/Manifest"},
     "key": {"$ref": "#/components/schemas/Key"}, "space": {"$ref": "#/components/schemas/Space"},
     "build": {"type": ["string", "null"]},
-    "configs": {"type": "array", "description": "[first, count] pairs of ordinals", "items": {"type": "array",
-      "items": {"type": "integer"}, "minItems": 2, "maxItems": 2}},
+    "configs": {"$ref": "#/components/schemas/Ranges"}, "likely": {"type": "array", "items": {"type": "integer"}},
+    "best_ratio": {"type": ["number", "null"]}, "device_us": {"type": ["integer", "null"]},
     "baseline": {"type": "integer"}, "stage": {"$ref": "#/components/schemas/Stage"}, "round": {"type": "integer"},
     "process": {"type": "integer"}, "seed": {"type": "integer"}, "regime": {"type": "string"},
     "expires_in_ms": {"type": "integer"}, "renew_every_ms": {"type": "integer"}}},
   "RenewRequest": {"type": "object", "required": ["epoch"], "properties": {
     "epoch": {"type": "integer"}, "config": {"type": ["integer", "null"]}}},
-  "RenewAnswer": {"type": "object", "required": ["expires_in_ms"], "properties": {"expires_in_ms": {"type": "integer"}}},
+  "RenewAnswer": {"type": "object", "required": ["expires_in_ms"], "properties": {"expires_in_ms": {"type": "integer"},
+    "configs": {"$ref": "#/components/schemas/Ranges"}}},
   "ResultsRequest": {"type": "object", "required": ["epoch", "measurements"], "properties": {
     "epoch": {"type": "integer"}, "measurements": {"type": "array", "maxItems": 1000,
       "items": {"$ref": "#/components/schemas/MeasurementRequest"}}, "done": {"type": "boolean", "default": false}}},
-  "ResultsAnswer": {"type": "object", "required": ["accepted", "known", "state"], "properties": {
-    "accepted": {"type": "integer"}, "known": {"type": "integer"}, "state": {"type": "string", "enum": ["held", "done", "open"]}}},
+  "ResultsAnswer": {"type": "object", "required": ["accepted", "late", "known", "state"], "properties": {
+    "accepted": {"type": "integer"}, "late": {"type": "integer"}, "known": {"type": "integer"}, "state": {"type": "string", "enum": ["held", "done", "open"]}}},
   "HandBackRequest": {"type": "object", "required": ["epoch"], "properties": {
     "epoch": {"type": "integer"}, "reason": {"type": ["string", "null"]}}},
   "ReleaseRequest": {"type": "object", "required": ["environment"], "additionalProperties": false, "properties": {

@@ -2,6 +2,7 @@
 
 import hashlib
 import itertools
+import json
 import threading
 
 import harness
@@ -421,6 +422,23 @@ def test_a_space_that_is_searched_may_have_more_points_than_a_job(server, submit
     parameters = {name: list(range(100)) for name in "ABCDE"}
     job = submit({"parameters": parameters}, search={"strategy": "random", "trials": 10})
     assert server.get(f"/v1/jobs/{job}")["configs"] == 10
+
+
+def test_submit_asks_for_a_search_and_for_devices(server, hands):
+    hands("hand")
+    submitted = harness.wavetune(server, "submit", harness.QUICK, "--key", "n=5", "--search", "random", "--trials", "7",
+                                 "--final-devices", "2", "--environment", json.dumps(ENVIRONMENT), "--json")
+    job = server.get(f"/v1/jobs/{json.loads(submitted.stdout)[0]['job']}")
+    assert job["search"] == {"strategy": "random", "trials": 7} and job["finals"] == {"devices": 2}
+    half = harness.wavetune(server, "submit", harness.QUICK, "--key", "n=5", "--trials", "7", "--environment",
+                            json.dumps(ENVIRONMENT), check=False)
+    assert half.returncode == 2 and "go together" in half.stderr
+
+
+def test_show_says_what_a_job_was_measured_against(server, hands, submit):
+    hand, job = hands("hand"), submit(SMALL)
+    hand.work()
+    assert "measured against config 0, the first of the space" in harness.wavetune(server, "show", job).stdout
 
 
 def test_a_measurement_says_why_its_sampling_ended(server, hands, submit):

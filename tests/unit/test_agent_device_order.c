@@ -1,8 +1,10 @@
-/* In which order a GPU's runtime gets its calls, where it does not order them itself: over a HIP runtime without a GPU. */
+/* Which calls a GPU's runtime gets, in which order, and what is made of its events: over a HIP runtime without a GPU. */
 #include <criterion/criterion.h>
+#include <dlfcn.h>
 
 #include "agent/device/device.h"
 #include "common/file.h"
+#include "tests/fake_hip/fake_hip.h"
 
 #define N 256
 
@@ -80,5 +82,164 @@ Test(device_order, a_module_is_unloaded_when_its_launches_have_ended) {
   cr_assert(ops->launch(setting.gpu, &launch, &error), "%s", error.message);
   ops->module_unload(setting.gpu, TAKE(setting.module));
   cr_expect(ops->sentinel(setting.gpu, &error), "%s", error.message);
+  setting_end(&setting);
+}
+
+static const char *log_of_calls(void) {
+  void *library = dlopen(FAKE_HIP, RTLD_NOW | RTLD_NOLOAD);
+  const char *(*log)(void) = (const char *(*)(void))dlsym(library, "fake_hip_log");
+  cr_assert_not_null(log);
+  return log();
+}
+
+static void log_clear(void) {
+  void *library = dlopen(FAKE_HIP, RTLD_NOW | RTLD_NOLOAD);
+  void (*clear)(void) = (void (*)(void))dlsym(library, "fake_hip_log_clear");
+  cr_assert_not_null(clear);
+  clear();
+}
+
+static size_t count(const char *text, const char *word) {
+  size_t n = 0;
+  for (const char *at = text; (at = strstr(at, word)); at++)
+    n++;
+  return n;
+}
+
+/* Takes n samples of fake_add, of `calls` calls each; that of the first in us. */
+static double samples_take(const struct setting *setting, struct device_rotation *rotation, size_t n, unsigned calls) {
+  struct error error = {0};
+  int64_t elements = N;
+  void *arguments[] = {&setting->y->address, &setting->x->address, &elements};
+  struct device_launch launch = {setting->module, {.grid = {4, 1, 1}, .block = {64, 1, 1}}, arguments};
+  struct device_timing *timings = xcalloc(n, sizeof *timings);
+  for (size_t i = 0; i < n; i++)
+    timings[i] = (struct device_timing){launch, rotation, calls, 0};
+  cr_assert(setting->gpu->ops->time(setting->gpu, timings, n, &error), "%s", error.message);
+  for (size_t i = 1; i < n; i++)
+    cr_expect_float_eq(timings[i].us, timings[0].us, 1e-3 * timings[0].us);
+  double us = timings[0].us;
+  free(timings);
+  return us;
+}
+
+Test(device_order, what_an_empty_interval_lasts_is_taken_off_and_stated) {
+  setenv("FAKE_HIP_LAUNCH_US", "10", 1);
+  struct setting setting = setting_make();
+  struct device_rotation rotation = {.n_copies = 1};
+  cr_expect_float_eq(samples_take(&setting, &rotation, 4, 3), 10, 0.01);
+  json_t *conditions = setting.gpu->ops->conditions(setting.gpu);
+  cr_expect_float_eq(json_number_value(json_object_get(conditions, "overhead_us")), FAKE_HIP_EVENT_US, 0.01);
+  json_decref(conditions);
+  setting_end(&setting);
+}
+
+Test(device_order, a_tenth_of_an_interval_is_left_in_any_case) {
+  setenv("FAKE_HIP_LAUNCH_US", "0", 1);
+  struct setting setting = setting_make();
+  struct device_rotation rotation = {.n_copies = 1};
+  cr_expect_float_eq(samples_take(&setting, &rotation, 1, 1), FAKE_HIP_EVENT_US / 10, 0.01);
+  setting_end(&setting);
+}
+
+/* A second a call: the host is never behind again. */
+Test(device_order, samples_that_keep_the_device_busy_share_one_head_start_and_one_wait) {
+  setenv("FAKE_HIP_LAUNCH_US", "1e6", 1);
+  struct setting setting = setting_make();
+  struct device_rotation rotation = {.n_copies = 1};
+  samples_take(&setting, &rotation, 1, 1);
+  log_clear();
+  samples_take(&setting, &rotation, 50, 1);
+  const char *log = log_of_calls();
+  cr_expect_eq(count(log, "ELE"), 50, "%s", log);
+  cr_expect_eq(count(log, "Hw"), 1, "%s", log);
+  cr_expect_eq(log[0], 'H');
+  cr_expect_eq(count(log, "W"), 1, "%s", log);
+  setting_end(&setting);
+}
+
+Test(device_order, data_and_instruction_caches_are_emptied_right_before_the_first_event) {
+  setenv("FAKE_HIP_LAUNCH_US", "1000", 1);
+  struct setting setting = setting_make();
+  struct error error = {0};
+  struct device_rotation rotation = {.n_copies = 1, .displace = true, .flush_instructions = true};
+  setting.gpu->displacement_bytes = 2 << 20;
+  cr_expect(rotation_prepares(&rotation));
+  for (int i = 0; i < 2; i++)
+    cr_assert(setting.gpu->ops->instruction_flush_set(setting.gpu, setting.object, &error), "%s", error.message);
+  cr_expect_float_eq(samples_take(&setting, &rotation, 1, 1), 1000, 0.1, "preparations are no part of a sample");
+  log_clear();
+  samples_take(&setting, &rotation, 3, 1);
+  const char *log = log_of_calls();
+  cr_expect_eq(count(log, "DFELE"), 3, "%s", log);
+  cr_expect_eq(count(log, "D"), 3, "%s", log);
+  cr_expect_eq(count(log, "W"), 1, "%s", log);
+  setting_end(&setting);
+}
+
+Test(device_order, a_flush_that_was_not_given_is_an_error) {
+  struct setting setting = setting_make();
+  struct error error = {0};
+  struct device_rotation rotation = {.n_copies = 1, .flush_instructions = true};
+  struct device_timing timing = {{.module = setting.module}, &rotation, 1, 0};
+  cr_expect_not(setting.gpu->ops->time(setting.gpu, &timing, 1, &error));
+  cr_expect_not_null(strstr(error.message, "was not given the kernel"), "%s", error.message);
+  setting_end(&setting);
+}
+
+Test(device_order, a_fill_repeats_its_word_and_cuts_the_last) {
+  struct setting setting = setting_make();
+  const struct device_ops *ops = setting.gpu->ops;
+  struct error error = {0};
+  const unsigned char expected[] = {1, 2, 3, 4, 1, 2, 3, 0}, zeros[8] = {0};
+  unsigned char found[8];
+  cr_assert(ops->upload(setting.gpu, setting.x->address, zeros, sizeof zeros, &error), "%s", error.message);
+  cr_assert(ops->fill(setting.gpu, setting.x->address, 0x04030201, 7, &error), "%s", error.message);
+  cr_assert(ops->download(setting.gpu, found, setting.x->address, sizeof found, &error), "%s", error.message);
+  cr_expect_arr_eq(found, expected, sizeof found);
+  setting_end(&setting);
+}
+
+Test(device_order, a_write_on_either_side_of_a_buffer_is_found_once) {
+  struct setting setting = setting_make();
+  const struct device_ops *ops = setting.gpu->ops;
+  static const ptrdiff_t offsets[] = {-1, N * sizeof(float) + 5};
+  for (size_t i = 0; i < ARRAY_LENGTH(offsets); i++) {
+    struct error error = {0};
+    char where[32];
+    snprintf(where, sizeof where, "at offset %td of", offsets[i]);
+    cr_assert(ops->upload(setting.gpu, (char *)setting.x->address + offsets[i], "x", 1, &error), "%s", error.message);
+    cr_expect_not(ops->buffer_intact(setting.gpu, setting.x, &error));
+    cr_expect_not_null(strstr(error.message, where), "%s", error.message);
+    cr_expect(ops->buffer_intact(setting.gpu, setting.x, &error), "%s", error.message);
+  }
+  setting_end(&setting);
+}
+
+Test(device_order, host_memory_that_was_given_back_is_used_again_for_what_needs_most_of_it) {
+  struct setting setting = setting_make();
+  const struct device_ops *ops = setting.gpu->ops;
+  enum { BYTES = 1 << 20 };
+  void *first = ops->host_buffer_new(setting.gpu, BYTES), *second = ops->host_buffer_new(setting.gpu, BYTES);
+  cr_expect_neq(first, second);
+  ops->host_buffer_free(setting.gpu, first);
+  void *small = ops->host_buffer_new(setting.gpu, BYTES / 8), *again = ops->host_buffer_new(setting.gpu, BYTES - 5);
+  cr_expect_neq(small, first);
+  cr_expect_eq(again, first);
+  void *huge = ops->host_buffer_new(setting.gpu, (size_t)600 << 20); /* not pinned, and not touched */
+  ops->host_buffer_free(setting.gpu, huge);
+  setting_end(&setting);
+}
+
+Test(device_order, what_displaces_an_mi300xs_caches_is_not_what_a_runtime_reports) {
+  struct setting setting = setting_make();
+  cr_expect_eq(setting.gpu->displacement_bytes, (size_t)512 << 20);
+  setting_end(&setting);
+}
+
+Test(device_order, another_size_may_be_tried_for_displacing_the_caches) {
+  setenv("WAVETUNE_DISPLACEMENT_BYTES", "1073741824", 1);
+  struct setting setting = setting_make();
+  cr_expect_eq(setting.gpu->displacement_bytes, (size_t)1 << 30);
   setting_end(&setting);
 }

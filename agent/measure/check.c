@@ -202,7 +202,7 @@ static void outputs_keep(struct problem *problem) {
   for (size_t i = 0; i < problem->kernel->n_arguments; i++) {
     struct operand *operand = &problem->operands[i];
     if (!operand->is_new || operand->n_verified == VERIFIED_MAX ||
-        operand->bytes > VERIFIED_BYTES_MAX - problem->verified_bytes)
+        operand->bytes > problem->verified_bytes_max - problem->verified_bytes)
       continue;
     operand->verified[operand->n_verified++] = operand->written;
     operand->written = problem->device->ops->host_buffer_new(problem->device, operand->bytes);

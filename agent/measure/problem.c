@@ -71,10 +71,13 @@ static bool operands_size(struct problem *problem, const struct scope *scope, co
   }
   bool is_on_host = problem->kernel->language == LANGUAGE_C; /* it runs in the host's memory */
   on_device += rotation_choose(problem, options, on_device + (is_on_host ? on_host : 0));
-  if (is_on_host)
-    return memory_suffices("", on_device + on_host, memory, error);
-  return memory_suffices("the device's ", on_device, memory, error) &&
-         memory_suffices("the host's ", on_host, cpu_memory_free(), error);
+  size_t host_needed = is_on_host ? on_device + on_host : on_host, host_free = is_on_host ? memory : cpu_memory_free();
+  if ((!is_on_host && !memory_suffices("the device's ", on_device, memory, error)) ||
+      !memory_suffices(is_on_host ? "" : "the host's ", host_needed, host_free, error))
+    return false;
+  size_t spare = host_free ? (host_free - host_needed) / 4 : VERIFIED_BYTES_MAX;
+  problem->verified_bytes_max = spare < VERIFIED_BYTES_MAX ? spare : VERIFIED_BYTES_MAX;
+  return true;
 }
 
 static void *host_buffer_new(struct problem *problem, size_t size) {

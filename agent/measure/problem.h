@@ -22,7 +22,7 @@
 
 #define ROTATION_BYTES_MAX ((size_t)1 << 30)
 #define VERIFIED_MAX 4                         /* of an operand */
-#define VERIFIED_BYTES_MAX ((size_t)512 << 20) /* of a problem: host memory that may be pinned */
+#define VERIFIED_BYTES_MAX ((size_t)512 << 20) /* of a problem, and at most a quarter of the memory that is left */
 #define CHECK_INPUTS_EVERY 16                  /* configs */
 
 /* One buffer argument; all zero for a scalar. What lies on the host is a host buffer of the device, but for `room`. */
@@ -61,8 +61,8 @@ struct problem {
   struct reference *reference;                                                      /* NULL: outputs are not compared */
   void *host_pointers[KERNEL_ARGUMENTS_MAX], *host_arguments[KERNEL_ARGUMENTS_MAX]; /* what the reference gets */
   uint64_t host_scalars[KERNEL_ARGUMENTS_MAX];
-  size_t verified_bytes; /* that operands keep */
-  bool has_checked;      /* a config */
+  size_t verified_bytes, verified_bytes_max; /* that operands keep, and may */
+  bool has_checked;                          /* a config */
   /* Checked since the inputs were looked at, and right as far as that is known. */
   struct candidate *unsettled[CHECK_INPUTS_EVERY];
   size_t n_unsettled;

@@ -196,3 +196,156 @@ Test(check, every_kind_of_scalar_reaches_the_kernel) {
                 .n = 100});
   cr_expect_eq(checked.outcome, OUTCOME_CORRECT, "%s", checked.error.message);
 }
+
+/* One problem whose configs are what the source does for each BLOCK. */
+struct several {
+  struct fixture fixture;
+  struct device *device;
+  struct problem *problem;
+  struct candidate *candidates[2 * CHECK_INPUTS_EVERY];
+  size_t n;
+};
+
+static void several_open(struct several *several, const char *source, struct fixture_options options) {
+  struct error error = {0};
+  *several = (struct several){.fixture = fixture_new(source, options)};
+  struct reference *reference;
+  struct problem_options problem_options = {.seed = 1, .rotation_bytes_max = ROTATION_BYTES_MAX};
+  char *object = fixture_object(&several->fixture, 0, true);
+  cr_assert(device_open("cpu0", &several->device, &error));
+  cr_assert(reference_load(object, &reference, &error), "%s", error.message);
+  cr_assert(problem_new(several->device, several->fixture.kernel, &several->fixture.key, several->fixture.space,
+                        reference, &problem_options, &several->problem, &error),
+            "%s", error.message);
+  free(object);
+}
+
+/* Loads a config as another candidate and checks it. */
+static enum outcome several_check(struct several *several, uint64_t config) {
+  struct error error = {0};
+  struct launch_spec launch = launch_spec_default();
+  char *object = fixture_object(&several->fixture, config, false);
+  struct candidate **candidate = &several->candidates[several->n++];
+  cr_assert_eq(candidate_load(several->problem, config, object, &launch, candidate, &error), OUTCOME_CORRECT, "%s",
+               error.message);
+  free(object);
+  enum outcome outcome = candidate_check(several->problem, *candidate, &error);
+  cr_expect_eq(outcome, (*candidate)->outcome);
+  cr_expect_str_eq(outcome == OUTCOME_CORRECT ? "" : (*candidate)->error.message, error.message);
+  return outcome;
+}
+
+static void several_settle(struct several *several) {
+  struct error error = {0};
+  cr_assert(problem_inputs_check(several->problem, &error), "%s", error.message);
+  cr_expect_eq(several->problem->n_unsettled, 0);
+}
+
+static void several_close(struct several *several) {
+  for (size_t i = 0; i < several->n; i++)
+    candidate_free(several->problem, several->candidates[i]);
+  problem_free(several->problem);
+  device_close(several->device);
+  fixture_free(&several->fixture);
+}
+
+/* After they have computed what is right, BLOCK 1 changes the last input, which every sample has, and BLOCK 2 one that none
+ * has. BLOCK 3 computes what is right to the last bit but one. */
+#define CHANGERS                                                                                                       \
+  LOOP "if (BLOCK == 1) ((float *)x)[n - 1] = 77;\nif (BLOCK == 2) ((float *)x)[54321] = 77;\n"                        \
+       "if (BLOCK == 3) for (int64_t i = 0; i < n; i++) y[i] += 1e-7f;}\n"
+#define CHANGERS_SPACE (struct fixture_options){.n = 100000, .space = "{\"parameters\": {\"BLOCK\": [0, 1, 2, 3]}}"}
+
+static void expect_blamed(const struct several *several, size_t culprit) {
+  for (size_t i = 0; i < several->n; i++) {
+    const struct candidate *candidate = several->candidates[i];
+    cr_expect_eq(candidate->outcome, i == culprit ? OUTCOME_CORRECTNESS : OUTCOME_CORRECT, "%zu: %s", i,
+                 candidate->error.message);
+  }
+  const char *message = several->candidates[culprit]->error.message;
+  cr_expect(string_starts(message, "argument \"x\": it is only to be read"), "%s", message);
+}
+
+Test(check_several, who_changed_an_input_is_found_when_another_computes_with_it) {
+  struct several several;
+  several_open(&several, CHANGERS, CHANGERS_SPACE);
+  static const uint64_t configs[] = {0, 0, 1, 0};
+  for (size_t i = 0; i < ARRAY_LENGTH(configs); i++)
+    cr_expect_eq(several_check(&several, configs[i]), OUTCOME_CORRECT);
+  expect_blamed(&several, 2);
+  several_close(&several);
+}
+
+Test(check_several, who_changed_an_input_is_found_before_the_configs_are_timed) {
+  struct several several;
+  several_open(&several, CHANGERS, CHANGERS_SPACE);
+  static const uint64_t configs[] = {0, 2, 0};
+  for (size_t i = 0; i < ARRAY_LENGTH(configs); i++)
+    cr_expect_eq(several_check(&several, configs[i]), OUTCOME_CORRECT);
+  several_settle(&several);
+  expect_blamed(&several, 1);
+  cr_expect_eq(several.problem->operands[0].n_verified, 1, "what was made of the changed input is no right output");
+  several_close(&several);
+}
+
+Test(check_several, inputs_are_looked_at_after_so_many_configs) {
+  struct several several;
+  several_open(&several, CHANGERS, CHANGERS_SPACE);
+  for (size_t i = 0; i < CHECK_INPUTS_EVERY; i++)
+    cr_expect_eq(several_check(&several, i == 5 ? 2 : 0), OUTCOME_CORRECT);
+  cr_expect_eq(several.candidates[5]->outcome, OUTCOME_CORRECT, "nobody has looked since the first");
+  cr_expect_eq(several_check(&several, 0), OUTCOME_CORRECT);
+  expect_blamed(&several, 5);
+  several_close(&several);
+}
+
+Test(check_several, one_that_is_unloaded_is_not_looked_at_any_more) {
+  struct several several;
+  several_open(&several, CHANGERS, CHANGERS_SPACE);
+  cr_expect_eq(several_check(&several, 0), OUTCOME_CORRECT);
+  cr_expect_eq(several_check(&several, 0), OUTCOME_CORRECT);
+  cr_expect_eq(several.problem->n_unsettled, 1);
+  candidate_free(several.problem, several.candidates[--several.n]);
+  cr_expect_eq(several.problem->n_unsettled, 0);
+  several_settle(&several);
+  several_close(&several);
+}
+
+Test(check_several, outputs_that_are_right_and_differ_are_each_kept_once) {
+  struct several several;
+  several_open(&several, CHANGERS, CHANGERS_SPACE);
+  static const uint64_t configs[] = {0, 3, 0, 3};
+  for (size_t i = 0; i < ARRAY_LENGTH(configs); i++)
+    cr_expect_eq(several_check(&several, configs[i]), OUTCOME_CORRECT);
+  cr_expect_eq(several.problem->operands[0].n_verified, 2);
+  several_close(&several);
+}
+
+Test(check_several, an_output_that_lacks_an_element_is_none_that_passed_before) {
+  struct several several;
+  several_open(&several,
+               "#include <stdint.h>\nvoid f(float *y, const float *x, int64_t n) {\n"
+               "for (int64_t i = 0; i < n; i++) if (!BLOCK || i != 54321) y[i] = x[i] + 1;}\n",
+               CHANGERS_SPACE);
+  cr_expect_eq(several_check(&several, 0), OUTCOME_CORRECT);
+  cr_expect_eq(several_check(&several, 1), OUTCOME_CORRECTNESS);
+  cr_expect(string_starts(several.candidates[1]->error.message, "y[54321] was not written; 1 of "), "%s",
+            several.candidates[1]->error.message);
+  several_close(&several);
+}
+
+Test(check_several, an_output_that_holds_a_mark_is_not_kept) {
+  struct several several;
+  several_open(&several,
+               "#include <stdint.h>\nvoid f(uint8_t *y, int64_t n) {\nfor (int64_t i = 0; i < "
+               "n; i++) if (!BLOCK || i != 0x5a) y[i] "
+               "= i; }\n",
+               (struct fixture_options){
+                   .arguments = BYTES, .reference = BYTES_REFERENCE, .space = "{\"parameters\": {\"BLOCK\": [0, 1]}}"});
+  cr_expect_eq(several_check(&several, 0), OUTCOME_CORRECT);
+  cr_expect_eq(several.problem->operands[0].n_verified, 0);
+  cr_expect_eq(several_check(&several, 1), OUTCOME_CORRECTNESS);
+  cr_expect(string_starts(several.candidates[1]->error.message, "y[90] was not written; 1 of "), "%s",
+            several.candidates[1]->error.message);
+  several_close(&several);
+}

@@ -43,7 +43,7 @@ Test(inputs, more_than_a_period_repeats_what_was_drawn) {
 }
 
 static void expect_normal(enum dtype dtype) {
-  enum { N = 20000 };
+  enum { N = 200000 }; /* some blocks */
   static double bytes[N];
   struct argument argument = argument_of(dtype, FILL_NORMAL, 0, 1);
   inputs_fill(&argument, 0, N, 1, bytes);
@@ -168,5 +168,35 @@ Test(element, a_mark_is_seen_until_the_element_is_written) {
       cr_expect_not(element_is_marked(all[i], bytes, 2, mark), "%s", dtype_name(all[i]));
       cr_expect(element_is_marked(all[i], bytes, 3, mark), "%s", dtype_name(all[i]));
     }
+  }
+}
+
+Test(element, an_element_that_may_not_be_written_makes_all_suspect) {
+  static const enum dtype all[] = {
+#define X(name, enumerator, size, c_type) enumerator,
+      DTYPES(X)
+#undef X
+  };
+  for (size_t i = 0; i < ARRAY_LENGTH(all); i++) {
+    enum { ELEMENTS = 100 };
+    uint64_t bytes[ELEMENTS], again[ELEMENTS];
+    int64_t first = -1;
+    for (int k = 0; k < ELEMENTS; k++) {
+      element_set(all[i], bytes, k, k % 2 ? -1 : 1);
+      element_set(all[i], again, k, k % 2 ? -1 : 1);
+    }
+    cr_expect_not(elements_are_suspect(all[i], bytes, 0, ELEMENTS), "%s", dtype_name(all[i]));
+    size_t size = dtype_size(all[i]);
+    for (size_t at = 70 * size; at < 71 * size; at++) {
+      uint32_t marks[2] = {element_mark(all[i], 0), element_mark(all[i], 1)};
+      ((uint8_t *)bytes)[at] = ((uint8_t *)&marks[0])[at % 4];
+      ((uint8_t *)again)[at] = ((uint8_t *)&marks[1])[at % 4];
+    }
+    cr_expect(elements_are_suspect(all[i], bytes, 0, ELEMENTS), "%s", dtype_name(all[i]));
+    cr_expect(elements_are_suspect(all[i], bytes, 70, 1), "%s", dtype_name(all[i]));
+    cr_expect_not(elements_are_suspect(all[i], bytes, 71, ELEMENTS - 71), "%s", dtype_name(all[i]));
+    cr_expect_eq(elements_unwritten(all[i], bytes, again, 0, ELEMENTS, &first), 1, "%s", dtype_name(all[i]));
+    cr_expect_eq(first, 70, "%s", dtype_name(all[i]));
+    cr_expect_eq(elements_unwritten(all[i], bytes, bytes, 0, ELEMENTS, &first), 0, "%s", dtype_name(all[i]));
   }
 }

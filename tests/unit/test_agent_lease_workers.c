@@ -52,7 +52,7 @@ Test(agent_lease_workers, blames_the_device_when_the_baseline_stops_working) {
   trial_run(&trial);
   cr_expect_eq(trial.end, LEASE_FAILED);
   cr_expect_not_null(strstr(trial.error.message, "does not work any more"), "%s", trial.error.message);
-  cr_expect_eq(trial.n, 2);
+  cr_expect_eq(trial.n, 1);
   expect_outcome(&trial, 1, OUTCOME_RUNTIME, "killed by signal 9");
   trial_free(&trial);
 }

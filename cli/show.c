@@ -114,9 +114,18 @@ static bool dropped_out(const json_t *measurements, json_int_t config) {
   return false;
 }
 
+/* The number of the device that a row was measured on: how many others come before it in `known`, which grows. */
+static int64_t device_number(json_t *known, const json_t *row) {
+  cleanup_free char *name = xasprintf("%s %s", cli_member(row, "agent"), cli_member(row, "device"));
+  if (!json_object_get(known, name))
+    json_object_set_new(known, name, json_integer((json_int_t)json_object_size(known)));
+  return json_integer_value(json_object_get(known, name));
+}
+
 /* The stored rows that a verdict is made of: the final stage, not late, of configs that were correct in every process. */
 static struct samples samples_of(const json_t *measurements) {
   struct samples samples = {0, xcalloc(json_array_size(measurements), sizeof *samples.items)};
+  cleanup_json json_t *devices = json_object();
   size_t index;
   json_t *row;
   json_array_foreach (measurements, index, row) {
@@ -135,6 +144,7 @@ static struct samples samples_of(const json_t *measurements) {
         .spills = json_integer_value(json_object_get(row, "spills")),
         .lds_bytes = json_integer_value(json_object_get(row, "lds_bytes")),
         .vgprs = json_integer_value(json_object_get(row, "vgprs")),
+        .device = device_number(devices, row),
     };
   }
   return samples;

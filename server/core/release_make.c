@@ -212,8 +212,6 @@ static bool served_is_tainted(const struct release_winner *served, const struct 
 static bool may_replace(const struct release_request *request, const struct release_winner *served,
                         const struct release_candidate *candidate, struct error *ret_reason) {
   uint64_t ordinal = served->ordinal;
-  if (json_equal(served->config, candidate->config))
-    return true;
   if (!digest_equal(&served->space, &candidate->space) &&
       !space_config_from_json(candidate->points, served->config, &ordinal, ret_reason))
     return error_set(ret_reason, "the space of job %lld does not have the config that is served",
@@ -227,7 +225,10 @@ static void group_include(const struct release_request *request, const struct re
                           struct release_plan *plan) {
   struct error reason;
   bool can_stay = served && !served_is_tainted(served, group, n);
-  if (newest && (!can_stay || may_replace(request, served, newest, &reason)))
+  if (newest && can_stay &&
+      json_equal(served->config, newest->config)) /* perhaps of another space: then it is one release */
+    plan_include(plan, (struct release_included){.candidate = newest, .kept = served});
+  else if (newest && (!can_stay || may_replace(request, served, newest, &reason)))
     plan_include(plan, (struct release_included){.candidate = newest, .ordinal = newest->ordinal});
   else if (newest)
     plan_include(plan, (struct release_included){newest, NULL, served, xstrdup(reason.message), 0});

@@ -117,8 +117,8 @@ struct release_included {
   const struct release_candidate *candidate; /* of a pin: the job whose space knows the pinned config */
   const struct release_pin *pin;             /* NULL: the job's own winner, or what is served */
   const struct release_winner *kept;         /* what is served and stays, or NULL */
-  char *kept_reason;
-  uint64_t ordinal; /* of the pin's config or the winner */
+  char *kept_reason;                         /* NULL: the job's winner is the same config */
+  uint64_t ordinal;                          /* of the pin's config or the winner */
 };
 
 struct release_skipped {

@@ -32,7 +32,7 @@ static json_t *included_to_json(const struct release_plan *plan) {
   for (size_t i = 0; i < plan->n_included; i++) {
     const struct release_included *included = &plan->included[i];
     const struct release_candidate *candidate = included->candidate;
-    if (included->kept)
+    if (included->kept_reason)
       continue;
     bool pinned = included->pin != NULL;
     json_t *object = named(candidate->name, &candidate->kernel, candidate->key, pinned ? 0 : candidate->job);
@@ -47,7 +47,7 @@ static json_t *kept_to_json(const struct release_plan *plan) {
   json_t *array = json_array();
   for (size_t i = 0; i < plan->n_included; i++) {
     const struct release_included *included = &plan->included[i];
-    if (!included->kept)
+    if (!included->kept_reason)
       continue;
     json_t *object = named(included->candidate->name, &included->candidate->kernel, included->candidate->key,
                            included->candidate->job);

@@ -44,10 +44,12 @@ def world(postgres, tmp_path_factory):
     it.job = json.loads(wavetune(it.server, "submit", it.kernel, "--key", "n=1003", "--wait", "--json").stdout)[0]
     it.before = datetime.datetime.now(datetime.timezone.utc).isoformat()
     it.hash = it.job["kernel"]
-    loser = [{"REPEAT": r, "TURN": 0} for r in (1, 8) if r != it.job["winner"]["config_values"]["REPEAT"]][0]
+    loser = [{"REPEAT": r, "TURN": 0} for r in (1, 64) if r != it.job["winner"]["config_values"]["REPEAT"]][0]
     (folder / "pins.json").write_text(json.dumps([{"kernel": it.hash, "key": it.job["key"], "config": loser}]))
     it.pinned = document(it, "publish", "--pins", folder / "pins.json", "--channel", "stable")
-    it.published = document(it, "publish", "--channel", "stable")
+    it.kept = wavetune(it.server, "publish", "--channel", "stable")
+    it.published = document(it, "publish")
+    it.moved = document(it, "promote", it.published["release"], "stable")
     yield it
     it.agent.stop()
     it.server.stop()
@@ -413,7 +415,7 @@ def test_publishing_says_what_was_taken_and_what_was_skipped(world):
     done = wavetune(world.server, "publish", "--kernel", world.hash)
     assert re.match(r"release  sha256:[0-9a-f]{64}\n         \d+ winners?, tag default, cpu ", done.stdout), done.stdout
     assert world.pinned["included"][0]["pinned"] and not world.published["included"][0]["pinned"]
-    assert world.pinned["channel"]["counter"] + 1 == world.published["channel"]["counter"]
+    assert world.pinned["channel"]["counter"] + 1 == world.moved["counter"]
     before = wavetune(world.server, "publish", "--as-of", "2020-01-01T00:00:00Z", check=False)
     assert before.returncode == 4
     wavetune(world.server, "submit", world.kernel, "--key", "n=1003", "--run", "again", "--wait")
@@ -422,6 +424,18 @@ def test_publishing_says_what_was_taken_and_what_was_skipped(world):
     assert "release  sha256:" in done.stdout
     as_it_was = document(world, "publish", "--kernel", world.hash, "--as-of", world.before)
     assert as_it_was["release"] == world.published["release"] and as_it_was["winners"] == 1
+
+
+def test_publishing_to_a_channel_keeps_what_was_not_measured_beside_the_winner(world):
+    """The pinned config is far slower, so it is no finalist: only a pin, or promoting a release, takes it out."""
+    assert re.match(r'kept     quick/c \{"n":1003\}: the job measured the served config \d+ neither as its baseline', world.kept.stderr)
+    assert f"release  {world.pinned['release']}" in world.kept.stdout and "channel  stable, counter 1" in world.kept.stdout
+
+
+@pytest.mark.parametrize("share", ["two", "-0.1", "1", "2%", ""])
+def test_a_minimum_gain_is_a_share(share):
+    done = call("publish", "--channel", "stable", "--min-gain", share)
+    assert done.returncode == 2 and "0 to below 1" in done.stderr
 
 
 def test_a_release_that_is_not_what_its_digest_says_is_not_published():

@@ -311,7 +311,7 @@ static const char *const replacing = "{\"environment\": {\"cpu\": \"gcc\"}, \"re
 /* Why what is served stays; "" when it does not. */
 static const char *kept_reason(const struct planned *planned) {
   cr_assert_eq(planned->plan.n_included, 1);
-  return planned->plan.included[0].kept ? planned->plan.included[0].kept_reason : "";
+  return planned->plan.included[0].kept_reason ? planned->plan.included[0].kept_reason : "";
 }
 
 Test(release_plan, replaces_what_is_served_by_what_is_faster_beyond_doubt_and_by_enough) {
@@ -363,6 +363,14 @@ Test(release_plan, finds_a_served_config_of_another_space_by_its_values) {
   cleanup_planned struct planned planned = PLAN(replacing, DONE(1, "softmax", 1, 1));
   serve(&planned, 0, "another", BASELINE_VERDICT(0.5, 0.6));
   cr_assert_str_eq(kept_reason(&planned), "");
+}
+
+Test(release_plan, of_a_winner_that_is_served_already_changes_nothing) {
+  cleanup_planned struct planned planned = PLAN(replacing, DONE(1, "softmax", 1, 1));
+  serve(&planned, 1, "another", BASELINE_VERDICT(1, 1));
+  cr_assert(job_is_included(&planned, 1));
+  cr_assert_str_eq(kept_reason(&planned), "");
+  cr_assert_eq(planned.plan.included[0].kept, &planned.served.release->winners[0]);
 }
 
 Test(release_plan, keeps_a_config_that_the_newest_jobs_space_does_not_have) {

@@ -211,7 +211,15 @@ static void host_buffers_prune(struct gpu_device *device) {
   device->n_host_buffers = n;
 }
 
-/* The smallest unused one that suffices without wasting more than it holds. */
+/* Powers of two, so that the next problem's, which is a little larger, fits too. */
+static size_t host_buffer_size(size_t size) {
+  size_t rounded = HOST_BUFFER_UNIT;
+  while (rounded < size)
+    rounded *= 2;
+  return rounded;
+}
+
+/* The smallest unused one that suffices and is at most twice as large. */
 static struct host_buffer *host_buffer_find(struct gpu_device *device, size_t size) {
   struct host_buffer *best = NULL;
   for (size_t i = 0; i < device->n_host_buffers; i++) {
@@ -228,7 +236,7 @@ void *gpu_host_buffer_new(struct device *base, size_t size) {
   void *address;
   if (size > HOST_BUFFER_BYTES_MAX)
     return host_memory_new(size);
-  size = (size / HOST_BUFFER_UNIT + 1) * HOST_BUFFER_UNIT;
+  size = host_buffer_size(size);
   struct host_buffer *found = host_buffer_find(device, size);
   if (found) {
     found->is_used = true;

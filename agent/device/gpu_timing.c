@@ -5,8 +5,8 @@
  * completely before the device gets to its first event: it stays ahead. What the device surely still has to do is
  * accounted for (busy_until_ns: a lower bound, from the time of the giving, what preparations were measured to last, and
  * most of what the same module's fastest call took). Where that is less than the host needs for the next sample, the
- * device is given a head start: copies to the host, which take their time without putting other data into the caches. A
- * batch of kernels that last longer than their launches needs one.
+ * device is given a head start that will do for the rest of the batch too: copies to the host, which take their time
+ * without putting other data into the caches. A batch of kernels that last longer than their launches needs one.
  *
  * An interval holds more than the calls: stamping takes time too. What an interval without calls lasts after the same
  * preparations is measured once for each kind of preparation and taken off: T - t, as hipBLASLt reports (ROCm/hipBLASLt
@@ -20,15 +20,16 @@
 
 #define EVENT_PAIRS_MAX 4096 /* in flight at most: then the device is waited for */
 #define EVENT_PAIRS_STEP 64
-/* How long a host takes to give the device a call, one with events of its own and a restoring copy, and what comes before
- * the first; each with room for slow hosts. */
+/* How long a host takes to give the device a call, one with events of its own and a restoring copy, and the events of a
+ * sample; each with room for slow hosts. */
 #define CALL_HOST_US 4
 #define RESTORED_CALL_HOST_US 12
-#define FIRST_HOST_US 15
-#define HOST_US_MAX 400 /* over more calls than that the device falls behind by itself, or never will */
-#define HEAD_START_US 100
-#define HEAD_START_BYTES ((size_t)5 << 20) /* in 100 us over a PCIe 5 link; an older one only takes longer */
+#define EVENTS_HOST_US 4
+#define RESERVE_US 15         /* that the device is kept ahead beyond that */
+#define HEAD_START_US_MAX 400 /* over more calls than that the device falls behind by itself, or never will */
+#define HEAD_START_BYTES ((size_t)5 << 20) /* of one copy: 100 us over a PCIe 5 link */
 #define HEAD_START_COPIES_MAX 16
+#define HEAD_START_UNIT ((size_t)64 << 10)
 #define LEAST_SHARE 0.8 /* of the fastest that was measured: the next may be faster */
 #define CALIBRATION_SAMPLES 21
 #define CALIBRATION_PREPARATIONS 5
@@ -54,27 +55,24 @@ static void busy_add(struct gpu_device *device, double us) {
   device->busy_until_ns += (int64_t)(us * 1000);
 }
 
+static bool head_start_copy(struct gpu_device *device, size_t bytes, struct error *error) {
+  const struct gpu_api *api = device->api;
+  int code = api->download(device->head_start_host, device->head_start, bytes, device->stream);
+  return gpu_check(api, code, error, "copying from the GPU");
+}
+
 /* A copy is another engine's work, and what comes directly after it may wait for that engine to say so: the fill brings
  * the stream back to where kernels run. */
 static bool head_start_give(struct gpu_device *device, double us, struct error *error) {
-  const struct gpu_api *api = device->api;
-  size_t n = device->head_start_us > 0 ? (size_t)(us / device->head_start_us) + 1 : 1;
-  n = n < HEAD_START_COPIES_MAX ? n : HEAD_START_COPIES_MAX;
-  for (size_t i = 0; i < n; i++) {
-    int code = api->download(device->head_start_host, device->head_start, HEAD_START_BYTES, device->stream);
-    if (!gpu_check(api, code, error, "copying from the GPU"))
+  double bytes_per_us = (double)HEAD_START_BYTES / device->head_start_us;
+  size_t left = ((size_t)(us * bytes_per_us) / HEAD_START_UNIT + 1) * HEAD_START_UNIT;
+  for (size_t i = 0, bytes; left && i < HEAD_START_COPIES_MAX; i++, left -= bytes) {
+    bytes = left < HEAD_START_BYTES ? left : HEAD_START_BYTES;
+    if (!head_start_copy(device, bytes, error))
       return false;
   }
-  if (!gpu_fill_words(device, device->head_start, 0, 1, error))
-    return false;
-  busy_add(device, (double)n * device->head_start_us);
-  return true;
-}
-
-/* Sees to it that the device is busy for as long as the host needs. */
-static bool lead_ensure(struct gpu_device *device, double host_us, struct error *error) {
-  double us = host_us < HOST_US_MAX ? host_us : HOST_US_MAX;
-  return us <= 0 || lead_us(device) >= us || head_start_give(device, us > HEAD_START_US ? us : HEAD_START_US, error);
+  busy_add(device, us);
+  return gpu_fill_words(device, device->head_start, 0, 1, error);
 }
 
 bool gpu_displace(struct device *base, struct error *error) {
@@ -177,13 +175,25 @@ static bool intervals_sort(struct gpu_device *device, size_t n, double *ret_us, 
   return true;
 }
 
-/* The least time that a head start, or the preparations of a kind, take. */
-static bool least_measure(struct gpu_device *device, int kind, double *ret_us, struct error *error) {
+/* The least time that a full copy of a head start takes. */
+static bool head_start_measure(struct gpu_device *device, double *ret_us, struct error *error) {
   double us[CALIBRATION_PREPARATIONS];
   for (size_t i = 0; i < ARRAY_LENGTH(us); i++)
-    if (!head_start_give(device, HEAD_START_US, error) || !event_record(device, i, 0, error) ||
-        !(kind ? prepare(device, kind, error) : head_start_give(device, 0, error)) ||
-        !event_record(device, i, 1, error))
+    if (!head_start_copy(device, HEAD_START_BYTES, error) || !event_record(device, i, 0, error) ||
+        !head_start_copy(device, HEAD_START_BYTES, error) || !event_record(device, i, 1, error))
+      return false;
+  if (!intervals_sort(device, ARRAY_LENGTH(us), us, error))
+    return false;
+  *ret_us = us[0] > 1 ? LEAST_SHARE * us[0] : 1;
+  return true;
+}
+
+/* The least time that the preparations of a kind take. */
+static bool preparation_measure(struct gpu_device *device, int kind, double *ret_us, struct error *error) {
+  double us[CALIBRATION_PREPARATIONS];
+  for (size_t i = 0; i < ARRAY_LENGTH(us); i++)
+    if (!head_start_give(device, RESERVE_US + EVENTS_HOST_US + CALL_HOST_US, error) ||
+        !event_record(device, i, 0, error) || !prepare(device, kind, error) || !event_record(device, i, 1, error))
       return false;
   if (!intervals_sort(device, ARRAY_LENGTH(us), us, error))
     return false;
@@ -194,8 +204,8 @@ static bool least_measure(struct gpu_device *device, int kind, double *ret_us, s
 static bool empty_measure(struct gpu_device *device, int kind, double *ret_us, struct error *error) {
   double us[CALIBRATION_SAMPLES];
   for (size_t i = 0; i < ARRAY_LENGTH(us); i++)
-    if (!lead_ensure(device, FIRST_HOST_US + CALL_HOST_US - device->kinds[kind].preparation_us, error) ||
-        !prepare(device, kind, error) || !event_record(device, i, 0, error) || !event_record(device, i, 1, error))
+    if (!head_start_give(device, RESERVE_US + EVENTS_HOST_US, error) || !prepare(device, kind, error) ||
+        !event_record(device, i, 0, error) || !event_record(device, i, 1, error))
       return false;
   if (!intervals_sort(device, ARRAY_LENGTH(us), us, error))
     return false;
@@ -221,9 +231,9 @@ static bool kind_calibrate(struct gpu_device *device, int kind, struct error *er
   if (!head_start_new(device, error) || !event_pairs_reserve(device, CALIBRATION_SAMPLES, error) ||
       !calibration_warm_up(device, error))
     return false;
-  if (device->head_start_us == 0 && !least_measure(device, 0, &device->head_start_us, error))
+  if (device->head_start_us == 0 && !head_start_measure(device, &device->head_start_us, error))
     return false;
-  if (kind && !least_measure(device, kind, &preparation_us, error))
+  if (kind && !preparation_measure(device, kind, &preparation_us, error))
     return false;
   device->kinds[kind].preparation_us = preparation_us;
   if (!empty_measure(device, kind, &empty_us, error))
@@ -289,22 +299,46 @@ static bool interval_enqueue(struct gpu_device *device, size_t pair, struct devi
   return event_record(device, pair, 1, error);
 }
 
-/* Gives all work of one sample to the stream: one interval around its calls, or one around each where calls are
- * restored between them. *n counts the intervals in flight. */
-static bool sample_enqueue(struct gpu_device *device, struct device_timing *timing, size_t *n, struct error *error) {
+static double host_us_of(const struct device_timing *timing, unsigned calls) {
+  return rotation_restores(timing->rotation) ? (double)calls * RESTORED_CALL_HOST_US
+                                             : EVENTS_HOST_US + (double)calls * CALL_HOST_US;
+}
+
+/* How far ahead the device has to be kept for the host to give it all of n samples, of the first `calls` calls, without
+ * the device ever catching up. */
+static double lead_wanted(const struct gpu_device *device, const struct device_timing *timings, size_t n,
+                          unsigned calls) {
+  double behind_us = 0, wanted_us = 0;
+  for (size_t t = 0; t < n && wanted_us < HEAD_START_US_MAX; t++, calls = t < n ? timings[t].calls : 0) {
+    behind_us += host_us_of(&timings[t], calls) - device->kinds[kind_of(timings[t].rotation)].preparation_us;
+    wanted_us = behind_us > wanted_us ? behind_us : wanted_us;
+    behind_us -= LEAST_SHARE * timings[t].launch.module->least_us * calls;
+  }
+  return RESERVE_US + (wanted_us < HEAD_START_US_MAX ? wanted_us : HEAD_START_US_MAX);
+}
+
+/* Gives all work of the first of n samples to the stream: one interval around its calls, or one around each where calls
+ * are restored between them. *in_flight counts the intervals. */
+static bool sample_enqueue(struct gpu_device *device, struct device_timing *timings, size_t n, size_t *in_flight,
+                           struct error *error) {
+  struct device_timing *timing = &timings[0];
   bool restores = rotation_restores(timing->rotation);
   unsigned calls = restores ? 1 : timing->calls;
-  double host_us = FIRST_HOST_US + (restores ? RESTORED_CALL_HOST_US : (double)timing->calls * CALL_HOST_US);
   int kind = kind_of(timing->rotation);
   for (unsigned done = 0; done < timing->calls; done += calls) {
     double prepared_us = done == 0 ? device->kinds[kind].preparation_us : 0;
-    if (*n == EVENT_PAIRS_MAX) {
-      if (!intervals_collect(device, *n, error))
+    double host_us = RESERVE_US + host_us_of(timing, calls) - prepared_us;
+    if (*in_flight == EVENT_PAIRS_MAX) {
+      if (!intervals_collect(device, *in_flight, error))
         return false;
-      *n = 0;
+      *in_flight = 0;
     }
-    if (!event_pairs_reserve(device, *n + 1, error) || !lead_ensure(device, host_us - prepared_us, error) ||
-        (done == 0 && !prepare(device, kind, error)) || !interval_enqueue(device, (*n)++, timing, calls, error) ||
+    bool is_behind = lead_us(device) < (host_us < HEAD_START_US_MAX ? host_us : HEAD_START_US_MAX);
+    if (!event_pairs_reserve(device, *in_flight + 1, error) ||
+        (is_behind && host_us > 0 &&
+         !head_start_give(device, lead_wanted(device, timings, n, timing->calls - done), error)) ||
+        (done == 0 && !prepare(device, kind, error)) ||
+        !interval_enqueue(device, (*in_flight)++, timing, calls, error) ||
         (restores && !rotation_restore(&device->base, timing->rotation, error)))
       return false;
   }
@@ -319,7 +353,7 @@ bool gpu_time(struct device *base, struct device_timing *timings, size_t n, stru
       return false;
   for (size_t t = 0; t < n; t++) {
     timings[t].us = 0;
-    if (!sample_enqueue(device, &timings[t], &in_flight, error))
+    if (!sample_enqueue(device, &timings[t], n - t, &in_flight, error))
       return false;
   }
   if (!intervals_collect(device, in_flight, error))

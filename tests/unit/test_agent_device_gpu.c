@@ -282,6 +282,47 @@ GPU_TEST(samples_are_durations_and_calls_rotate) {
   rotating_release(&rotating, gpu);
 }
 
+GPU_TEST(a_fill_repeats_its_word_and_cuts_the_last) {
+  struct error error = {0};
+  struct device_buffer *words = buffer_counting(gpu);
+  cr_expect(gpu->ops->fill(gpu, words->address, 0x04030201, 10, &error), "%s", error.message);
+  uint32_t *found = words_of(gpu, words->address, 4);
+  cr_expect(found[0] == 0x04030201 && found[1] == 0x04030201 && found[2] == 0x00000201 && found[3] == 3);
+  free(found);
+  gpu->ops->buffer_free(gpu, words);
+}
+
+/* Samples with preparations and without in one batch, and of more calls than can be in flight at once. */
+GPU_TEST(a_batch_may_hold_samples_of_every_kind) {
+  struct error error = {0};
+  struct rotating rotating, restoring;
+  struct device_module *module = kernel_load(gpu, "count");
+  enum { SAMPLES = 300 };
+  static struct device_timing timings[SAMPLES];
+  rotating_init(&rotating, gpu, 3, false);
+  rotating_init(&restoring, gpu, 2, true);
+  struct device_rotation displacing = rotating.rotation;
+  displacing.displace = true;
+  for (int i = 0; i < SAMPLES; i++)
+    timings[i] = (struct device_timing){{module, line_of(N), i % 3 ? rotating.arguments : restoring.arguments},
+                                        i % 3 == 0   ? &restoring.rotation
+                                        : i % 3 == 1 ? &rotating.rotation
+                                                     : &displacing,
+                                        i % 3 == 0 ? 50 : 1,
+                                        0};
+  cr_assert(gpu->ops->time(gpu, timings, SAMPLES, &error), "%s", error.message);
+  for (int i = 0; i < SAMPLES; i++)
+    cr_expect(timings[i].us > 0 && timings[i].us < 1e6, "%g us", timings[i].us);
+  json_t *conditions = gpu->ops->conditions(gpu);
+  double overhead_us = json_number_value(json_object_get(conditions, "overhead_us"));
+  cr_expect(overhead_us > 0 && overhead_us < 1000, "%g us", overhead_us);
+  json_decref(conditions);
+  expect_words(gpu, restoring.copies->address, 0, 1);
+  gpu->ops->module_unload(gpu, module);
+  rotating_release(&rotating, gpu);
+  rotating_release(&restoring, gpu);
+}
+
 GPU_TEST(what_a_call_changes_is_restored_also_over_many_calls) {
   struct error error = {0};
   struct rotating rotating;

@@ -6,11 +6,12 @@
  * "own time" is that of a launch in a run of many with nothing between them; "measured" the median sample, which is what
  * a decision rests on. Memory: ends with the process. Threads: one, and those of the compile pool. */
 #include <inttypes.h>
+#include <math.h>
 
 #include "agent/compile/compile.h"
 #include "agent/compile/rtc.h"
 #include "agent/measure/check.h"
-#include "agent/measure/rounds.h"
+#include "agent/measure/race.h"
 #include "common/file.h"
 #include "common/kernel_folder.h"
 
@@ -87,16 +88,18 @@ static double sum(const double *values, size_t n) {
 }
 
 static void measure(struct bench *bench, struct problem *problem, const struct compile_result *object, size_t rounds) {
-  const struct turn turn = {turn_ignore, NULL};
+  const struct race_listener listener = {NULL, turn_ignore, NULL};
+  const struct race_limits limits = {.rounds_min = rounds, .rounds_max = rounds, .margin = INFINITY};
+  struct race race;
   struct error error = {0};
   struct timed baseline = {.candidate = candidate_of(problem, object)},
                config = {.candidate = candidate_of(problem, object)};
-  if (!timed_warm_up(problem, &baseline, WARM_UP_BASELINE_US, &error))
+  if (!timed_warm_up(problem, &baseline, WARM_UP_BASELINE_US, 0, &error))
     die("%s", error.message);
   int64_t begin = clock_monotonic_ns();
-  rounds_run(problem, &baseline, &config, 1, rounds, 1, &turn);
+  race_run(problem, &baseline, &config, 1, &limits, 1, &listener, &race);
   double wall_us = (double)(clock_monotonic_ns() - begin) / 1e3;
-  if (config.failed)
+  if (config.end == RACE_END_FAILED)
     die("%s", config.error.message);
   double launches = (double)config.n * (config.calls + baseline.calls);
   double kernel_us =
@@ -139,7 +142,7 @@ int main(int argc, char **argv) {
   const char *colon = strrchr(argv[2], ':');
   bench.sources = colon ? xstrndup(argv[2], (size_t)(colon - argv[2])) : xstrdup(argv[2]);
   struct compile_result host = compile(&bench, true), object = compile(&bench, false);
-  struct problem_options options = {bench.folder->space->default_ordinal, 1, true, ROTATION_BYTES_MAX};
+  struct problem_options options = {bench.folder->space->default_ordinal, 1, true, ROTATION_BYTES_MAX, NULL};
   struct problem *problem = NULL;
   if (!reference_load(host.object, &reference, &error) ||
       !problem_new(bench.device, bench.folder->kernel, &bench.key, bench.folder->space, reference, &options, &problem,

@@ -1,19 +1,17 @@
 /* A race: configs timed against one another in rounds until it is decided which of them can win.
  *
- * A round is a randomised complete block: every config still in is sampled once, in random order, and before or after at
- * most RACE_BLOCK of them, at a random place, the baseline. Round 2k + 1 repeats round 2k in reverse, so that each config
- * comes as often before its baseline as behind it. Sample i of every config is from round i, so that index i pairs across
- * configs too; baseline_us[i] is the baseline's sample of the same block. What a round times is given to the device at
- * once and read once.
+ * A round (race_order.h) is a randomised complete block: every config still in is sampled once, in random order, and amid
+ * at most RACE_BLOCK of them the baseline. Sample i of every config is from round i, so that index i pairs across configs
+ * too; baseline_us[i] is the baseline's sample of the same block. A block is given to the device at once and read once,
+ * unless the device is synchronous or the race serial: then each sample is given alone, in a turn of its own.
  *
- * Decisions are made on logarithms of ratios of samples of one round. A config's distance to the best (the one with the
- * least median ratio to the baseline) is the median over their common rounds; its standard error comes from a spread that
- * is pooled over all configs and rounds (few rounds tell little of one config's own spread), so that the interval is known
- * after two rounds. A config
- * - is far, and leaves after one round, when it took more than RACE_FAR times the best of that round;
+ * After each round configs are judged (race_statistics.h). A config
+ * - is far, and leaves after the first round, when it took more than RACE_FAR times the best of that round, and had done so
+ *   when it was warmed up too: one slow sample can be the machine's;
  * - is behind, and leaves, when the lower bound of its ratio to the best is above 1 + margin;
- * - is decided when its interval lies on one side of 1 + margin, or is narrower than precision to either side.
- * The race ends when every config in it is decided, at rounds_max, or with the round that spends the budget.
+ * - is decided when its interval lies below 1 + margin, or is narrower than precision to either side.
+ * The race ends when every config in it is decided, at rounds_max, or with the round that spends the budget; a budget that
+ * is spent before the first round still gives one to those that are warmed up then.
  * `best_ratio` is a runner that is not here: the least ratio to the baseline that other leases or batches saw.
  *
  * Rounds in which the clock was below RACE_CLOCK of its median are rejected: they are dropped from all configs at the end.
@@ -28,7 +26,7 @@
 #define RACE_BLOCK 8
 #define RACE_FAR 2.0
 #define RACE_CLOCK 0.9
-#define RACE_Z 3.0 /* half width of an interval in standard errors: many configs are judged many times */
+#define RACE_NOBODY UINT64_MAX /* has the turn while a block runs */
 #define WARM_UP_CONFIG_US 300
 #define WARM_UP_BASELINE_US 20000
 
@@ -39,6 +37,7 @@ struct race_limits {
   double precision;  /* of the logarithm of a ratio: 0.01 is 1 %; 0: rounds_max rounds in any case */
   int64_t device_us; /* that may be spent, warm-up included; 0: no bound */
   double best_ratio; /* 0: none known */
+  bool is_serial;
 };
 
 /* Why sampling ended. */
@@ -48,7 +47,7 @@ const char *race_end_name(enum race_end end); /* "far", "behind", … */
 struct timed {
   struct candidate *candidate;
   unsigned calls;     /* in a sample */
-  double estimate_us; /* of a call, from the warm-up */
+  double estimate_us; /* of a call, from the warm-up; 0: not known */
   size_t n;           /* 0: the budget was spent before its first round, or it failed */
   double *samples_us, *baseline_us;
   int64_t device_ns; /* spent on it, its share of the baseline's samples included */
@@ -56,30 +55,34 @@ struct timed {
   struct error error; /* RACE_END_FAILED: the device refused; says why */
 };
 void timed_release(struct timed *timed);
+/* What the device is given for one sample. */
+struct device_timing timed_sample(struct problem *problem, const struct timed *timed);
 
+/* What came of a race; up to date whenever a listener is called. */
 struct race {
   size_t n_rounds, n_rejected;
-  double clock_mhz;  /* median over the rounds; 0: not known */
-  int64_t device_ns; /* of all */
+  double clock_mhz;              /* median over the rounds; 0: not known */
+  int64_t device_ns, warm_up_ns; /* of all; of that before the first round */
   bool is_over_budget;
 };
 
-/* Who is told of a race. `take`: before a config (or the baseline) runs, so that a hang has a culprit. `left`: as soon as
- * a config's sampling has ended, for every config exactly once, unless it spoiled the problem for the others; may be NULL.
- * Where rounds may still be rejected a config that leaves early is told with the rounds that count so far. */
+/* Who is told of a race. `take`: before a config, the baseline or a block (RACE_NOBODY) runs, so that a hang has a
+ * culprit. `left`: as soon as a config's sampling has ended, for every config exactly once, unless the problem was spoiled
+ * for it by another; may be NULL. A config that leaves early is told with the rounds that count so far. */
 struct race_listener {
   void *context;
   void (*take)(void *context, uint64_t config);
   bool (*left)(void *context, struct timed *timed); /* false: nobody listens any more, the race ends */
 };
 
-/* Runs a config until it was called for at least warm_up_us, but once only where that shows that it is slower than
- * `enough_us` a call (0: no such bound), and learns how many calls make a sample. */
+/* Runs a config for at least warm_up_us, but once only where that shows that it is slower than `enough_us` a call (0: no
+ * such bound), and learns how many calls make a sample. */
 must_check bool timed_warm_up(struct problem *problem, struct timed *timed, double warm_up_us, double enough_us,
                               struct error *error);
 
-/* Races the n configs, loaded, checked, in the order in which they are tried first. `baseline` was warmed up. Ends when a
- * config spoils the problem: that one is told, and nothing is told of those whose samples are then not complete. */
+/* Races the n configs, loaded, checked, in the order in which they are tried first. `baseline` was warmed up. Ends when the
+ * problem is spoiled: whose turn it was is told, and nothing is told of those whose samples are then not complete. A block
+ * that the device refuses without being spoiled by it is run again one by one, so that who was refused is known. */
 void race_run(struct problem *problem, struct timed *baseline, struct timed *configs, size_t n,
               const struct race_limits *limits, uint64_t seed, const struct race_listener *listener,
               struct race *ret_race);

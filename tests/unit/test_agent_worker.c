@@ -123,14 +123,23 @@ static void send_open(struct child *child, uint64_t baseline, const char *regime
   free(reference);
 }
 
-static void send_measure(struct child *child, const enum mode *modes, size_t n, int rounds) {
-  json_t *configs = json_array();
+#define ROUNDS(n) "\"rounds_min\":" #n ",\"rounds_max\":" #n ",\"precision\":0"
+
+/* Limits are members of "measure". */
+static void send_measure_within(struct child *child, const enum mode *modes, size_t n, const char *limits) {
+  json_t *configs = json_array(), *request = fixture_json(limits);
   for (size_t i = 0; i < n; i++) {
     char *object = object_of(child, modes[i], false);
     json_array_append_new(configs, json_pack("{s:i, s:s}", "config", modes[i], "object", object));
     free(object);
   }
-  send_request(child, json_pack("{s:s, s:i, s:o}", "do", "measure", "rounds", rounds, "configs", configs));
+  json_object_set_new(request, "do", json_string("measure"));
+  json_object_set_new(request, "configs", configs);
+  send_request(child, request);
+}
+
+static void send_measure(struct child *child, const enum mode *modes, size_t n) {
+  send_measure_within(child, modes, n, "{" ROUNDS(4) "}");
 }
 
 static void expect_member(struct child *child, const char *member, const char *beginning) {
@@ -166,14 +175,19 @@ Test(worker, a_screen_gives_pairs_for_one_config) {
   struct child child = child_start();
   send_open(&child, GOOD, "cold");
   expect_member(&child, "opened", NULL);
-  send_measure(&child, (enum mode[]){GOOD}, 1, 6);
+  send_measure(&child, (enum mode[]){GOOD}, 1);
   json_t *answer = receive(&child);
   cr_assert_not_null(answer);
   cr_expect_eq(json_integer_value(json_object_get(answer, "config")), GOOD);
   cr_expect_str_eq(json_string_value(json_object_get(answer, "outcome")), "correct");
   cr_expect_str_eq(json_string_value(json_object_get(answer, "timer")), "clock_monotonic_raw");
-  cr_expect_eq(json_array_size(json_object_get(answer, "samples_us")), 6);
-  cr_expect_eq(json_array_size(json_object_get(answer, "baseline_us")), 6);
+  cr_expect_str_eq(json_string_value(json_object_get(answer, "end")), "rounds");
+  const json_t *conditions = json_object_get(answer, "conditions");
+  json_int_t rejected = json_integer_value(json_object_get(conditions, "rounds_rejected"));
+  cr_expect_eq(json_integer_value(json_object_get(conditions, "rounds")), 4);
+  cr_expect_eq(json_array_size(json_object_get(answer, "samples_us")), 4 - rejected);
+  cr_expect_eq(json_array_size(json_object_get(answer, "baseline_us")), 4 - rejected);
+  cr_expect_gt(json_integer_value(json_object_get(conditions, "displacement_bytes")), 0);
   cr_expect_gt(json_integer_value(json_object_get(answer, "device_us")), 0);
   cr_expect_not_null(json_object_get(answer, "clock_mhz"));
   json_decref(answer);
@@ -181,10 +195,107 @@ Test(worker, a_screen_gives_pairs_for_one_config) {
   child_end(&child);
 }
 
+Test(worker, opening_tells_what_it_took) {
+  struct child child = child_start();
+  send_open(&child, GOOD, "warm");
+  json_t *answer = receive(&child);
+  cr_assert_not_null(answer);
+  const json_t *spent = json_object_get(answer, "spent");
+  cr_expect_gt(json_integer_value(json_object_get(spent, "baseline_us")), 0);
+  cr_expect_eq(json_object_size(spent), 4);
+  json_decref(answer);
+  child_end(&child);
+}
+
+#define SCREEN "\"rounds_min\":2,\"rounds_max\":16,\"margin\":0.05,\"precision\":0.02"
+
+Test(worker, a_config_that_leaves_is_answered_before_the_others) {
+  struct child child = child_start();
+  open_good(&child);
+  send_measure_within(&child, (enum mode[]){GOOD, SLOW}, 2, "{" SCREEN ",\"device_us\":null,\"best_ratio\":null}");
+  json_t *answer = receive(&child);
+  cr_assert_not_null(answer);
+  cr_expect_eq(json_integer_value(json_object_get(answer, "config")), SLOW);
+  cr_expect_str_eq(json_string_value(json_object_get(answer, "end")), "far");
+  cr_expect_eq(json_array_size(json_object_get(answer, "samples_us")), 1);
+  json_decref(answer);
+  expect_member(&child, "samples_us", NULL);
+  expect_member(&child, "done", NULL);
+  child_end(&child);
+}
+
+Test(worker, the_best_ratio_of_others_is_a_runner) {
+  struct child child = child_start();
+  open_good(&child);
+  send_measure_within(&child, (enum mode[]){GOOD}, 1, "{" SCREEN ",\"best_ratio\":0.01,\"serial\":true}");
+  expect_member(&child, "end", "far");
+  expect_member(&child, "done", NULL);
+  child_end(&child);
+}
+
+Test(worker, a_budget_leaves_configs_without_a_line) {
+  struct child child = child_start();
+  open_good(&child);
+  send_measure_within(&child, (enum mode[]){GOOD, SLOW}, 2, "{" SCREEN ",\"device_us\":1}");
+  json_t *answer = receive(&child);
+  cr_assert_not_null(answer);
+  cr_expect_eq(json_integer_value(json_object_get(answer, "config")), GOOD);
+  cr_expect_str_eq(json_string_value(json_object_get(answer, "end")), "budget");
+  cr_expect_eq(json_array_size(json_object_get(answer, "samples_us")), 1);
+  json_decref(answer);
+  answer = receive(&child);
+  cr_assert_not_null(answer);
+  cr_expect(json_is_true(json_object_get(answer, "done")));
+  cr_expect(json_is_true(json_object_get(answer, "over_budget")));
+  json_decref(answer);
+  child_end(&child);
+}
+
+Test(worker, the_end_of_a_measurement_tells_what_it_took) {
+  struct child child = child_start();
+  open_good(&child);
+  send_measure(&child, (enum mode[]){GOOD}, 1);
+  expect_member(&child, "samples_us", NULL);
+  json_t *answer = receive(&child);
+  cr_assert_not_null(answer);
+  const json_t *spent = json_object_get(answer, "spent");
+  cr_expect(json_is_false(json_object_get(answer, "over_budget")));
+  cr_expect_gt(json_integer_value(json_object_get(spent, "load_us")), 0);
+  cr_expect_gt(json_integer_value(json_object_get(spent, "warm_up_us")), 0);
+  cr_expect_gt(json_integer_value(json_object_get(spent, "timing_us")), 0);
+  cr_expect(json_is_integer(json_object_get(spent, "check_us")));
+  json_decref(answer);
+  child_end(&child);
+}
+
+Test(worker, what_was_closed_is_not_open_and_can_be_opened_again) {
+  struct child child = child_start();
+  open_good(&child);
+  send_text(&child, "{\"do\": \"close\"}");
+  expect_member(&child, "closed", NULL);
+  send_measure(&child, (enum mode[]){GOOD}, 1);
+  expect_member(&child, "error", "nothing is open");
+  open_good(&child);
+  send_measure(&child, (enum mode[]){GOOD}, 1);
+  expect_member(&child, "samples_us", NULL);
+  expect_member(&child, "done", NULL);
+  send_text(&child, "{\"do\": \"close\", \"now\": true}");
+  expect_member(&child, "error", "");
+  child_end(&child);
+}
+
+Test(worker, a_device_that_passed_its_sentinel_is_opened) {
+  struct child child = child_start();
+  send_text(&child, "{\"do\": \"sentinel\", \"device\": \"cpu0\"}");
+  expect_member(&child, "passed", NULL);
+  open_good(&child);
+  child_end(&child);
+}
+
 Test(worker, a_final_answers_for_every_config) {
   struct child child = child_start();
   open_good(&child);
-  send_measure(&child, (enum mode[]){SLOW, WRONG, GOOD}, 3, 4);
+  send_measure(&child, (enum mode[]){SLOW, WRONG, GOOD}, 3);
   size_t n_correct = 0, n_wrong = 0;
   for (int i = 0; i < 3; i++) {
     json_t *answer = receive(&child);
@@ -202,7 +313,7 @@ Test(worker, a_final_answers_for_every_config) {
 
 static void expect_incorrect(struct child *child, enum mode mode, const char *detail) {
   open_good(child);
-  send_measure(child, &mode, 1, 4);
+  send_measure(child, &mode, 1);
   json_t *answer = receive(child);
   cr_assert_not_null(answer);
   cr_expect_str_eq(json_string_value(json_object_get(answer, "outcome")), "correctness");
@@ -216,7 +327,7 @@ static void expect_incorrect_and_going_on(enum mode mode, const char *detail) {
   expect_incorrect(&child, mode, detail);
   expect_member(&child, "done", NULL);
   /* The next config is not blamed for it. */
-  send_measure(&child, (enum mode[]){GOOD}, 1, 4);
+  send_measure(&child, (enum mode[]){GOOD}, 1);
   expect_member(&child, "samples_us", NULL);
   expect_member(&child, "done", NULL);
   child_end(&child);
@@ -258,7 +369,7 @@ Test(worker, a_device_that_cannot_be_opened_does_not_pass_its_sentinel) {
 Test(worker, an_answer_tells_what_is_known_of_the_launch_and_of_the_device) {
   struct child child = child_start();
   open_good(&child);
-  send_measure(&child, (enum mode[]){GOOD}, 1, 3);
+  send_measure(&child, (enum mode[]){GOOD}, 1);
   json_t *answer = receive(&child);
   cr_assert_not_null(answer);
   cr_expect(json_is_null(json_object_get(answer, "occupancy")), "there is no such thing on a CPU");
@@ -286,8 +397,8 @@ Test(worker, what_cannot_run_has_the_outcome_constraints_and_is_not_loaded) {
   struct child child = child_start();
   send_open_for_gpu(&child);
   expect_member(&child, "opened", NULL);
-  send_text(&child, "{\"do\":\"measure\",\"rounds\":3,\"configs\":[{\"config\":0,\"object\":\"/dev/null\","
-                    "\"launch\":{\"resources\":{\"workgroup_max\":64}}}]}");
+  send_text(&child, "{\"do\":\"measure\"," ROUNDS(3) ",\"configs\":[{\"config\":0,\"object\":\"/dev/null\","
+                                                     "\"launch\":{\"resources\":{\"workgroup_max\":64}}}]}");
   json_t *answer = receive(&child);
   cr_assert_not_null(answer);
   cr_expect_str_eq(json_string_value(json_object_get(answer, "outcome")), "constraints");
@@ -300,8 +411,8 @@ Test(worker, what_cannot_run_has_the_outcome_constraints_and_is_not_loaded) {
 Test(worker, a_launch_with_an_argument_that_the_manifest_lacks_has_the_outcome_runtime) {
   struct child child = child_start();
   open_good(&child);
-  send_text(&child, "{\"do\":\"measure\",\"rounds\":3,\"configs\":[{\"config\":0,\"object\":\"/dev/null\","
-                    "\"launch\":{\"arguments\":[\"z\"]}}]}");
+  send_text(&child, "{\"do\":\"measure\"," ROUNDS(3) ",\"configs\":[{\"config\":0,\"object\":\"/dev/null\","
+                                                     "\"launch\":{\"arguments\":[\"z\"]}}]}");
   expect_member(&child, "detail", "the object takes an argument \"z\"");
   expect_member(&child, "done", NULL);
   child_end(&child);
@@ -310,7 +421,7 @@ Test(worker, a_launch_with_an_argument_that_the_manifest_lacks_has_the_outcome_r
 Test(worker, a_crash_ends_only_the_child_and_the_page_names_the_culprit) {
   struct child child = child_start();
   open_good(&child);
-  send_measure(&child, (enum mode[]){GOOD, CRASH}, 2, 4);
+  send_measure(&child, (enum mode[]){GOOD, CRASH}, 2);
   json_t *answer;
   while ((answer = receive(&child)))
     json_decref(answer);
@@ -324,7 +435,7 @@ Test(worker, a_crash_ends_only_the_child_and_the_page_names_the_culprit) {
 Test(worker, a_hang_is_seen_in_the_page_and_can_be_killed) {
   struct child child = child_start();
   open_good(&child);
-  send_measure(&child, (enum mode[]){HANG}, 1, 4);
+  send_measure(&child, (enum mode[]){HANG}, 1);
   for (int i = 0; i < 2000 && atomic_load(&child.status->config) != HANG; i++)
     usleep(5000);
   cr_expect_eq(atomic_load(&child.status->config), HANG);
@@ -336,7 +447,7 @@ Test(worker, a_hang_is_seen_in_the_page_and_can_be_killed) {
 Test(worker, nobody_has_the_turn_between_requests) {
   struct child child = child_start();
   open_good(&child);
-  send_measure(&child, (enum mode[]){GOOD}, 1, 3);
+  send_measure(&child, (enum mode[]){GOOD}, 1);
   expect_member(&child, "samples_us", NULL);
   expect_member(&child, "done", NULL);
   send_text(&child, "{}"); /* its answer follows the end of the request before */
@@ -353,7 +464,7 @@ Test(worker, a_wrong_baseline_is_the_outcome_of_open) {
   cr_assert_not_null(answer);
   cr_expect_str_eq(json_string_value(json_object_get(answer, "outcome")), "correctness");
   json_decref(answer);
-  send_measure(&child, (enum mode[]){GOOD}, 1, 3);
+  send_measure(&child, (enum mode[]){GOOD}, 1);
   expect_member(&child, "error", "nothing is open");
   child_end(&child);
 }
@@ -363,7 +474,7 @@ Test(worker, open_may_be_repeated) {
   open_good(&child);
   send_open(&child, SLOW, "cold");
   expect_member(&child, "opened", NULL);
-  send_measure(&child, (enum mode[]){GOOD}, 1, 3);
+  send_measure(&child, (enum mode[]){GOOD}, 1);
   expect_member(&child, "samples_us", NULL);
   expect_member(&child, "done", NULL);
   child_end(&child);
@@ -372,7 +483,7 @@ Test(worker, open_may_be_repeated) {
 Test(worker, an_object_that_cannot_be_loaded_has_the_outcome_runtime) {
   struct child child = child_start();
   open_good(&child);
-  send_text(&child, "{\"do\":\"measure\",\"rounds\":3,\"configs\":[{\"config\":0,\"object\":\"/dev/null\"}]}");
+  send_text(&child, "{\"do\":\"measure\"," ROUNDS(3) ",\"configs\":[{\"config\":0,\"object\":\"/dev/null\"}]}");
   expect_member(&child, "detail", "cannot load misbehaving: ");
   expect_member(&child, "done", NULL);
   child_end(&child);
@@ -386,7 +497,7 @@ Test(worker, what_it_does_not_understand_is_an_error_and_not_the_end) {
       {"{\"do\": \"dance\"}", "\"dance\" is nothing that a worker does"},
       {"{\"do\": \"probe\", \"now\": true}", ""},
       {"{\"do\": \"open\"}", ""},
-      {"{\"do\": \"measure\", \"rounds\": 3, \"configs\": []}", "nothing is open"},
+      {"{\"do\": \"measure\", " ROUNDS(3) ", \"configs\": []}", "nothing is open"},
       {"{\"do\":\"open\",\"device\":\"cpu0\",\"kernel\":{},\"key\":{},\"space\":{},\"seed\":1,\"regime\":\"tepid\","
        "\"baseline\":{\"config\":0,\"object\":\"\"}}",
        "the regime must be \"cold\" or \"warm\""},
@@ -401,10 +512,23 @@ Test(worker, what_it_does_not_understand_is_an_error_and_not_the_end) {
     expect_member(&child, "error", cases[i].error);
   }
   open_good(&child);
-  send_text(&child, "{\"do\":\"measure\",\"rounds\":3,\"configs\":[{\"config\":99,\"object\":\"\"}]}");
+  send_text(&child, "{\"do\":\"measure\"," ROUNDS(3) ",\"configs\":[{\"config\":99,\"object\":\"\"}]}");
   expect_member(&child, "error", "");
-  send_text(&child, "{\"do\":\"measure\",\"rounds\":0,\"configs\":[]}");
-  expect_member(&child, "error", "");
+  static const char *const limits[] = {
+      ROUNDS(0),
+      "\"rounds_min\":3,\"rounds_max\":2,\"precision\":0",
+      "\"rounds_min\":1,\"rounds_max\":2",
+      ROUNDS(2) ",\"margin\":-0.1",
+      ROUNDS(2) ",\"device_us\":0",
+      ROUNDS(2) ",\"best_ratio\":-1",
+      ROUNDS(2) ",\"serial\":1",
+  };
+  for (size_t i = 0; i < ARRAY_LENGTH(limits); i++) {
+    char *text = xasprintf("{\"do\":\"measure\",%s,\"configs\":[]}", limits[i]);
+    send_text(&child, text);
+    expect_member(&child, "error", "");
+    free(text);
+  }
   int status = child_end(&child);
   cr_expect(WIFEXITED(status) && WEXITSTATUS(status) == 0, "%d", status);
 }

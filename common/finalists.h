@@ -8,8 +8,8 @@
 
 #define FINALISTS_MAX 16 /* of a final */
 /* A config whose ratio was more than this factor above the best's does not go on: bench/bench_verdict.c prints how often
- * that loses the best, and by how much what is kept is worse. It is what the screen's race itself lets go of. */
-#define FINALISTS_SPAN 1.05
+ * that loses the best and all that are as good, where processes shift a config by 2 %: less than once in a thousand. */
+#define FINALISTS_SPAN 1.07
 
 /* Writes at most `most` configs to `ret`, in rising order of the ordinals; returns how many. First the best of the n, then
  * each of `always` that is among them, whatever its ratio (the default, the baseline: the winner must be held against

@@ -74,6 +74,11 @@ static void head_print(const struct report *report, FILE *out) {
   fprintf(out, "%s of %" PRIu64 " points\n\n", joint[0] ? "" : "nothing measured", report->space->raw_count);
 }
 
+static const char *baseline_name(const struct report *report) {
+  const char *from = report->baseline_from;
+  return from && from[0] ? from : "default";
+}
+
 static void table_of_finalists(const struct report *report, FILE *out) {
   const struct kernel *kernel = report->kernel;
   struct table_column columns[8 + RESOURCE_COLUMNS] = {
@@ -112,7 +117,10 @@ static void table_of_finalists(const struct report *report, FILE *out) {
       if (is_known[i])
         resource_cell(report, table, resource_columns[i].member, config);
     cleanup_free char *values = space_config_format(report->space, config);
-    table_cell(table, "%s%s", values, config == report->baseline ? "  (default)" : "");
+    if (config == report->baseline)
+      table_cell(table, "%s  (%s)", values, baseline_name(report));
+    else
+      table_cell(table, "%s", values);
   }
   table_print(table, out);
 }
@@ -188,13 +196,14 @@ void report_print(const struct report *report, FILE *out) {
   json_t *config;
   json_array_foreach (json_object_get(verdict, "equivalence_set"), index, config)
     fprintf(out, "%s%" JSON_INTEGER_FORMAT, index ? ", " : " ", json_integer_value(config));
-  fprintf(out, "\nagainst the default %.3f times as fast, %s (95 %% interval %.3f to %.3f)\n",
-          number(verdict, "speedup"), json_string_value(json_object_get(verdict, "verdict")),
+  fprintf(out, "\nagainst the %-7s %.3f times as fast, %s (%.3f to %.3f, simultaneous over all finalists)\n",
+          baseline_name(report), number(verdict, "speedup"), json_string_value(json_object_get(verdict, "verdict")),
           1 / number(verdict, "baseline_upper"), 1 / number(verdict, "baseline_lower"));
   fprintf(out,
-          "regret bound        %.2f %% (over %" JSON_INTEGER_FORMAT " paired samples, %" JSON_INTEGER_FORMAT
-          " processes)\n",
+          "regret bound        %.2f %% (over %" JSON_INTEGER_FORMAT " paired samples, processes: %" JSON_INTEGER_FORMAT
+          ", devices: %" JSON_INTEGER_FORMAT ")\n",
           100 * number(verdict, "regret_bound"), json_integer_value(json_object_get(verdict, "samples")),
-          json_integer_value(json_object_get(verdict, "processes")));
+          json_integer_value(json_object_get(verdict, "processes")),
+          json_integer_value(json_object_get(verdict, "devices")));
   conditions_print(report, out);
 }

@@ -31,7 +31,7 @@
 
 #include "common/base.h"
 
-#define SPREAD_DF_MAX 6
+#define SPREAD_DF_MAX 8
 
 /* The distance of two configs, process by process. */
 struct distance {

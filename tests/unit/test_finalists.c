@@ -21,7 +21,7 @@ Test(finalists, take_the_lower_ordinal_of_equal_ratios) {
 }
 
 Test(finalists, leave_out_what_is_behind_the_best_by_more_than_the_span) {
-  const double ratios[] = {0.5, 0.524, 0.526};
+  const double ratios[] = {0.5, 0.534, 0.536};
   const uint64_t configs[] = {0, 1, 2};
   uint64_t chosen[3];
   cr_expect_eq(finalists_choose(ratios, configs, 3, NULL, 0, 3, chosen), 2);

@@ -13,7 +13,7 @@ static json_t *json_of(const char *text) {
 }
 
 /* The report of a job with the finalists 0 and 1, which took `resources` (NULL: not said). The caller's. */
-static char *report_of(const char *resources_text) {
+static char *report_from(const char *resources_text, const char *baseline_from) {
   cleanup_json json_t *manifest =
       json_of("{\"name\": \"add\", \"language\": \"triton\", \"entry\": \"add\", \"key\": [\"n\"],"
               " \"sources\": [{\"path\": \"a.py\", \"digest\":"
@@ -25,7 +25,8 @@ static char *report_of(const char *resources_text) {
   cleanup_json json_t *resources = resources_text ? json_of(resources_text) : NULL;
   cleanup_json json_t *verdict = json_of(
       "{\"winner\": 1, \"equivalence_set\": [1], \"regret_bound\": 0.0, \"verdict\": \"FASTER\", \"speedup\": 1.5,"
-      " \"baseline_lower\": 0.6, \"baseline_upper\": 0.7, \"samples\": 60, \"processes\": 3, \"finalists\": ["
+      " \"baseline_lower\": 0.6, \"baseline_upper\": 0.7, \"samples\": 60, \"processes\": 3, \"devices\": 2, "
+      "\"finalists\": ["
       "  {\"config\": 1, \"ratio\": 1.0, \"median_us\": 10.0, \"equivalent\": true},"
       "  {\"config\": 0, \"ratio\": 1.5, \"median_us\": 15.0, \"equivalent\": false}]}");
   cleanup_kernel struct kernel *kernel = NULL;
@@ -35,7 +36,12 @@ static char *report_of(const char *resources_text) {
   cr_assert(kernel_parse(manifest, &kernel, &error) && space_parse(space_json, &space, &error) &&
                 key_parse(key_json, NULL, 0, &key, &error),
             "%s at %s", error.message, error.pointer);
-  struct report report = {.kernel = kernel, .key = &key, .space = space, .verdict = verdict, .resources = resources};
+  struct report report = {.kernel = kernel,
+                          .key = &key,
+                          .space = space,
+                          .baseline_from = baseline_from,
+                          .verdict = verdict,
+                          .resources = resources};
   char *text = NULL;
   size_t size;
   FILE *out = open_memstream(&text, &size);
@@ -43,6 +49,8 @@ static char *report_of(const char *resources_text) {
   cr_assert(fclose(out) == 0);
   return text;
 }
+
+static char *report_of(const char *resources_text) { return report_from(resources_text, NULL); }
 
 static bool holds(const char *text, const char *part) { return strstr(text, part) != NULL; }
 
@@ -74,4 +82,21 @@ Test(report, conditions_are_summed_up_over_the_finalists) {
 Test(report, conditions_do_not_drive_a_terminal) {
   cleanup_free char *text = report_of("[{\"config\": 0, \"conditions\": {\"mode\": \"\\u001b[2J\"}}]");
   cr_expect(holds(text, "mode ?[2J\n"), "%s", text);
+}
+
+Test(report, says_what_the_winner_gains_and_over_how_much_evidence) {
+  cleanup_free char *text = report_of(NULL);
+  cr_expect(
+      holds(text,
+            "\nagainst the default 1.500 times as fast, FASTER (1.429 to 1.667, simultaneous over all finalists)\n"),
+      "%s", text);
+  cr_expect(holds(text, "\nregret bound        0.00 % (over 60 paired samples, processes: 3, devices: 2)\n"), "%s",
+            text);
+  cr_expect(holds(text, "B=64  (default)"), "%s", text);
+}
+
+Test(report, names_the_incumbent_where_that_is_the_baseline) {
+  cleanup_free char *text = report_from(NULL, "incumbent");
+  cr_expect(holds(text, "\nagainst the incumbent"), "%s", text);
+  cr_expect(holds(text, "B=64  (incumbent)"), "%s", text);
 }

@@ -69,6 +69,7 @@ int job_print(struct http_client *client, const json_t *job) {
                           .gpu_name = cli_member(environment, "gpu"),
                           .arch = cli_member(environment, "arch"),
                           .baseline = (uint64_t)json_integer_value(json_object_get(job, "baseline")),
+                          .baseline_from = cli_member(job, "baseline_from"),
                           .outcomes = json_object_get(job, "outcomes"),
                           .verdict = json_object_get(winner, "verdict"),
                           .resources = json_object_get(winner, "resources")};

@@ -4,6 +4,7 @@
 
 /* Candidates that are looked at before a batch that has something is asked for as it is. */
 #define WORK_OF_BATCH (UINT64_C(1) << 20)
+#define ENUMERATION_DIVISOR 4 /* of the work, for knowing beforehand what conditions exclude */
 
 #define FREE_SLOT UINT64_MAX
 
@@ -87,7 +88,8 @@ bool search_new(const struct space *space, const struct space_facts *facts, cons
   search->rng = rng_seeded(options->seed);
   slots_grow(search);
   if (!points_init(space, facts, &search->points, error) ||
-      !draws_init(&search->points, rng_next(&search->rng), &search->draws, error) ||
+      !draws_init(&search->points, rng_next(&search->rng), search->work_limit / ENUMERATION_DIVISOR, &search->draws,
+                  error) ||
       !likely_take(search, options, error) || !first_draw(search, error))
     return false;
   search->state = xcalloc(1, search->strategy->state_size);

@@ -2,7 +2,6 @@
 #include "common/search_points.h"
 
 #define HEADS_MAX (1u << 17)
-#define HEADS_DECISIONS_MAX (1u << 22)
 /* A small domain is walked in a larger one: with halves of a bit or two a network reaches few permutations. */
 #define HALF_BITS_MIN 5
 
@@ -110,7 +109,7 @@ static bool heads_extend(struct draws *draws, struct points *points, const struc
 }
 
 /* Enumerates heads as deep as conditions go and work and memory allow. */
-static void heads_enumerate(struct draws *draws, struct points *points, bool *has_failed) {
+static void heads_enumerate(struct draws *draws, struct points *points, uint64_t decisions_max, bool *has_failed) {
   size_t n = points->conditions.n;
   cleanup_free size_t *decided_at = xcalloc(n, sizeof *decided_at);
   cleanup_free size_t *decided = xcalloc(n, sizeof *decided);
@@ -124,7 +123,7 @@ static void heads_enumerate(struct draws *draws, struct points *points, bool *ha
       if (decided_at[i] == draws->depth)
         decided[level.n_conditions++] = i;
     work += draws->n_heads * points->axes[level.parameter].n * (level.n_conditions + 1);
-    if (work > HEADS_DECISIONS_MAX || !heads_extend(draws, points, &level, has_failed))
+    if (work > decisions_max || !heads_extend(draws, points, &level, has_failed))
       break;
   }
   draws->open = xcalloc(n, sizeof *draws->open);
@@ -151,7 +150,8 @@ static bool heads_evaluate(const struct draws *draws, struct points *points, str
   return true;
 }
 
-bool draws_init(struct points *points, uint64_t seed, struct draws *draws, struct error *error) {
+bool draws_init(struct points *points, uint64_t seed, uint64_t decisions_max, struct draws *draws,
+                struct error *error) {
   struct rng rng = rng_seeded(seed);
   for (size_t i = 0; i < ARRAY_LENGTH(draws->keys); i++)
     draws->keys[i] = rng_next(&rng);
@@ -160,7 +160,7 @@ bool draws_init(struct points *points, uint64_t seed, struct draws *draws, struc
     draws->n_candidates = points->space->raw_count;
   } else {
     bool has_failed = false;
-    heads_enumerate(draws, points, &has_failed);
+    heads_enumerate(draws, points, decisions_max, &has_failed);
     for (size_t i = draws->depth; i < points->space->n_parameters; i++)
       draws->n_tails *= points->axes[draws->order[i]].n;
     draws->n_candidates = draws->n_heads * draws->n_tails;

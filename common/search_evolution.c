@@ -7,11 +7,11 @@
  * Memory and threads: as search.h says. */
 #include "common/search_strategy.h"
 
-#define POPULATION_MIN 8
+#define POPULATION_MIN 16
 #define POPULATION_MAX 64
 #define TRIALS_OF_MEMBER 10 /* trials for each member of the population */
-#define SAMPLE_DIVISOR 4    /* of the population, as in the paper */
-#define BROOD_DIVISOR 4     /* of the population: children of one batch */
+#define SAMPLE_DIVISOR 2    /* of the population: how many are compared for a parent */
+#define BROOD_DIVISOR 2     /* of the population: children of one batch */
 #define MUTATIONS_MAX 64    /* made until one holds and is new */
 
 struct evolution {

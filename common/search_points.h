@@ -63,8 +63,10 @@ struct draws {
   uint64_t keys[6];
 };
 
-/* False when a condition cannot be evaluated and all heads are known. */
-must_check bool draws_init(struct points *points, uint64_t seed, struct draws *draws, struct error *error);
+/* Enumerates heads with at most decisions_max decisions of conditions. False when all conditions were decided and one
+ * cannot be evaluated for a point for which no other is false. */
+must_check bool draws_init(struct points *points, uint64_t seed, uint64_t decisions_max, struct draws *draws,
+                           struct error *error);
 void draws_release(struct draws *draws);
 
 /* CONDITION_TRUE: *ret_ordinal is drawn. CONDITION_FAILED: *error says which condition cannot be evaluated where; the

@@ -7,6 +7,7 @@ import threading
 import time
 
 import harness
+import pytest
 from harness import wait_until, wavetune
 
 KERNEL = harness.QUICK
@@ -68,6 +69,11 @@ def configs_of(lease):
     return [config for first, count in lease["configs"] for config in range(first, first + count)]
 
 
+@pytest.fixture
+def server(start, database):
+    return start(harness.Server, database, options=harness.LEASES_OF_8)
+
+
 def submit_for(server, environment=ENVIRONMENT):
     return submit(server, KEY, "--environment", json.dumps(environment))
 
@@ -98,7 +104,7 @@ def test_an_agent_killed_in_mid_lease_loses_nothing_and_counts_nothing_twice(ser
 
 
 def test_a_server_killed_in_mid_campaign_loses_nothing_and_counts_nothing_twice(start, database, tmp_path):
-    server = start(harness.Server, database)
+    server = start(harness.Server, database, options=harness.LEASES_OF_8)
     start(harness.Agent, server, options=QUICK)
     wait_until(lambda: server.items("/v1/agents"), 30, "the agent")
     job = submit(server)["job"]
@@ -111,7 +117,7 @@ def test_a_server_killed_in_mid_campaign_loses_nothing_and_counts_nothing_twice(
 
 
 def test_a_database_killed_in_mid_campaign_loses_nothing_and_counts_nothing_twice(start, postgres, database):
-    server = start(harness.Server, database)
+    server = start(harness.Server, database, options=harness.LEASES_OF_8)
     start(harness.Agent, server, options=QUICK)
     wait_until(lambda: server.items("/v1/agents"), 30, "the agent")
     job = submit(server)["job"]
@@ -167,6 +173,7 @@ def test_a_lease_whose_answer_was_lost_is_given_again_by_its_nonce(server):
     submit_for(server)
     first = hand.lease("the same").json
     again = hand.lease("the same").json
+    submit(server, "n=7", "--environment", json.dumps(ENVIRONMENT))  # a job is one lease while nobody else works
     other = hand.lease("another").json
     assert (again["lease"], again["epoch"]) == (first["lease"], first["epoch"])
     assert other["lease"] != first["lease"]

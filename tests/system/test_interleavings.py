@@ -9,7 +9,6 @@ import harness
 import pytest
 from harness import wait_until
 
-LEASES_OF_8 = ("--lease-target-ms", "240")  # configs that were never measured take 30 ms each
 ENVIRONMENT = {"cpu": "gcc 1", "gpu": "Test CPU", "arch": "x86_64", "compute_units": 4, "partition": ""}
 
 
@@ -36,7 +35,7 @@ class Session:
 
 @pytest.fixture
 def server(start, database):
-    return start(harness.Server, database, options=LEASES_OF_8)
+    return start(harness.Server, database, options=harness.LEASES_OF_8)
 
 
 @pytest.fixture
@@ -197,7 +196,7 @@ def test_cancelling_while_results_wait_leaves_nothing_open(bench, session):
 
 
 def test_posts_that_all_met_other_connections_posts_are_all_taken_in_the_end(postgres, database, start):
-    bench = Bench(postgres, database, start(harness.Server, database, options=("--workers", "1", *LEASES_OF_8)))
+    bench = Bench(postgres, database, start(harness.Server, database, options=("--workers", "1", *harness.LEASES_OF_8)))
     harness.wavetune(bench.server, "submit", harness.QUICK, "--key", "n=7", "--environment", json.dumps(ENVIRONMENT))
     leases = [bench.pull(f"m{n}").json for n in range(10)]
     first, others = Session(database), Session(database)

@@ -70,7 +70,7 @@ def configs_of(lease):
 @pytest.fixture
 def server(start, database):
     return start(harness.Server, database, options=("--lease-ms", "700", "--heartbeat-ms", "300", "--poll-ms", "200",
-                                                    "--lease-target-ms", "240"))  # 8 configs that were never measured
+                                                    *harness.LEASES_OF_8))
 
 
 @pytest.fixture

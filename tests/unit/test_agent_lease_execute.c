@@ -89,8 +89,9 @@ Test(agent_lease_execute, leaves_out_of_a_final_what_does_not_compile_or_is_wron
   trial_free(&trial);
 }
 
-Test(agent_lease_execute, stops_between_configs_when_told) {
+Test(agent_lease_execute, stops_between_batches_when_told) {
   struct trial trial = trial_new("", 3, STAGE_SCREEN);
+  trial.executor.configs_per_worker = 1;
   trial.stop_after = 1;
   trial_run(&trial);
   cr_expect_eq(trial.end, LEASE_STOPPED);

@@ -1,0 +1,155 @@
+/* Problems and checks over a GPU's back end: a HIP runtime without a GPU, whose kernel goes wrong as the width of its block
+ * says (tests/fake_hip). */
+#include "tests/unit/agent_fixture.h"
+
+#include "agent/measure/check.h"
+
+enum { N = 1000 };
+enum config { GOOD, WRONG, FAULT, BEYOND_END, CONFIGS };
+
+#define MANIFEST                                                                                                       \
+  "{\"name\": \"add\", \"language\": \"hip\", \"entry\": \"fake_add\", \"sources\": [%s], \"key\": [\"n\"], "          \
+  "\"arguments\": " FIXTURE_ARGUMENTS                                                                                  \
+  ", \"launch\": {\"grid\": [\"ceil_div(n, BLOCK)\"], \"block\": [\"BLOCK\"]}, \"reference\": {\"source\": "           \
+  "%s, \"outputs\": {\"y\": \"f_at\"}}}"
+
+struct opened {
+  struct fixture fixture;
+  char *reference_object, *object;
+  struct device *device;
+  struct problem *problem;
+};
+
+static void kernel_replace(struct fixture *fixture) {
+  struct error error = {0};
+  json_t *kernel = fixture_source(fixture, "kernel.hip", "what compiles it is not looked at");
+  json_t *reference = fixture_source(fixture, "reference.c", FIXTURE_REFERENCE);
+  char *kernel_text = json_dumps(kernel, 0), *reference_text = json_dumps(reference, 0);
+  char *text = xasprintf(MANIFEST, kernel_text, reference_text);
+  json_t *manifest = fixture_json(text);
+  kernel_free(fixture->kernel);
+  cr_assert(kernel_parse(manifest, &fixture->kernel, &error), "%s: %s", error.pointer, error.message);
+  json_decref(manifest);
+  json_decref(kernel);
+  json_decref(reference);
+  free(kernel_text);
+  free(reference_text);
+  free(text);
+}
+
+static void problem_open(struct opened *opened, bool is_cold) {
+  struct error error = {0};
+  struct reference *reference;
+  *opened = (struct opened){
+      .fixture = fixture_new(FIXTURE_GOOD, (struct fixture_options){
+                                               .n = N, .space = "{\"parameters\": {\"BLOCK\": [64, 128, 192, 320]}}"})};
+  setenv("WAVETUNE_HIP_LIBRARY", FAKE_HIP, 1);
+  setenv("WAVETUNE_ARCH", "gfx942", 1);
+  setenv("WAVETUNE_KFD_TOPOLOGY", "/nowhere", 1);
+  setenv("WAVETUNE_DISPLACEMENT_BYTES", "1000000", 1);
+  kernel_replace(&opened->fixture);
+  opened->reference_object = fixture_object(&opened->fixture, 0, true);
+  opened->object = xasprintf("%s/object", opened->fixture.folder);
+  cr_assert(file_write_atomically(opened->object, "\177ELF", 4, 0600, &error), "%s", error.message);
+  cr_assert(device_open("hip0", &opened->device, &error), "%s", error.message);
+  cr_assert(reference_load(opened->reference_object, &reference, &error), "%s", error.message);
+  struct problem_options options = {.seed = 1,
+                                    .rotation_bytes_max = ROTATION_BYTES_MAX,
+                                    .is_cold = is_cold,
+                                    .instruction_flush = is_cold ? opened->object : NULL};
+  cr_assert(problem_new(opened->device, opened->fixture.kernel, &opened->fixture.key, opened->fixture.space, reference,
+                        &options, &opened->problem, &error),
+            "%s", error.message);
+}
+
+static struct candidate *candidate_of(struct opened *opened, enum config config) {
+  struct error error = {0};
+  struct candidate *candidate = NULL;
+  struct launch_spec launch = launch_spec_default();
+  cr_assert_eq(candidate_load(opened->problem, config, opened->object, &launch, &candidate, &error), OUTCOME_CORRECT,
+               "%s", error.message);
+  return candidate;
+}
+
+static void problem_close(struct opened *opened) {
+  problem_free(opened->problem);
+  device_close(opened->device);
+  free(opened->reference_object);
+  free(opened->object);
+  fixture_free(&opened->fixture);
+}
+
+Test(check_gpu, what_is_right_passes_and_is_kept_and_what_is_wrong_is_found) {
+  struct opened opened;
+  struct error error = {0};
+  struct candidate *candidates[3];
+  problem_open(&opened, false);
+  static const enum config configs[] = {GOOD, WRONG, GOOD};
+  for (size_t i = 0; i < ARRAY_LENGTH(configs); i++) {
+    candidates[i] = candidate_of(&opened, configs[i]);
+    enum outcome outcome = candidate_check(opened.problem, candidates[i], &error);
+    cr_expect_eq(outcome, configs[i] == GOOD ? OUTCOME_CORRECT : OUTCOME_CORRECTNESS, "%s", error.message);
+  }
+  cr_expect(string_starts(candidates[1]->error.message, "y[0] is "), "%s", candidates[1]->error.message);
+  cr_expect_eq(opened.problem->operands[0].n_verified, 1);
+  cr_expect(problem_inputs_check(opened.problem, &error), "%s", error.message);
+  cr_expect_not(opened.problem->is_spoiled);
+  for (size_t i = 0; i < ARRAY_LENGTH(candidates); i++)
+    candidate_free(opened.problem, candidates[i]);
+  problem_close(&opened);
+}
+
+static void expect_spoiled(enum config config, enum outcome expected, const char *part) {
+  struct opened opened;
+  struct error error = {0};
+  problem_open(&opened, false);
+  struct candidate *candidate = candidate_of(&opened, config);
+  cr_expect_eq(candidate_check(opened.problem, candidate, &error), expected);
+  cr_expect_not_null(strstr(error.message, part), "%s", error.message);
+  cr_expect(opened.problem->is_spoiled);
+  cr_expect_not(opened.problem->is_lost);
+  candidate_free(opened.problem, candidate);
+  problem_close(&opened);
+}
+
+Test(check_gpu, a_write_beyond_the_end_spoils_the_problem) {
+  expect_spoiled(BEYOND_END, OUTCOME_CORRECTNESS, "argument \"y\": a byte outside of the buffer was written");
+}
+
+Test(check_gpu, a_fault_spoils_the_problem) { expect_spoiled(FAULT, OUTCOME_RUNTIME, "illegal memory access"); }
+
+Test(check_gpu, a_device_that_faults_between_two_configs_is_refused_by_the_look_at_the_inputs) {
+  struct opened opened;
+  struct error error = {0};
+  problem_open(&opened, false);
+  struct candidate *good[] = {candidate_of(&opened, GOOD), candidate_of(&opened, GOOD)};
+  struct candidate *faulty = candidate_of(&opened, FAULT);
+  for (size_t i = 0; i < ARRAY_LENGTH(good); i++)
+    cr_assert_eq(candidate_check(opened.problem, good[i], &error), OUTCOME_CORRECT, "%s", error.message);
+  struct device_launch launch = candidate_launch(faulty);
+  cr_expect_not(opened.device->ops->launch(opened.device, &launch, &error) &&
+                opened.device->ops->synchronize(opened.device, &error));
+  cr_expect_not(problem_inputs_check(opened.problem, &error));
+  cr_expect_not_null(strstr(error.message, "copying from the GPU failed"), "%s", error.message);
+  cr_expect(opened.problem->is_spoiled);
+  for (size_t i = 0; i < ARRAY_LENGTH(good); i++)
+    candidate_free(opened.problem, good[i]);
+  candidate_free(opened.problem, faulty);
+  problem_close(&opened);
+}
+
+Test(check_gpu, cold_samples_rotate_and_flush_instruction_caches) {
+  struct opened opened;
+  struct error error = {0};
+  problem_open(&opened, true);
+  struct device_rotation *rotation = &opened.problem->rotation;
+  cr_expect(rotation->flush_instructions && rotation_prepares(rotation) && !rotation->displace);
+  cr_expect_geq(rotation->n_copies * 2 * rotation->operands[0].stride, 1000000);
+  struct candidate *candidate = candidate_of(&opened, GOOD);
+  struct device_timing timing = {candidate_launch(candidate), rotation, 1, 0};
+  cr_assert(opened.device->ops->time(opened.device, &timing, 1, &error), "%s", error.message);
+  cr_expect_gt(timing.us, 0);
+  cr_expect_eq(rotation->next, 1);
+  candidate_free(opened.problem, candidate);
+  problem_close(&opened);
+}

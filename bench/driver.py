@@ -138,7 +138,7 @@ def submit(server, kernel, keys, space):
 
 
 def space_of(configs):
-    """A space of so many configs; the server cuts it into leases of a sixteenth, 8 to 256."""
+    """A space of so many configs."""
     return {"parameters": {"P": list(range(configs))}, "default": {"P": 0}}
 
 

@@ -7,7 +7,7 @@ are answered, and it stores a measurement (three pairs of samples, two unique in
 fsync and synchronous_commit are on for both. Two kinds of leases:
 
     1 config     a cycle is one row leased and one measurement stored: requests against rows, like for like
-    125 configs  what the server cuts a space of 2,000 configs into: what is stored, against rows
+    125 configs  about four predicted seconds of a kernel that was never measured: what is stored, against rows
 
 The batch is how many requests one statement of the server served (wavetune_batched_requests_total by
 wavetune_batches_total, lease requests and results together).
@@ -79,13 +79,14 @@ class Side:
         if missing > 0:
             driver.submit(self.server, self.kernel, [{"n": self.key + i + 1} for i in range(jobs)], driver.space_of(2000))
             self.key += jobs
-        if missing > 0 and self.configs == SINGLE:
-            self.sql("with cut as (delete from leases where state = 'open' and stage = 'screen' and epoch = 0 and "
-                     "configs <> int8multirange(int8range(lower(configs), lower(configs) + 1)) returning *) "
-                     "insert into leases (job_id, stage, round, process, configs, remaining, device_class, priority) "
-                     "select job_id, stage, round, process, one, one, device_class, priority from cut, "
-                     "lateral (select int8multirange(int8range(c, c + 1)) from "
-                     "generate_series(lower(configs), upper(configs) - 1) c) as p(one)")
+        if missing > 0:  # the server would cut for the devices that live
+            self.sql("with cut as (delete from leases where job_id in (select id from jobs where state = 'queued') returning *), "
+                     "job as (select distinct job_id, device_class, priority from cut) "
+                     "insert into leases (job_id, stage, round, process, configs, remaining, device_class, priority, config_us) "
+                     "select job_id, 'screen', 0, 0, piece, piece, device_class, priority, "
+                     f"case when {self.configs} > 16 then 30000 end from job, "
+                     f"lateral (select int8multirange(int8range(c, c + {self.configs})) "
+                     f"from generate_series(0, 1999, {self.configs}) c) as p(piece) order by job_id, piece")
         self.sql("vacuum analyze leases")
         self.sql("vacuum analyze measurements")
 

@@ -13,10 +13,11 @@ import statistics
 import sys
 
 import driver
+import harness
 
 AGENTS, RATE = 1000, 200
 FEW = 10_000
-CONFIGS = 128  # of a job: leases of 8
+CONFIGS = 128  # of a job, in leases of 8
 STATEMENTS = ("leases_grant", "leases_jobs", "leases_post", "jobs_ready")
 P99_GOAL_MS, WORSE_GOAL = 10, 1.10
 
@@ -42,7 +43,7 @@ vacuum analyze;
 class Side:
     def __init__(self, bench, measurements):
         self.bench, self.key = bench, 0
-        self.server = bench.server()
+        self.server = bench.server(options=harness.LEASES_OF_8)
         self.kernel = driver.register(self.server)
         for statement in FILL.format(jobs=measurements // 2000).split(";\n"):
             self.sql(statement)

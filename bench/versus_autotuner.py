@@ -48,6 +48,8 @@ def compare(kernel, scratch, build, gpu, arguments):
     mine = list(range(gpu, len(keys), arguments.gpus))
     place = pathlib.Path(scratch, f"gpu{gpu}")
     place.mkdir(exist_ok=True)
+    if arguments.cpu:
+        tuning.tune(kernel, place, build, device, keys)  # compiles: both sides begin with compiled code
     campaign = tuning.tune(kernel, place, build, device, keys)
     alone = tuning.tune(kernel, place, build, device, [keys[mine[0]]])
     lines = peer(kernel, place, [keys[i] for i in mine], gpu, arguments.cpu, arguments.warm)

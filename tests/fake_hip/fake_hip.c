@@ -17,7 +17,7 @@
 #include "tests/hip_shim/hip_shim.h"
 
 #define ALIGNMENT 4096
-#define BULK_BYTES ((size_t)64 << 20)
+#define BULK_BYTES ((size_t)5 << 20)
 #define LOG_MAX (64 << 10)
 #define MEMORY_BYTES ((size_t)1 << 30)
 #define ILLEGAL_ADDRESS 700
@@ -176,8 +176,13 @@ int hipMemsetD8Async(void *to, unsigned char value, size_t count, void *stream) 
 int hipMemsetD32Async(void *to, int value, size_t count, void *stream) {
   (void)stream;
   call_note(4 * count >= 1 << 20 ? 'D' : 'w', (double)count * 4 / FAKE_HIP_BYTES_PER_US);
-  for (size_t i = 0; i < count && 4 * count < BULK_BYTES && !fault && !is_broken(); i++)
-    memcpy((char *)to + 4 * i, &value, 4);
+  if (fault || is_broken() || count == 0 || 4 * count >= BULK_BYTES)
+    return fault;
+  memcpy(to, &value, 4);
+  for (size_t done = 4, bytes; done < 4 * count; done += bytes) {
+    bytes = done < 4 * count - done ? done : 4 * count - done;
+    memcpy((char *)to + done, to, bytes);
+  }
   return fault;
 }
 

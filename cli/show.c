@@ -52,12 +52,23 @@ static void baseline_print(const json_t *job) {
            string_equal(cli_member(job, "baseline_from"), "first") ? " of the space" : "");
 }
 
+/* Why no release takes the winner any more. */
+static void distrust_print(const json_t *job) {
+  const json_t *flagged = json_object_get(job, "flagged");
+  if (json_is_object(flagged))
+    printf("flagged: job %s measured this winner slower than the default, by a factor of %.3f\n",
+           cli_member(flagged, "job"), json_number_value(json_object_get(flagged, "ratio")));
+  if (cli_member(job, "quarantined")[0])
+    printf("quarantined: %s\n", cli_member(job, "quarantined"));
+}
+
 int job_print(struct http_client *client, const json_t *job) {
   const json_t *winner = json_object_get(job, "winner");
   state_print(job);
   if (!json_is_object(winner))
     return EXIT_OK;
   baseline_print(job);
+  distrust_print(job);
   __attribute__((cleanup(job_parts_release))) struct job_parts parts = {0};
   int code = job_parts_load(client, job, &parts);
   if (code != EXIT_OK)

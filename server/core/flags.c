@@ -8,7 +8,7 @@
 #include "server/store/jobs.h"
 #include "server/store/measurements.h"
 
-/* verdict_decide says how its winner compares with the baseline, simultaneously over all finalists. To hear that of the
+/* verdict_decide says how its winner compares with the baseline and with each finalist, simultaneously. To hear that of the
  * default, all others are made slower by this factor: it shifts every distance to them and changes no spread. */
 #define ASIDE 1e4
 
@@ -19,8 +19,9 @@ static bool default_failed(const struct final_measurement *measurements, size_t 
   return false;
 }
 
-bool flag_judge(const struct final_measurement *measurements, size_t n, uint64_t baseline, uint64_t default_config,
-                uint64_t seed, struct flag *ret_flag) {
+/* Decides with all but the default set aside. False: nothing can be said of the default. */
+static bool default_compare(const struct final_measurement *measurements, size_t n, uint64_t baseline,
+                            uint64_t default_config, uint64_t seed, struct verdict *ret_verdict) {
   cleanup_free struct verdict_sample *samples = xcalloc(n + 1, sizeof *samples);
   size_t n_times = 0, n_samples = 0;
   for (size_t i = 0; i < n; i++)
@@ -38,52 +39,85 @@ bool flag_judge(const struct final_measurement *measurements, size_t n, uint64_t
     for (size_t k = 0; k < sample->n; k++)
       slower[n_times++] = ASIDE * sample->samples_us[k];
   }
-  cleanup_verdict struct verdict verdict = {0};
   struct error error;
   if (default_failed(measurements, n, default_config) ||
-      !verdict_decide(samples, n_samples, baseline, seed, &verdict, &error) || verdict.winner != default_config ||
-      verdict.outcome != VERDICT_FASTER)
+      !verdict_decide(samples, n_samples, baseline, seed, ret_verdict, &error))
     return false;
-  *ret_flag = (struct flag){1 / verdict.baseline_ratio, 1 / verdict.baseline_upper, 1 / verdict.baseline_lower};
-  return true;
+  if (ret_verdict->winner == default_config)
+    return true;
+  verdict_release(ret_verdict);
+  return false;
 }
 
-static bool baseline_values(struct worker *worker, int64_t job, uint64_t baseline, char **ret_text,
-                            struct error *error) {
+/* `ratio` and its interval: the default's time over the config's. */
+static size_t flag_add(struct flag *flags, size_t n, uint64_t config, double ratio, double lower, double upper) {
+  if (upper < 1)
+    flags[n++] = (struct flag){config, 1 / ratio, 1 / upper, 1 / lower};
+  return n;
+}
+
+static int by_config(const void *a, const void *b) {
+  const struct verdict_finalist *left = a, *right = b;
+  return (left->config > right->config) - (left->config < right->config);
+}
+
+size_t flags_judge(const struct final_measurement *measurements, size_t n, uint64_t baseline, uint64_t default_config,
+                   uint64_t seed, struct flag ret_flags[FLAGS_MAX]) {
+  cleanup_verdict struct verdict verdict = {0};
+  if (!default_compare(measurements, n, baseline, default_config, seed, &verdict))
+    return 0;
+  size_t n_flags =
+      flag_add(ret_flags, 0, baseline, verdict.baseline_ratio, verdict.baseline_lower, verdict.baseline_upper);
+  qsort(verdict.finalists, verdict.n_finalists, sizeof *verdict.finalists, by_config);
+  for (size_t i = 0; i < verdict.n_finalists && n_flags < FLAGS_MAX; i++) {
+    const struct verdict_finalist *finalist = &verdict.finalists[i];
+    if (finalist->config != baseline && finalist->config != default_config)
+      n_flags = flag_add(ret_flags, n_flags, finalist->config, ASIDE * finalist->winner_ratio,
+                         ASIDE * finalist->winner_lower, ASIDE * finalist->winner_upper);
+  }
+  return n_flags;
+}
+
+/* The flagged configs' values, by which the same config is found in another space. */
+static bool values_store(struct worker *worker, int64_t job, const struct flag *flags, size_t n, size_t *ret_flagged,
+                         struct error *error) {
   cleanup_free char *text = NULL;
   cleanup_json json_t *json = NULL;
   cleanup_space struct space *space = NULL;
   if (!job_space(worker->db, job, &text, error) || !json_parse(text, strlen(text), &json, error) ||
       !space_parse(json, &space, error))
     return false;
-  cleanup_json json_t *values = space_config_to_json(space, baseline);
-  *ret_text = json_canonical(values);
-  return true;
+  char *values[FLAGS_MAX];
+  for (size_t i = 0; i < n; i++) {
+    cleanup_json json_t *config = space_config_to_json(space, flags[i].config);
+    values[i] = json_canonical(config);
+  }
+  bool ok = flags_store(worker->db, job, (const char *const *)values, flags, n, ret_flagged, error);
+  for (size_t i = 0; i < n; i++)
+    free(values[i]);
+  return ok;
 }
 
 bool flags_after_job(struct worker *worker, int64_t job, struct error *error) {
   struct flag_facts facts;
   struct final_summary summary;
-  struct flag flag;
+  struct flag flags[FLAGS_MAX];
+  size_t n_flagged = 0;
   if (!flag_facts_load(worker->db, job, &facts, error))
     return false;
   if (facts.n_lacking)
     return error_set(error, "%lld of its samples were quarantined while it was decided", (long long)facts.n_lacking);
-  if (!facts.is_incumbent || !facts.has_default || facts.default_config == facts.baseline)
+  if (!facts.has_default || !facts.has_earlier)
     return true;
   if (!measurements_final(worker->db, job, &summary, error))
     return false;
-  bool is_slower = flag_judge(summary.measurements, summary.n, facts.baseline, facts.default_config, facts.seed, &flag);
+  size_t n = flags_judge(summary.measurements, summary.n, facts.baseline, facts.default_config, facts.seed, flags);
   final_summary_release(&summary);
-  cleanup_free char *values = NULL;
-  size_t n_flagged;
-  if (!is_slower)
-    return true;
-  if (!baseline_values(worker, job, facts.baseline, &values, error) ||
-      !flags_store(worker->db, job, values, &flag, &n_flagged, error))
+  if (n > 0 && !values_store(worker, job, flags, n, &n_flagged, error))
     return false;
   counter_add(COUNTER_winners_flagged, n_flagged);
-  log_warning("job: flagged the winner of %zu job(s) by job=%lld: slower than the default by a factor of %.3f",
-              n_flagged, (long long)job, flag.ratio);
+  if (n_flagged)
+    log_warning("job: flagged by job=%lld: the winners of %zu earlier ones are slower than the default", (long long)job,
+                n_flagged);
   return true;
 }

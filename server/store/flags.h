@@ -9,14 +9,15 @@
 
 struct flag_facts {
   uint64_t baseline, default_config, seed;
-  bool is_incumbent, has_default; /* the baseline was the winner of an earlier job; the space has a default */
-  int64_t n_lacking;              /* samples of the final that were quarantined and not measured again */
+  bool has_default;  /* the space has one */
+  bool has_earlier;  /* some job that was done when it was submitted has a winner that can be flagged */
+  int64_t n_lacking; /* samples of the final that were quarantined and not measured again */
 };
 must_check bool flag_facts_load(struct db *db, int64_t job, struct flag_facts *ret, struct error *error);
 
-/* Flags the winners with these values of jobs that were done when `job` was submitted, of the same kernel, key, environment
- * and tag, with the event, in the caller's transaction. Those that are flagged already stay as they are. */
-must_check bool flags_store(struct db *db, int64_t job, const char *config_values, const struct flag *flag,
-                            size_t *ret_flagged, struct error *error);
+/* Flags the winners with these values (JSON, of flags[i]) of jobs that were done when `job` was submitted, of the same kernel,
+ * key, environment and tag, with the event, in the caller's transaction. Those that are flagged already stay as they are. */
+must_check bool flags_store(struct db *db, int64_t job, const char *const *config_values, const struct flag *flags,
+                            size_t n, size_t *ret_flagged, struct error *error);
 
 #endif

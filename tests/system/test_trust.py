@@ -5,10 +5,12 @@ import itertools
 import json
 import random
 import re
+import threading
 
 import harness
 import pytest
-from harness import wavetune
+from harness import wait_until, wavetune
+from test_interleavings import Session
 from test_leases import ENVIRONMENT, configs_of, register
 
 PAIR = {"parameters": {"A": [1, 2]}}
@@ -21,10 +23,11 @@ nonces = (f"t{n}" for n in itertools.count())
 class Node:
     """An agent with two devices that does what it is told."""
 
-    def __init__(self, server, name="node"):
+    def __init__(self, server, agent=None):
         self.server, self.seqs, self.noise = server, itertools.count(1), random.Random(7)
         devices = [{"device": d, "backend": "cpu", "environment": ENVIRONMENT, "facts": {}} for d in ("cpu0", "cpu1")]
-        answer = server.request("POST", "/v1/agents", {"boot": "b", "name": name, "version": "0.1.0", "devices": devices})
+        answer = server.request("POST", "/v1/agents", {"agent": agent, "boot": "b", "name": "node", "version": "0.1.0",
+                                                       "devices": devices})
         self.id = answer.json["agent"]
 
     def pull(self, device="cpu0"):
@@ -169,6 +172,50 @@ def test_what_a_drifting_device_holds_is_taken_away(server, node, submit, age):
     assert sorted(c for lease in taken for c in configs_of(lease)) == list(range(32))
 
 
+def test_what_a_device_measures_in_a_lease_that_it_got_while_it_was_drained_is_quarantined_too(server, node, submit, age, postgres):
+    submit(WIDE), submit(WIDE)
+    node.work(ratios={0: 0.9})
+    age()
+    submit(WIDE)
+    leases = [node.pull().json for _ in range(3)]
+    for lease in leases[:2]:
+        node.post(lease, baseline_us=130.0)
+    postgres.sql(f"UPDATE leases SET state = 'held', expires_at = now() + interval '1 minute' WHERE id = {leases[2]['lease']}",
+                 conninfo=server.database)
+    assert node.post(leases[2], baseline_us=130.0).status == 200
+    assert sorted(c for lease in node.work("cpu1", stage="screen") for c in configs_of(lease)) == list(range(32))
+
+
+def test_a_job_is_decided_again_when_its_samples_are_quarantined_while_it_is_decided(server, node, submit, postgres):
+    submit(PAIR)
+    first = submit(PAIR)
+    node.work(stage="screen", most=2)
+    finals = [node.pull().json for _ in range(3)]
+    assert {lease["job"] for lease in finals} == {str(int(first) - 1)}
+    job = finals[0]["job"]
+    for lease in finals[:2]:
+        node.post(lease)
+    session = Session(server.database)
+    session.run("begin")
+    session.run(f"select 1 from jobs where id = {job} for update")
+    answers = []
+    thread = threading.Thread(target=lambda: answers.append(node.post(finals[2])))
+    thread.start()
+    wait_until(lambda: int(postgres.sql("select count(*) from pg_stat_activity where wait_event_type = 'Lock' and query like "
+                                        "'%job_state%' and datname = current_database()", conninfo=server.database)) > 0, 20,
+               "the job to be decided")
+    session.run(f"update measurements set quarantined = true, late = true where lease_id = {finals[0]['lease']}")
+    session.run(f"update leases set state = 'open', remaining = configs where id = {finals[0]['lease']}")
+    session.run("commit")
+    session.close()
+    thread.join(20)
+    assert answers[0].status == 200
+    assert "samples were quarantined while it was decided" in server.messages
+    assert server.get(f"/v1/jobs/{job}")["state"] == "running"
+    assert node.work(most=1)[0]["lease"] == finals[0]["lease"]
+    assert server.get(f"/v1/jobs/{job}")["state"] == "done"
+
+
 def test_a_resumed_device_works_and_begins_a_new_history(server, node, submit, age):
     submit(WIDE), submit(WIDE)
     node.work(ratios={0: 0.9})
@@ -188,6 +235,8 @@ def test_one_device_is_drained_and_resumed_by_hand(server, node, submit):
     done = wavetune(server, "agents", "drain", node.id, "--device", "cpu1", "--reason", "a new fan", "--json")
     assert json.loads(done.stdout) == {"agent": node.id, "device": "cpu1", "drain_reason": "a new fan"}
     assert "a new fan" in node.pull("cpu1").json["detail"]
+    assert Node(server, agent=node.id).id == node.id
+    assert node.pull("cpu1").status == 403, "another start of the agent changes nothing"
     assert node.pull("cpu0").status == 200
     assert wavetune(server, "agents", "drain", node.id, "--device", "gpu9", "--reason", "x", check=False).returncode == 4
     wavetune(server, "agents", "resume", node.id, "--device", "cpu1")
@@ -213,6 +262,7 @@ def test_winners_decided_from_a_drifting_device_are_not_released(server, node, s
     assert wavetune(server, "show", doubtful, "--recompute").returncode == 0, "the evidence stays"
     node.work("cpu1")
     assert server.get(f"/v1/jobs/{job}")["quarantined"] is None
+    assert "quarantined: drift: baseline 0" in wavetune(server, "show", doubtful).stdout
     answer = server.request("POST", "/v1/releases", {"environment": ENVIRONMENT, "tag": tag}).json
     assert [i["job"] for i in answer["included"]] == [job]
     assert {s["job"]: s["reason"] for s in answer["skipped"]}[doubtful].startswith("quarantined: drift: baseline 0")
@@ -235,10 +285,24 @@ def test_a_winner_that_later_measures_slower_than_the_default_is_flagged_and_rel
     node.work(ratios={0: 0.99, 1: 1.0, 2: 1.1})
     flagged = server.get(f"/v1/jobs/{promoted}")["flagged"]
     assert flagged["job"] == later and 1 < flagged["lower"] < flagged["ratio"] < flagged["upper"] < 1.02
+    assert f"flagged: job {later} measured this winner slower" in wavetune(server, "show", promoted).stdout
     assert events(server, promoted, "flagged") == [flagged] and counter(server, "winners_flagged") == before + 1
     done = wavetune(server, "publish", "--tag", tag, "--channel", "stable")
     assert f'skipped  test/leases {{"n":64}}: flagged: job {later} measured this winner slower than the default' in done.stderr
     assert "kept" not in done.stderr and "counter 2" in done.stdout, "a gain of 1 % is enough against a flagged one"
+
+
+def test_an_older_winner_is_held_against_the_default_as_a_finalist(server, node, submit):
+    space = TRIPLE | {"default": {"A": 1}}
+    older = submit(space)
+    node.work(ratios={1: 0.8, 2: 0.82})
+    newer = submit(space)
+    node.work(ratios={0: 1.3, 1: 1.0, 2: 0.97})
+    assert [server.get(f"/v1/jobs/{job}")["winner"]["config"] for job in (older, newer)] == [1, 2]
+    submit(space)
+    node.work(ratios={0: 0.98, 1: 1.01, 2: 0.97})
+    assert server.get(f"/v1/jobs/{older}")["flagged"]["ratio"] == pytest.approx(1.01 / 0.98, rel=0.01)
+    assert server.get(f"/v1/jobs/{newer}")["flagged"]["ratio"] == pytest.approx(1 / 0.98, rel=0.01)
 
 
 def test_a_winner_that_stays_faster_than_the_default_is_not_flagged(server, node, submit):

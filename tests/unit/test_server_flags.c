@@ -1,4 +1,4 @@
-/* When a winner that became the baseline turns out slower than the default. */
+/* Which earlier winners turn out slower than the default. */
 #include "server/core/flags.h"
 
 #include <criterion/criterion.h>
@@ -14,7 +14,7 @@ struct final {
   struct final_measurement measurements[3 * PROCESSES];
 };
 
-static bool judge(struct final *final, const double ratios[3], struct flag *ret_flag) {
+static size_t judge(struct final *final, const double ratios[3], struct flag ret_flags[FLAGS_MAX]) {
   static const uint64_t configs[] = {DEFAULT, 8, 9};
   for (size_t r = 0; r < ROUNDS; r++)
     final->baselines[r] = 100;
@@ -31,40 +31,46 @@ static bool judge(struct final *final, const double ratios[3], struct flag *ret_
                                                     .samples_us = final->samples[c][p],
                                                     .baseline_us = final->baselines};
     }
-  return flag_judge(final->measurements, ARRAY_LENGTH(final->measurements), 3, DEFAULT, 1, ret_flag);
+  return flags_judge(final->measurements, ARRAY_LENGTH(final->measurements), 3, DEFAULT, 1, ret_flags);
 }
 
-Test(flag, is_for_a_baseline_that_is_slower_than_the_default) {
+Test(flags, are_for_a_baseline_and_finalists_that_are_slower_than_the_default) {
   struct final final = {0};
-  struct flag flag;
-  cr_assert(judge(&final, (const double[]){0.9, 0.95, 1.2}, &flag));
-  cr_expect_float_eq(flag.ratio, 1 / 0.9, 0.01);
-  cr_expect(flag.lower > 1 && flag.lower < flag.ratio && flag.upper > flag.ratio);
+  struct flag flags[FLAGS_MAX];
+  cr_assert_eq(judge(&final, (const double[]){0.9, 0.95, 0.8}, flags), 2);
+  cr_expect_eq(flags[0].config, 3);
+  cr_expect_float_eq(flags[0].ratio, 1 / 0.9, 0.01);
+  cr_expect(flags[0].lower > 1 && flags[0].lower < flags[0].ratio && flags[0].upper > flags[0].ratio);
+  cr_expect_eq(flags[1].config, 8);
+  cr_expect_float_eq(flags[1].ratio, 0.95 / 0.9, 0.01);
 }
 
-Test(flag, does_not_ask_whether_the_default_won) {
+Test(flags, do_not_ask_whether_the_default_won) {
   struct final final = {0};
-  struct flag flag;
-  cr_assert(judge(&final, (const double[]){0.9, 0.5, 0.8}, &flag));
-  cr_expect_float_eq(flag.ratio, 1 / 0.9, 0.01);
+  struct flag flags[FLAGS_MAX];
+  cr_assert_eq(judge(&final, (const double[]){0.9, 0.5, 0.8}, flags), 1);
+  cr_expect_eq(flags[0].config, 3);
 }
 
-Test(flag, is_not_for_a_baseline_that_is_as_fast_or_faster) {
+Test(flags, are_for_none_that_is_as_fast_or_faster) {
   struct final as_fast = {0}, faster = {0};
-  struct flag flag;
-  cr_expect_not(judge(&as_fast, (const double[]){1.0, 0.5, 0.8}, &flag));
-  cr_expect_not(judge(&faster, (const double[]){1.1, 1.2, 1.3}, &flag));
+  struct flag flags[FLAGS_MAX];
+  cr_expect_eq(judge(&as_fast, (const double[]){1.0, 1.0, 0.8}, flags), 0);
+  cr_expect_eq(judge(&faster, (const double[]){1.2, 1.1, 1.15}, flags), 0);
 }
 
-Test(flag, needs_a_default_that_was_correct_in_every_process) {
+Test(flags, need_a_default_that_was_correct_in_every_process) {
   struct final final = {0};
-  struct flag flag;
+  struct flag flags[FLAGS_MAX];
   final.measurements[1] =
       (struct final_measurement){.outcome = OUTCOME_RUNTIME, .sample = {.config = DEFAULT, .process = 1}};
-  cr_assert_not(judge(&final, (const double[]){0.9, 0.95, 1.2}, &flag));
+  cr_assert_eq(judge(&final, (const double[]){0.9, 0.95, 1.2}, flags), 0);
 }
 
-Test(flag, needs_a_default_that_was_measured) {
-  struct flag flag;
-  cr_assert_not(flag_judge(NULL, 0, 3, DEFAULT, 1, &flag));
+Test(flags, need_a_default_that_was_measured) {
+  struct final final = {0};
+  struct flag flags[FLAGS_MAX];
+  cr_expect_eq(flags_judge(NULL, 0, 3, DEFAULT, 1, flags), 0);
+  judge(&final, (const double[]){0.9, 0.95, 1.2}, flags);
+  cr_expect_eq(flags_judge(final.measurements + PROCESSES, 2 * PROCESSES, 3, DEFAULT, 1, flags), 0);
 }

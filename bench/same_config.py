@@ -31,7 +31,6 @@ def same(place, version, names, keys, count):
     space = json.loads((kernel.place / manifest["versions"][version]["space"]).read_text())
     kernel.space = {"configs": [{**space["default"], "NAME": n} for n in range(count)],
                     "roles": space.get("roles", {}), "default": {**space["default"], "NAME": 0}}
-    kernel.keys = kernel.keys * 8  # a key again is a job of its own: another seed, other processes
     return kernel
 
 
@@ -55,10 +54,9 @@ def main():
             device, lines = devices[index], []
             for n in range(math.ceil(arguments.comparisons / per_round)):
                 for kernel in kernels:
-                    for i in range(8):
-                        few = kernel.keys[i::8][:len(kernel.keys) // 8]
-                        lines += [(kernel.name, line) for line in tuning.tune(
-                            kernel, scratch, None, device, few, ["--seed", str(1 + 8 * n + i)]).lines]
+                    # A key again is a job of its own: another seed, other processes.
+                    lines += [(kernel.name, line) for line in tuning.tune(kernel, scratch, None, device, None,
+                                                                          ["--seed", str(1 + n)]).lines]
             return lines
 
         with concurrent.futures.ThreadPoolExecutor(len(devices)) as pool:

@@ -24,6 +24,7 @@ enum simulated_effects {
   EFFECTS_NORMAL,
   EFFECTS_BANDS,  /* one process of four puts a config into a band twice the effect slower */
   EFFECTS_UNLIKE, /* every other config varies 8 times as much as the rest; the root of the mean square is as stated */
+  EFFECTS_LOUD,   /* the baseline varies 8 times as much as the rest, which vary as stated */
 };
 
 struct simulated {
@@ -53,6 +54,8 @@ static inline double simulated_noise(struct rng *rng, double noise) {
 static inline double simulated_effect(struct rng *rng, const struct simulated *job, size_t config) {
   if (job->effects == EFFECTS_BANDS)
     return rng_below(rng, 4) == 0 ? 2 * job->effect : 0;
+  if (job->effects == EFFECTS_LOUD)
+    return job->effect * (config == 0 ? 8 : 1) * simulated_normal(rng);
   double scale = job->effects == EFFECTS_NORMAL ? 1 : config % 2 ? 1.4033 : 0.1754; /* 8 : 1, mean square 1 */
   return job->effect * scale * simulated_normal(rng);
 }

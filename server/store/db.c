@@ -17,8 +17,9 @@
 /* After a failed attempt the next connection is tried no sooner, so that requests fail fast while the database is away.
  */
 #define CONNECT_PAUSE_MS 250
-/* A statement or an open transaction that lasts longer holds back vacuum for everybody: PostgreSQL ends it. */
-#define SERVER_OPTIONS "-c statement_timeout=60000 -c idle_in_transaction_session_timeout=30000"
+/* A statement or an open transaction that lasts longer holds back vacuum for everybody: PostgreSQL ends it. Statements are
+ * short, also those that the planner thinks long: compiling one takes a hundred times what it runs. */
+#define SERVER_OPTIONS "-c statement_timeout=60000 -c idle_in_transaction_session_timeout=30000 -c jit=off"
 
 struct statistic {
   _Atomic(const struct statement *) statement;

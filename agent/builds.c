@@ -279,8 +279,10 @@ static bool variant_open(struct build_code *code, const struct key *key, struct 
   struct variant *variant = &code->variants[index];
   if (!variant->json) {
     const json_t *json = json_array_get(json_object_get(code->build->json, "variants"), index);
-    if (!build_signature_agrees(code->kernel, json, error))
-      return error_prefix(error, "the build's variant for this key cannot be used: ");
+    if (!build_signature_agrees(code->kernel, json, error)) {
+      error_prefix(error, "the build's variant for this key cannot be used: ");
+      return false;
+    }
     variant->json = json;
     variant->by_config = json_object();
     entries_add(variant, "failed");

@@ -2,11 +2,8 @@
 
 import json
 import os
-import shutil
-import signal
 import subprocess
 import threading
-import time
 
 import harness
 from harness import small_kernel, wait_until, wavetune
@@ -17,14 +14,8 @@ QUICK = ("--screen-rounds", "3", "--final-rounds", "10")
 
 def agent(*arguments, environment=None, timeout=120):
     full = {k: v for k, v in os.environ.items() if not k.startswith("WAVETUNE_")}
-    # A config that crashes on purpose is a signal here, also where a sanitizer would print a page about it.
-    full["ASAN_OPTIONS"] = os.environ.get("ASAN_OPTIONS", "") + ":handle_segv=0"
     return subprocess.run([str(a) for a in (AGENT, *arguments)], capture_output=True, text=True, timeout=timeout,
                           stdin=subprocess.DEVNULL, env={**full, **(environment or {})})
-
-
-def tune(place, key, state, *more, **options):
-    return agent("tune", place, "--key", key, "--state", state, *QUICK, *more, **options)
 
 
 def test_probe_prints_devices_and_env_the_environment_of_one():
@@ -39,172 +30,6 @@ def test_probe_prints_devices_and_env_the_environment_of_one():
 def test_an_unknown_device_is_refused_with_those_there_are():
     done = agent("env", "--device", "gpu77")
     assert done.returncode == 2 and "gpu77" in done.stderr and "cpu0" in done.stderr
-
-
-def test_tune_gives_every_misbehaving_config_its_outcome_and_finds_the_good_one(tmp_path):
-    done = tune(harness.MISBEHAVING, "n=1000", tmp_path, "--json", "--config-timeout", "1")
-    assert done.returncode == 0, done.stderr
-    answer = json.loads(done.stdout)
-    outcomes = answer["outcomes"]
-    assert sum(outcomes.values()) == answer["configs"] == 8
-    assert outcomes["compile"] == outcomes["timeout"] == 1 and outcomes["correct"] == 2
-    assert answer["winner"]["config_values"] == {"MODE": "good"}
-    assert done.stderr == "", "no bar and no log on a pipe"
-
-
-MOODY = """#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#define good 0
-#define moody 1
-void misbehaving(float *y, const float *x, int64_t n) {
-  static int calls;
-  for (int64_t i = 0; i < n; i++)
-    y[i] = 2 * x[i];
-  if (MODE == good)
-    for (volatile int i = 0; i < 300000; i++); /* many times the rest: the default is a finalist, and moody the best */
-  if (MODE == moody && calls++ == 0) {
-    FILE *file = fopen(getenv("MOODY_FILE"), "a");
-    fputc('.', file);
-    fflush(file);
-    if (ftell(file) == 6)
-      abort();
-    fclose(file);
-  }
-}
-"""
-
-
-def test_tune_lets_no_config_win_that_died_in_one_of_the_finals(tmp_path):
-    folder = tmp_path / "kernel"
-    shutil.copytree(harness.MISBEHAVING, folder)
-    (folder / "misbehaving.c").write_text(MOODY)
-    (folder / "space.json").write_text('{"parameters": {"MODE": ["good", "moody"]}, "default": {"MODE": "good"}}')
-    processes = tmp_path / "processes"  # the screen's, then five finals: it dies in the last one
-    done = tune(folder, "n=100000", tmp_path / "state", "--json", "--processes", "5",
-                environment={"MOODY_FILE": str(processes)})
-    assert done.returncode == 0, done.stderr
-    assert processes.stat().st_size == 6
-    answer = json.loads(done.stdout)
-    assert answer["winner"]["config_values"] == {"MODE": "good"}
-    assert answer["outcomes"] == {"correct": 1, "runtime": 1}
-    assert [f["config"] for f in answer["verdict"]["finalists"]] == [0]
-
-
-def test_tune_prints_a_table_with_the_winner(tmp_path):
-    done = tune(small_kernel(tmp_path / "kernel"), "n=1003", tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "winner (*)" in done.stdout and "equivalence set (=)" in done.stdout and "regret bound" in done.stdout
-
-
-def test_tune_measures_again_without_compiling_again(tmp_path):
-    kernel = small_kernel(tmp_path / "kernel")
-    assert tune(kernel, "n=1003", tmp_path).returncode == 0
-    objects = {p: p.stat().st_mtime_ns for p in (tmp_path / "objects").iterdir()}
-    assert objects
-    assert tune(kernel, "n=1003", tmp_path).returncode == 0
-    assert objects == {p: p.stat().st_mtime_ns for p in (tmp_path / "objects").iterdir()}
-
-
-def test_tune_refuses_what_it_cannot_read_with_one_sentence(tmp_path):
-    for arguments, said in (
-        (("tune",), "give one folder"),
-        (("tune", tmp_path, "--key", "n=1"), "kernel.json"),
-        (("tune", harness.QUICK), "--key"),
-        (("tune", harness.QUICK, "--key", "m=1"), "m"),
-        (("tune", harness.QUICK, "--key", "n=1", "--regime", "tepid"), "tepid"),
-        (("tune", harness.QUICK, "--key", "n=1", "--device", "gpu77"), "gpu77"),
-        (("tune", harness.QUICK, "--key", "n=1", "--processes", "2"), "processes"),
-    ):
-        done = agent(*arguments)
-        assert done.returncode == 2, (arguments, done)
-        assert said in done.stderr and done.stderr.count("\n") == 1, (arguments, done.stderr)
-
-
-VECTOR_ADD = harness.SOURCE / "kernels/vector_add"
-
-
-def as_triton(folder):
-    """The quick kernel's folder, its manifest in triton."""
-    shutil.copytree(harness.QUICK, folder)
-    kernel = json.loads((folder / "kernel.json").read_text())
-    kernel["versions"]["c"].update(language="triton", launch={"grid": ["n"]})
-    (folder / "kernel.json").write_text(json.dumps(kernel))
-    return folder
-
-
-def test_tune_refuses_a_kernel_that_the_device_cannot_run():
-    done = agent("tune", f"{VECTOR_ADD}:hip", "--key", "n=1024", "--device", "cpu0")
-    assert done.returncode == 2
-    assert "cannot be tuned on cpu0: kernels in hip run on GPUs" in done.stderr, done.stderr
-
-
-def test_tune_takes_a_build_for_kernels_that_need_one_and_for_no_other(tmp_path):
-    kernel = as_triton(tmp_path / "kernel")
-    for arguments, said in (
-        ((harness.QUICK, "--build", tmp_path), "takes no --build"),
-        ((kernel,), "python3 -m wavetune pack"),
-        ((kernel, "--build", tmp_path / "absent"), "absent/build.json"),
-    ):
-        done = agent("tune", *arguments, "--key", "n=10")
-        assert done.returncode == 2 and said in done.stderr, done.stderr
-
-
-def test_tune_says_that_the_default_does_not_work(tmp_path):
-    folder = tmp_path / "kernel"
-    folder.mkdir()
-    for file in harness.MISBEHAVING.iterdir():
-        (folder / file.name).write_bytes(file.read_bytes())
-    space = json.loads((folder / "space.json").read_text())
-    space["default"] = {"MODE": "crash"}
-    (folder / "space.json").write_text(json.dumps(space))
-    done = tune(folder, "n=1000", tmp_path / "state")
-    assert done.returncode == 1 and "baseline: killed by signal 11" in done.stderr
-    space["conditions"] = ["MODE == 'good'"]
-    (folder / "space.json").write_text(json.dumps(space))
-    done = tune(folder, "n=1000", tmp_path / "state")
-    assert done.returncode == 2 and "excluded by a condition" in done.stderr
-    space = {"parameters": {"MODE": ["wrong", "slow"]}, "default": {"MODE": "slow"}, "conditions": ["MODE == 'none'"]}
-    del space["default"]
-    (folder / "space.json").write_text(json.dumps(space))
-    done = tune(folder, "n=1000", tmp_path / "state")
-    assert done.returncode == 2 and "no point of the space" in done.stderr
-
-
-def children_of(pid):
-    with open(f"/proc/{pid}/task/{pid}/children") as file:
-        return [int(word) for word in file.read().split()]
-
-
-def hanging_tune(state):
-    """A `tune` whose worker hangs in a config: a process and its worker's id."""
-    process = subprocess.Popen([str(a) for a in (AGENT, "tune", harness.MISBEHAVING, "--key", "n=1000", "--state", state)],
-                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    time.sleep(3)
-    return process, wait_until(lambda: children_of(process.pid), 20, "a worker")[0]
-
-
-def is_gone(pid):
-    try:
-        with open(f"/proc/{pid}/stat") as file:
-            return file.read().rsplit(")", 1)[1].split()[0] == "Z"
-    except FileNotFoundError:
-        return True
-
-
-def test_tune_told_to_end_takes_its_worker_with_it(tmp_path):
-    process, worker = hanging_tune(tmp_path)
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(20) == 1
-    assert "stopped before the end" in process.stderr.read()
-    wait_until(lambda: is_gone(worker), 10, "the worker's end")
-
-
-def test_a_killed_tune_takes_its_worker_with_it(tmp_path):
-    process, worker = hanging_tune(tmp_path)
-    process.kill()
-    process.wait(20)
-    wait_until(lambda: is_gone(worker), 10, "the worker's end")
 
 
 def test_run_needs_a_url_and_a_token_that_the_server_knows(server, tmp_path):

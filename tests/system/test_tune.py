@@ -1,0 +1,430 @@
+"""`wavetune-agent tune`, one key and campaigns of many. Kernels sleep for as long as their config says, milliseconds and four
+times as long as the best, where it matters which one wins: then that does not depend on how busy the machine is."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+import types
+
+import harness
+import pytest
+from harness import small_kernel, wait_until
+
+AGENT = harness.BUILD / "wavetune-agent"
+QUICK = ("--screen-rounds", "3", "--final-rounds", "4")
+
+
+def agent(*arguments, environment=None, timeout=120):
+    full = {k: v for k, v in os.environ.items() if not k.startswith("WAVETUNE_")}
+    # A config that crashes on purpose is a signal here, also where a sanitizer would print a page about it.
+    full["ASAN_OPTIONS"] = os.environ.get("ASAN_OPTIONS", "") + ":handle_segv=0"
+    return subprocess.run([str(a) for a in (AGENT, *arguments)], capture_output=True, text=True, timeout=timeout,
+                          stdin=subprocess.DEVNULL, env={**full, **(environment or {})})
+
+
+def tune(place, key, state, *more, **options):
+    return agent("tune", place, "--key", key, "--state", state, *QUICK, *more, **options)
+
+
+# y = 2 x after US microseconds; wrong for n = 13. $CALLS gets a line for each time that an object is loaded and called.
+SLEEPER = """#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+void quick(float *y, const float *x, int64_t n) {
+  static int calls;
+  const char *log = getenv("CALLS");
+  if (log && calls++ == 0) {
+    FILE *file = fopen(log, "a");
+    fprintf(file, "%d %d %d\\n", (int)getpid(), (int)n, US);
+    fclose(file);
+  }
+  nanosleep(&(struct timespec){.tv_nsec = US * 1000L}, NULL);
+  for (int64_t i = 0; i < n; i++)
+    y[i] = (n == 13 ? 3 : 2) * x[i];
+}
+"""
+
+
+def sleeper(folder, us, **space):
+    """A kernel whose configs take `us` microseconds; of equal times there are as many configs, by TURN, as `turns` says."""
+    turns = space.pop("turns", 1)
+    small_kernel(folder)
+    (folder / "quick.c").write_text(SLEEPER)
+    parameters = {"US": list(us), "TURN": list(range(turns))}
+    (folder / "space.json").write_text(json.dumps({"parameters": parameters, **space}))
+    return folder
+
+
+def campaign(folder, keys, state, *more, **options):
+    """Tunes `keys` (lines of a file): (the finished process, the keys' lines, the campaign's)."""
+    listed = state.with_suffix(".keys")
+    listed.write_text("\n".join(keys) + "\n")
+    done = agent("tune", folder, "--keys", listed, "--state", state, "--json", *QUICK, *more, **options)
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    return done, lines[:-1], lines[-1]["campaign"] if lines else None
+
+
+def winner_of(line):
+    return line["winner"]["config_values"]
+
+
+def test_every_misbehaving_config_gets_its_outcome_and_the_good_one_is_found(tmp_path):
+    done = tune(harness.MISBEHAVING, "n=1000", tmp_path, "--json", "--config-timeout", "1")
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    outcomes = answer["outcomes"]
+    assert sum(outcomes.values()) == answer["configs"] == answer["measured"] == 8 and answer["unmeasured"] == 0
+    assert outcomes["compile"] == outcomes["timeout"] == 1 and outcomes["correct"] == 2
+    assert winner_of(answer) == {"MODE": "good"}
+    assert set(answer["seconds"]) == {"screen", "halving", "final"} and answer["device_seconds"] > 0
+    assert done.stderr == "", "no bar and no log on a pipe"
+
+
+MOODY = """#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#define good 0
+#define moody 1
+void misbehaving(float *y, const float *x, int64_t n) {
+  static int calls;
+  for (int64_t i = 0; i < n; i++)
+    y[i] = 2 * x[i];
+  if (MODE == good)
+    for (volatile int i = 0; i < 300000; i++); /* many times the rest: the default is a finalist, and moody the best */
+  if (MODE == moody && calls++ == 0) {
+    FILE *file = fopen(getenv("MOODY_FILE"), "a");
+    fputc('.', file);
+    fflush(file);
+    if (ftell(file) == 6)
+      abort();
+    fclose(file);
+  }
+}
+"""
+
+
+def test_no_config_wins_that_died_in_one_of_the_finals(tmp_path):
+    folder = tmp_path / "kernel"
+    shutil.copytree(harness.MISBEHAVING, folder)
+    (folder / "misbehaving.c").write_text(MOODY)
+    (folder / "space.json").write_text('{"parameters": {"MODE": ["good", "moody"]}, "default": {"MODE": "good"}}')
+    processes = tmp_path / "processes"  # the screen's, then five finals: it dies in the last one
+    five = ("--json", "--processes", "5")
+    done = tune(folder, "n=1000", tmp_path / "state", *five, environment={"MOODY_FILE": str(processes)})
+    assert done.returncode == 0, done.stderr
+    assert processes.stat().st_size == 6
+    answer = json.loads(done.stdout)
+    assert winner_of(answer) == {"MODE": "good"}
+    assert answer["outcomes"] == {"correct": 1, "runtime": 1}
+    assert [f["config"] for f in answer["verdict"]["finalists"]] == [0]
+
+    processes.unlink()  # now without the default among the finalists
+    done = tune(folder, "n=1000", tmp_path / "state", *five, "--only", "1", environment={"MOODY_FILE": str(processes)})
+    assert done.returncode == 1 and "every finalist failed" in done.stderr and "signal 6" in done.stderr
+    assert "every finalist failed" in json.loads(done.stdout)["error"]
+
+
+def test_a_table_shows_the_winner(tmp_path):
+    done = tune(small_kernel(tmp_path / "kernel"), "n=1003", tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "winner (*)" in done.stdout and "equivalence set (=)" in done.stdout and "regret bound" in done.stdout
+
+
+def test_a_second_tune_does_not_compile_again(tmp_path):
+    kernel = small_kernel(tmp_path / "kernel")
+    assert tune(kernel, "n=1003", tmp_path).returncode == 0
+    objects = {p: p.stat().st_mtime_ns for p in (tmp_path / "objects").iterdir()}
+    assert objects
+    assert tune(kernel, "n=1003", tmp_path).returncode == 0
+    assert objects == {p: p.stat().st_mtime_ns for p in (tmp_path / "objects").iterdir()}
+
+
+def test_what_cannot_be_read_is_refused_with_one_sentence(tmp_path):
+    keys = tmp_path / "keys"
+    keys.write_text("n=1\n")
+    for arguments, said in (
+        (("tune",), "give one folder"),
+        (("tune", tmp_path, "--key", "n=1"), "kernel.json"),
+        (("tune", harness.QUICK), "--key"),
+        (("tune", harness.QUICK, "--key", "m=1"), "m"),
+        (("tune", harness.QUICK, "--key", "n=1", "--regime", "tepid"), "tepid"),
+        (("tune", harness.QUICK, "--key", "n=1", "--device", "gpu77"), "gpu77"),
+        (("tune", harness.QUICK, "--key", "n=1", "--processes", "2"), "processes"),
+        (("tune", harness.QUICK, "--key", "n=1", "--budget", "0"), "--budget must be a number of seconds"),
+        (("tune", harness.QUICK, "--key", "n=1", "--budget", "2s"), "--budget must be a number of seconds"),
+        (("tune", harness.QUICK, "--key", "n=1", "--search", "divining"), "random, descent or evolution"),
+        (("tune", harness.QUICK, "--key", "n=1", "--search", "random", "--only", "1"), "--only"),
+        (("tune", harness.QUICK, "--key", "n=1", "--exhaustive", "5", "--budget", "1"), "--exhaustive"),
+        (("tune", harness.QUICK, "--key", "n=1", "--samples", tmp_path / "absent/file"), "--samples"),
+        (("tune", harness.QUICK, "--keys", keys, "--profile", tmp_path), "--profile"),
+    ):
+        done = agent(*arguments)
+        assert done.returncode == 2, (arguments, done)
+        assert said in done.stderr and done.stderr.count("\n") == 1, (arguments, done.stderr)
+
+
+def test_a_bad_line_of_keys_is_refused_with_its_number(tmp_path):
+    keys = tmp_path / "keys"
+    for text, said in (
+        ("n=1\n\n# n=2\nm=5\n", "keys:4: the key has no member \"m\""),
+        ("n=1\n{\"n\": }\n", "keys:2: "),
+        ("n=1 # first\n{\"n\": 1}\n", "keys:2: this key stands in line 1 already"),
+        ("\n# none\n", "keys holds no key"),
+    ):
+        keys.write_text(text)
+        done = agent("tune", harness.QUICK, "--keys", keys)
+        assert done.returncode == 2 and said in done.stderr and done.stdout == "", (text, done)
+    keys.write_text("n=3\n")
+    done = agent("tune", harness.QUICK, "--keys", keys, "--key", "n=3")
+    assert done.returncode == 2 and "keys:1: this key is that of --key" in done.stderr
+    done = agent("tune", harness.QUICK, "--keys", tmp_path / "absent")
+    assert done.returncode == 2 and "absent" in done.stderr
+
+
+@pytest.fixture(scope="module")
+def five(tmp_path_factory):
+    """A campaign of five keys, of which n = 13 and n = 7 cannot be tuned."""
+    folder = tmp_path_factory.mktemp("five")
+    kernel = sleeper(folder / "kernel", (20000, 40000, 5000), conditions=["n != 7"])
+    (folder / "samples").write_text("of an earlier run\n")
+    it = types.SimpleNamespace()
+    it.done, it.lines, it.whole = campaign(
+        kernel, ["n=1000", '{"n": 4000}', "# n=8", "n=13", "n=7", "n=1100  # the last"], folder / "state", "--samples",
+        folder / "samples", environment={"CALLS": str(folder / "calls")})
+    it.calls = [tuple(map(int, line.split())) for line in (folder / "calls").read_text().splitlines()]
+    it.samples = [json.loads(line) for line in (folder / "samples").read_text().splitlines()]
+    it.good = [it.lines[0], it.lines[1], it.lines[4]]
+    return it
+
+
+def test_every_key_has_its_line_in_its_order(five):
+    assert [line["key"]["n"] for line in five.lines] == [1000, 4000, 13, 7, 1100]
+    for line in five.good:
+        assert winner_of(line) == {"US": 5000, "TURN": 0} and line["verdict"]["verdict"] == "FASTER"
+        assert line["finalists"] == 2, "the best and the default"
+    assert five.whole["keys"] == 5 and five.whole["seconds"] > 0
+    assert set(five.whole["spent"]) == {"start", "open", "load", "check", "warm_up", "timing"}
+
+
+def test_a_key_that_fails_does_not_end_the_campaign(five):
+    assert five.done.returncode == 1 and five.whole["failed"] == 2
+    assert "baseline: " in five.lines[2]["error"] and "no point of the space" in five.lines[3]["error"]
+    assert all("verdict" not in line and "winner" not in line for line in five.lines[2:4])
+    assert all(word in five.done.stderr for word in ("tune: n=13: nothing can be compared", "tune: n=7: no point"))
+    assert five.done.stderr.count("\n") == 2
+
+
+def test_keys_share_the_processes_of_their_finals(five):
+    processes = {pid for pid, n, _ in five.calls if n != 13}
+    assert five.whole["processes"] >= 3
+    assert len(processes) == five.whole["processes"] + 2, "two for the screens: that of n = 13 ended one"
+
+
+def test_what_won_for_the_nearest_key_is_tried_first(five):
+    assert [us for _, n, us in five.calls if n == 1100][:2] == [20000, 5000], "the default opens, then the likely one"
+
+
+def test_samples_are_written_as_they_come(five):
+    assert {line["stage"] for line in five.samples} == {"screen", "final"}
+    for line in five.samples:
+        assert line["baseline"] == 0 and line["config_values"] == {"US": (20000, 40000, 5000)[line["config"]], "TURN": 0}
+        if line["key"] == {"n": 13}:
+            assert line["outcome"] == "correctness" and line["detail"] and line["samples_us"] == []
+        else:
+            assert line["outcome"] == "correct" and line["timer"] and line["end"]
+            assert len(line["samples_us"]) == len(line["baseline_us"]) > 0
+    for answer in five.good:
+        mine = [line for line in five.samples if line["key"] == answer["key"]]
+        assert sorted(line["config"] for line in mine if line["stage"] == "screen") == [0, 1, 2]
+        assert answer["verdict"]["samples"] == sum(len(line["samples_us"]) for line in mine if line["stage"] == "final")
+
+
+def test_a_campaign_prints_its_tables_in_the_order_of_the_keys(tmp_path):
+    keys = tmp_path / "keys"
+    keys.write_text("n=2000\nn=1000\n")
+    done = agent("tune", sleeper(tmp_path / "kernel", (100,)), "--keys", keys, "--state", tmp_path / "state", *QUICK)
+    assert done.returncode == 0, done.stderr
+    heads = [line for line in done.stdout.splitlines() if line.startswith("quick/c")]
+    assert heads == ["quick/c  n=2000", "quick/c  n=1000"]
+    assert done.stdout.splitlines()[-1].startswith("2 of 2 keys have a winner")
+
+
+def test_samples_that_cannot_be_written_end_it(tmp_path):
+    done, lines, whole = campaign(sleeper(tmp_path / "kernel", (100,)), ["n=1000", "n=2000"], tmp_path / "state", "--samples",
+                                  "/dev/full")
+    assert done.returncode == 1 and done.stderr.count("\n") == 1
+    assert "cannot write /dev/full: No space left on device; make room" in done.stderr
+    assert all("No space left" in line["error"] for line in lines) and whole["failed"] == 2
+
+
+def test_exhaustive_races_every_config_in_every_process_to_the_end(tmp_path):
+    samples = tmp_path / "samples"
+    done = tune(sleeper(tmp_path / "kernel", (1600, 400, 100)), "n=1000", tmp_path / "state", "--json", "--exhaustive", "9",
+                "--processes", "4", "--samples", samples)
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert answer["finalists"] == len(answer["verdict"]["finalists"]) == 3 and answer["seconds"]["screen"] == 0
+    lines = [json.loads(line) for line in samples.read_text().splitlines()]
+    assert sorted((line["process"], line["config"]) for line in lines) == [(p, c) for p in range(4) for c in range(3)]
+    for line in lines:  # what a falling clock rejects is less than half
+        assert line["stage"] == "final" and 5 <= len(line["samples_us"]) <= 9
+
+
+def test_a_budget_ends_the_screen_and_leaves_some_for_the_finals(tmp_path):
+    folder = sleeper(tmp_path / "kernel", (5000,), turns=1000)
+    done = tune(folder, "n=1000", tmp_path / "state", "--json", "--budget", "1.5", "--finalists", "1")
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert answer["measured"] + answer["unmeasured"] == answer["configs"] == 1000
+    assert answer["unmeasured"] > 0 and answer["outcomes"] == {"correct": answer["measured"]}
+    assert answer["verdict"]["processes"] >= 3
+
+
+def test_a_budget_that_decides_nothing_says_so(tmp_path):
+    folder = sleeper(tmp_path / "kernel", (5000,), turns=100)
+    done, lines, _ = campaign(folder, ["n=1000", "n=2000"], tmp_path / "state", "--budget", "0.001")
+    assert done.returncode == 1
+    for line in lines:
+        assert "its budget of 0.001 device-seconds was spent before any" in line["error"] and "--budget" in line["error"]
+        assert line["unmeasured"] > 0 and line["measured"] + line["unmeasured"] == 100
+
+
+def test_a_search_finds_the_best_of_a_large_space(tmp_path):
+    folder = sleeper(tmp_path / "kernel", (3200, 800, 200), turns=5000)
+    for strategy in ("descent", "evolution", "random"):
+        done = tune(folder, "n=1000", tmp_path / "state", "--json", "--search", strategy, "--trials", "40", "--finalists", "2")
+        assert done.returncode == 0, done.stderr
+        answer = json.loads(done.stdout)
+        assert winner_of(answer)["US"] == 200 and answer["configs"] == answer["measured"] == 40, strategy
+
+
+def test_a_search_of_a_space_that_holds_nothing_is_refused(tmp_path):
+    folder = sleeper(tmp_path / "kernel", (100,), conditions=["US < 0"])
+    done = tune(folder, "n=1000", tmp_path / "state", "--search", "random")
+    assert done.returncode == 2 and "no point of the space" in done.stderr
+
+
+# US 0 takes 2 ms in one process, 8 ms in the next.
+BANDS = SLEEPER.replace("  nanosleep(", """  static int us = US;
+  if (us == 0) {
+    FILE *file = fopen(getenv("BANDS"), "a");
+    fputc('.', file);
+    us = ftell(file) % 2 ? 2000 : 8000;
+    fclose(file);
+  }
+  nanosleep(""").replace("tv_nsec = US", "tv_nsec = us")
+
+
+def test_what_processes_do_not_agree_on_is_measured_in_more_of_them(tmp_path):
+    folder = sleeper(tmp_path / "kernel", (4000, 0))
+    (folder / "quick.c").write_text(BANDS)
+    done = tune(folder, "n=1000", tmp_path / "state", "--json", environment={"BANDS": str(tmp_path / "bands")})
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["verdict"]["processes"] == 6
+
+
+def test_more_than_a_final_takes_race_once_more_before_it(tmp_path):
+    samples = tmp_path / "samples"
+    done = tune(sleeper(tmp_path / "kernel", (20000,), turns=4), "n=1000", tmp_path / "state", "--json", "--finalists", "2",
+                "--samples", samples)
+    assert done.returncode == 0, done.stderr
+    lines = [json.loads(line) for line in samples.read_text().splitlines()]
+    assert len({line["config"] for line in lines if line["stage"] == "halving"}) > 2
+    assert len({line["config"] for line in lines if line["stage"] == "final"}) == json.loads(done.stdout)["finalists"] == 2
+    assert json.loads(done.stdout)["seconds"]["halving"] > 0
+
+
+VECTOR_ADD = harness.SOURCE / "kernels/vector_add"
+
+
+def as_triton(folder):
+    """The quick kernel's folder, its manifest in triton."""
+    shutil.copytree(harness.QUICK, folder)
+    kernel = json.loads((folder / "kernel.json").read_text())
+    kernel["versions"]["c"].update(language="triton", launch={"grid": ["n"]})
+    (folder / "kernel.json").write_text(json.dumps(kernel))
+    return folder
+
+
+def test_a_kernel_that_the_device_cannot_run_is_refused():
+    done = agent("tune", f"{VECTOR_ADD}:hip", "--key", "n=1024", "--device", "cpu0")
+    assert done.returncode == 2
+    assert "cannot be tuned on cpu0: kernels in hip run on GPUs" in done.stderr, done.stderr
+
+
+def test_a_build_is_for_kernels_that_need_one_and_for_no_other(tmp_path):
+    kernel = as_triton(tmp_path / "kernel")
+    for arguments, said in (
+        ((harness.QUICK, "--build", tmp_path), "takes no --build"),
+        ((kernel,), "python3 -m wavetune pack"),
+        ((kernel, "--build", tmp_path / "absent"), "absent/build.json"),
+    ):
+        done = agent("tune", *arguments, "--key", "n=10")
+        assert done.returncode == 2 and said in done.stderr, done.stderr
+
+
+def test_a_default_that_does_not_work_is_told(tmp_path):
+    folder = tmp_path / "kernel"
+    shutil.copytree(harness.MISBEHAVING, folder)
+    space = json.loads((folder / "space.json").read_text())
+    space["default"] = {"MODE": "crash"}
+    (folder / "space.json").write_text(json.dumps(space))
+    done = tune(folder, "n=1000", tmp_path / "state")
+    assert done.returncode == 1 and "baseline: killed by signal 11" in done.stderr
+    space["conditions"] = ["MODE == 'good'"]
+    (folder / "space.json").write_text(json.dumps(space))
+    for search in ((), ("--search", "random")):
+        done = tune(folder, "n=1000", tmp_path / "state", *search)
+        assert done.returncode == 2 and "excluded by a condition" in done.stderr
+    space = {"parameters": {"MODE": ["wrong", "slow"]}, "conditions": ["MODE == 'none'"]}
+    (folder / "space.json").write_text(json.dumps(space))
+    done = tune(folder, "n=1000", tmp_path / "state")
+    assert done.returncode == 2 and "no point of the space" in done.stderr
+
+
+def children_of(pid):
+    with open(f"/proc/{pid}/task/{pid}/children") as file:
+        return [int(word) for word in file.read().split()]
+
+
+def hanging_tune(state, *more):
+    """A `tune` whose worker hangs in a config: a process and its workers' ids."""
+    process = subprocess.Popen([str(a) for a in (AGENT, "tune", harness.MISBEHAVING, "--state", state, *more)],
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    time.sleep(3)
+    return process, wait_until(lambda: children_of(process.pid), 20, "a worker")
+
+
+def is_gone(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+def test_a_campaign_told_to_end_takes_its_workers_with_it(tmp_path):
+    (tmp_path / "keys").write_text("n=1000\nn=2000\n")
+    process, workers = hanging_tune(tmp_path, "--keys", tmp_path / "keys", "--json")
+    process.send_signal(signal.SIGTERM)
+    out, messages = process.communicate(timeout=20)
+    assert process.returncode == 1
+    assert "stopped before the end" in messages and messages.count("\n") == 1
+    lines = [json.loads(line) for line in out.splitlines()]
+    assert ["stopped before the end" in line.get("error", "") for line in lines] == [True, True, False]
+    assert lines[2]["campaign"]["failed"] == 2
+    for worker in workers:
+        wait_until(lambda: is_gone(worker), 10, "the worker's end")
+
+
+def test_a_killed_tune_takes_its_workers_with_it(tmp_path):
+    process, workers = hanging_tune(tmp_path, "--key", "n=1000")
+    process.kill()
+    process.wait(20)
+    for worker in workers:
+        wait_until(lambda: is_gone(worker), 10, "the worker's end")

@@ -1,0 +1,215 @@
+/* What a campaign keeps of one key: from fed measurements to finalists and a verdict. */
+#include "agent/key_tuning.h"
+
+#include <criterion/criterion.h>
+#include <math.h>
+
+#define CONFIGS 6 /* of the space; its default is config 2 */
+
+static struct key key_of(const char *text) {
+  struct error error = {0};
+  cleanup_json json_t *json = NULL;
+  struct key key;
+  cr_assert(json_parse(text, strlen(text), &json, &error), "%s", error.message);
+  cr_assert(key_parse(json, NULL, 0, &key, &error), "%s", error.message);
+  return key;
+}
+
+static struct space *space_new(const char *text) {
+  struct error error = {0};
+  cleanup_json json_t *json = NULL;
+  struct space *space = NULL;
+  cr_assert(json_parse(text, strlen(text), &json, &error), "%s", error.message);
+  cr_assert(space_parse(json, &space, &error), "%s", error.message);
+  return space;
+}
+
+#define SPACE "{\"parameters\": {\"B\": [0, 1, 2, 3, 4, 5]}, \"default\": {\"B\": 2}}"
+
+/* A key whose configs are listed. */
+struct trial {
+  struct space *space;
+  struct key_tuning tuning;
+};
+
+static struct trial trial_new(int64_t only) {
+  struct trial trial = {.space = space_new(SPACE), .tuning = {.key = key_of("{\"n\": 8}")}};
+  struct space_facts facts = {.key = &trial.tuning.key};
+  struct error error = {0};
+  cr_assert(key_tuning_list(&trial.tuning, trial.space, &facts, only, &error), "%s", error.message);
+  return trial;
+}
+
+static void trial_end(struct trial *trial) {
+  key_tuning_release(&trial->tuning);
+  space_free(trial->space);
+}
+
+/* Feeds one measurement of 12 rounds; `ratio` 0: it fails, as `detail` says. */
+static bool feed(struct trial *trial, enum stage stage, int64_t process, uint64_t config, double ratio,
+                 const char *detail) {
+  double samples_us[12], baseline_us[12];
+  struct lease lease = {.space = trial->space, .stage = stage, .process = process, .baseline = trial->tuning.baseline};
+  struct measurement measurement = {
+      .config = config,
+      .outcome = ratio > 0 ? OUTCOME_CORRECT : OUTCOME_RUNTIME,
+      .detail = (char *)detail,
+      .n = ratio > 0 ? ARRAY_LENGTH(samples_us) : 0,
+      .samples_us = samples_us,
+      .baseline_us = baseline_us,
+      .device_us = 100,
+      .resources = code_resources_unknown,
+      .occupancy = CODE_UNKNOWN,
+  };
+  for (size_t i = 0; i < ARRAY_LENGTH(samples_us); i++) {
+    baseline_us[i] = 100 + 0.01 * (double)i;
+    samples_us[i] = ratio * baseline_us[i] * (1 + 1e-5 * (double)(i % 3));
+  }
+  return key_tuning_take(&trial->tuning, &lease, &measurement);
+}
+
+static void expect_chosen(const struct trial *trial, size_t most, size_t n, const uint64_t *expected) {
+  uint64_t chosen[CONFIGS];
+  cr_assert_eq(key_tuning_choose(&trial->tuning, most, chosen), n);
+  for (size_t i = 0; i < n; i++)
+    cr_expect_eq(chosen[i], expected[i], "place %zu has config %llu", i, (unsigned long long)chosen[i]);
+}
+
+Test(key_tuning, the_baseline_is_the_default_and_else_the_first_that_holds) {
+  struct trial trial = trial_new(-1);
+  cr_expect_eq(trial.tuning.n, CONFIGS);
+  cr_expect_eq(trial.tuning.baseline, 2);
+  struct space *space = space_new("{\"parameters\": {\"B\": [0, 1, 2]}, \"conditions\": [\"B > 0\"]}");
+  struct key_tuning listed = {0}, searched = {0};
+  struct space_facts facts = {0};
+  struct error error;
+  cr_assert(key_tuning_list(&listed, space, &facts, -1, &error));
+  cr_assert(key_tuning_find_baseline(&searched, space, &facts, &error));
+  cr_expect_eq(listed.baseline, 1);
+  cr_expect_eq(searched.baseline, 1);
+  key_tuning_release(&listed);
+  space_free(space);
+  trial_end(&trial);
+}
+
+Test(key_tuning, one_config_alone_leaves_the_baseline_what_it_is) {
+  struct trial trial = trial_new(5);
+  cr_expect_eq(trial.tuning.n, 1);
+  cr_expect_eq(trial.tuning.configs[0].config, 5);
+  cr_expect_eq(trial.tuning.baseline, 2);
+  trial_end(&trial);
+}
+
+Test(key_tuning, the_baseline_goes_on_however_slow_it_is) {
+  struct trial trial = trial_new(-1);
+  cr_assert(feed(&trial, STAGE_SCREEN, 0, 0, 0.5, NULL));
+  cr_assert(feed(&trial, STAGE_SCREEN, 0, 2, 1.0, NULL));
+  cr_assert(feed(&trial, STAGE_SCREEN, 0, 3, 0.9, NULL));
+  cr_assert(feed(&trial, STAGE_SCREEN, 0, 5, 0.501, NULL));
+  expect_chosen(&trial, CONFIGS, 3, (uint64_t[]){0, 2, 5});
+  key_tuning_find(&trial.tuning, 5)->is_behind = true;
+  key_tuning_find(&trial.tuning, 2)->is_behind = true;
+  expect_chosen(&trial, CONFIGS, 2, (uint64_t[]){0, 2});
+  cr_expect_eq(key_tuning_best(&trial.tuning)->config, 0);
+  cr_expect_eq(trial.tuning.device_us, 400);
+  trial_end(&trial);
+}
+
+Test(key_tuning, what_was_not_measured_or_failed_does_not_go_on) {
+  struct trial trial = trial_new(-1);
+  expect_chosen(&trial, CONFIGS, 0, NULL);
+  cr_expect_null(key_tuning_best(&trial.tuning));
+  cr_assert(feed(&trial, STAGE_SCREEN, 0, 0, 0, "killed"));
+  cr_assert(feed(&trial, STAGE_SCREEN, 0, 1, 0, "killed later"));
+  cr_assert(feed(&trial, STAGE_SCREEN, 0, 4, 0.8, NULL));
+  expect_chosen(&trial, CONFIGS, 1, (uint64_t[]){4});
+  cr_expect_str_eq(trial.tuning.examples[OUTCOME_RUNTIME], "B=0: killed");
+  trial_end(&trial);
+}
+
+Test(key_tuning, a_halving_replaces_the_ratios_of_the_screen) {
+  struct trial trial = trial_new(-1);
+  cr_assert(feed(&trial, STAGE_SCREEN, 0, 0, 0.5, NULL));
+  cr_assert(feed(&trial, STAGE_SCREEN, 0, 1, 0.51, NULL));
+  cr_assert(feed(&trial, STAGE_HALVING, 0, 0, 0.53, NULL));
+  cr_assert(feed(&trial, STAGE_FINAL, 0, 0, 0.1, NULL));
+  cr_expect_eq(key_tuning_best(&trial.tuning)->config, 1);
+  trial_end(&trial);
+}
+
+Test(key_tuning, what_failed_in_one_process_of_the_finals_is_no_winner) {
+  struct trial trial = trial_new(-1);
+  struct error error;
+  for (int64_t process = 0; process < 4; process++) {
+    cr_assert(feed(&trial, STAGE_FINAL, process, 2, 1, NULL));
+    cr_assert(feed(&trial, STAGE_FINAL, process, 3, process < 3 ? 0.5 : 0, "killed"));
+    if (process < VERDICT_PROCESSES_MIN - 1)
+      continue;
+    cr_assert(key_tuning_decide(&trial.tuning, 1, &error), "%s", error.message);
+    cr_expect_eq(trial.tuning.verdict.winner, process < 3 ? 3 : 2);
+    cr_expect_not(key_tuning_is_undecided(&trial.tuning));
+  }
+  cr_expect_str_eq(trial.tuning.finalist_failure, "killed");
+  trial_end(&trial);
+}
+
+Test(key_tuning, without_a_finalist_that_works_nothing_is_decided) {
+  struct trial trial = trial_new(-1);
+  struct error error = {0};
+  cr_expect_not(key_tuning_decide(&trial.tuning, 1, &error));
+  cr_assert(feed(&trial, STAGE_FINAL, 0, 3, 0, "killed by signal 6"));
+  cr_expect_not(key_tuning_decide(&trial.tuning, 1, &error));
+  cr_expect_not_null(strstr(error.message, "every finalist failed"), "%s", error.message);
+  cr_expect_not_null(strstr(error.message, "killed by signal 6"), "%s", error.message);
+  trial_end(&trial);
+}
+
+Test(key_tuning, processes_that_do_not_agree_leave_it_undecided) {
+  struct trial trial = trial_new(-1);
+  struct error error;
+  for (int64_t process = 0; process < 3; process++) {
+    cr_assert(feed(&trial, STAGE_FINAL, process, 2, 1, NULL));
+    cr_assert(feed(&trial, STAGE_FINAL, process, 3, process % 2 ? 2 : 0.5, NULL));
+  }
+  cr_assert(key_tuning_decide(&trial.tuning, 1, &error), "%s", error.message);
+  cr_expect(key_tuning_is_undecided(&trial.tuning));
+  trial_end(&trial);
+}
+
+Test(key_tuning, a_baseline_that_does_not_work_ends_the_key) {
+  struct trial trial = trial_new(-1);
+  cr_expect(feed(&trial, STAGE_SCREEN, 0, 2, 0, "killed"), "the config of the same number may");
+  cr_expect_not(feed(&trial, STAGE_SCREEN, 0, 2, 0, "baseline: killed"));
+  cr_expect_str_eq(trial.tuning.baseline_failure, "baseline: killed");
+  trial_end(&trial);
+}
+
+Test(key_tuning, a_search_finds_configs_of_its_batch_and_in_the_end_all) {
+  struct trial trial = {.space = space_new(SPACE)};
+  struct key_tuning *tuning = &trial.tuning;
+  key_tuning_add(tuning, (uint64_t[]){4, 1}, 2);
+  cr_assert(feed(&trial, STAGE_SCREEN, 0, 4, 0.5, NULL));
+  key_tuning_add(tuning, (uint64_t[]){5, 0}, 2);
+  cr_assert(feed(&trial, STAGE_SCREEN, 0, 0, 0.7, NULL));
+  cr_expect_null(key_tuning_find(tuning, 4));
+  key_tuning_all_added(tuning);
+  for (size_t i = 0; i < 4; i++)
+    cr_expect_eq(tuning->configs[i].config, ((uint64_t[]){0, 1, 4, 5})[i]);
+  cr_expect(key_tuning_find(tuning, 4)->is_measured);
+  cr_expect_not(key_tuning_find(tuning, 1)->is_measured);
+  cr_expect_null(key_tuning_find(tuning, 3));
+  trial_end(&trial);
+}
+
+static double distance(const char *left, const char *right) {
+  cleanup_key struct key a = key_of(left), b = key_of(right);
+  return key_distance(&a, &b);
+}
+
+Test(key_tuning, the_distance_of_keys_adds_up_doublings) {
+  cr_expect_float_eq(distance("{\"M\": 16, \"N\": 4096}", "{\"M\": 64, \"N\": 1024}"), 4, 1e-9);
+  cr_expect_float_eq(distance("{\"x\": 0.5}", "{\"x\": 4}"), 3, 1e-9);
+  cr_expect_eq(distance("{\"M\": 0, \"t\": \"f16\"}", "{\"M\": 0, \"t\": \"f16\"}"), 0);
+  cr_expect_gt(distance("{\"M\": 16, \"t\": \"f16\"}", "{\"M\": 16, \"t\": \"f32\"}"), 4);
+  cr_expect_gt(distance("{\"M\": 0}", "{\"M\": 1}"), 4);
+}

@@ -256,7 +256,7 @@ static bool end_append(struct working *working, enum lease_end end, const struct
   if (end == LEASE_DONE)
     return record_append(agent, working->terms, "done", json_true());
   const char *reason = end == LEASE_FAILED        ? error->message
-                       : end == LEASE_SPENT       ? "the device time is spent"
+                       : end == LEASE_SPENT       ? RELEASE_REASON_SPENT
                        : agent_is_stopping(agent) ? "the agent ends"
                                                   : "the agent could not renew it in time or store what it measured";
   return record_append(agent, working->terms, "release", text_to_json(reason));

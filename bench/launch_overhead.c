@@ -101,12 +101,12 @@ static void measure(struct bench *bench, struct problem *problem, const struct c
   double wall_us = (double)(clock_monotonic_ns() - begin) / 1e3;
   if (config.end == RACE_END_FAILED)
     die("%s", config.error.message);
-  double launches = (double)config.n * (config.calls + baseline.calls);
-  double kernel_us =
-      sum(config.samples_us, config.n) * config.calls + sum(config.baseline_us, config.n) * baseline.calls;
+  double launches = (double)config.n * (config.calls + RACE_BASELINES * baseline.calls);
+  double kernel_us = sum(config.samples_us, config.n) * config.calls +
+                     RACE_BASELINES * sum(config.baseline_us, config.n) * baseline.calls;
   double own_us = own_time_us(problem, &config), overhead_us = (wall_us - kernel_us) / launches;
-  printf("%s on %s, %s: %zu rounds of %u + %u launches\n", bench->folder->kernel->name, bench->device->gpu_name,
-         bench->device->ops->timer, config.n, config.calls, baseline.calls);
+  printf("%s on %s, %s: %zu rounds of %u + %u x %u launches\n", bench->folder->kernel->name, bench->device->gpu_name,
+         bench->device->ops->timer, config.n, config.calls, RACE_BASELINES, baseline.calls);
   printf("own time of a launch           %10.3f us\n", own_us);
   printf("measured                       %10.3f us\n", median(config.samples_us, config.n));
   printf("the wall's time of a launch    %10.3f us\n", wall_us / launches);

@@ -17,6 +17,8 @@ struct running {
   struct race *race;
   struct rng rng;
   struct race_order order;
+  double *baselines; /* samples of the baseline in this round, one a block */
+  size_t n_baselines;
   bool *is_in;
   bool *is_cut;   /* its warm-up, because it looked slow */
   double *clocks; /* of the rounds; 0: not known */
@@ -150,15 +152,15 @@ static void warm_up_rest(struct running *running) {
   }
 }
 
-static void sample_append(struct timed *timed, double us, double baseline_us) {
+/* What it is paired with is known when the round has ended. */
+static void sample_append(struct timed *timed, double us) {
   /* Room grows by doubling: it is full whenever n is a power of two, from 8 on. */
   if (timed->n == 0 || (timed->n >= 8 && (timed->n & (timed->n - 1)) == 0)) {
     size_t capacity = timed->n ? 2 * timed->n : 8;
     timed->samples_us = xreallocarray(timed->samples_us, capacity, sizeof(double));
     timed->baseline_us = xreallocarray(timed->baseline_us, capacity, sizeof(double));
   }
-  timed->samples_us[timed->n] = fmax(us, VERDICT_US_MIN);
-  timed->baseline_us[timed->n++] = fmax(baseline_us, VERDICT_US_MIN);
+  timed->samples_us[timed->n++] = fmax(us, VERDICT_US_MIN);
 }
 
 /* One block while it is sampled. */
@@ -197,54 +199,56 @@ static void block_time_one_by_one(struct running *running, struct block *block) 
   }
 }
 
-/* Keeps the samples of a block that took spent_ns, whose configs share its time as they took it. */
-static void block_record(struct running *running, const struct block *block, int64_t spent_ns) {
-  double baseline_us = 0, total_us = 0;
-  for (size_t k = 0; k < block->n; k++) {
-    const struct device_timing *timing = &block->timings[k];
-    if (block->places[k] == ORDER_BASELINE)
-      baseline_us = timing->us;
-    else
-      total_us += timing->us * timing->calls;
-  }
-  for (size_t k = 0; k < block->n; k++) {
-    const struct device_timing *timing = &block->timings[k];
-    if (block->places[k] == ORDER_BASELINE || !running->is_in[block->places[k]])
-      continue;
-    struct timed *timed = &running->configs[block->places[k]];
-    sample_append(timed, timing->us, baseline_us);
-    if (total_us > 0)
-      timed->device_ns += (int64_t)((double)spent_ns * timing->us * timing->calls / total_us);
-  }
-}
-
 static void block_run(struct running *running, struct block *block) {
-  int64_t start = clock_monotonic_ns();
   for (size_t k = 0; k < block->n; k++)
     block->timings[k] = timed_sample(
         running->problem, block->places[k] == ORDER_BASELINE ? running->baseline : &running->configs[block->places[k]]);
   if (!block_time_at_once(running, block) && !is_over(running))
     block_time_one_by_one(running, block);
-  if (!is_over(running))
-    block_record(running, block, clock_monotonic_ns() - start);
+  for (size_t k = 0; k < block->n && !is_over(running); k++) {
+    if (block->places[k] == ORDER_BASELINE)
+      running->baselines[running->n_baselines++] = block->timings[k].us;
+    else if (running->is_in[block->places[k]])
+      sample_append(&running->configs[block->places[k]], block->timings[k].us);
+  }
+}
+
+/* Pairs the samples of a round that took spent_ns; its configs share that as they took it. */
+static void round_pair(struct running *running, int64_t spent_ns) {
+  double total_us = 0;
+  qsort(running->baselines, running->n_baselines, sizeof *running->baselines, compare_doubles);
+  double baseline_us =
+      (running->baselines[(running->n_baselines - 1) / 2] + running->baselines[running->n_baselines / 2]) / 2;
+  for (size_t i = 0; i < running->n; i++)
+    if (running->is_in[i])
+      total_us += running->configs[i].samples_us[running->race->n_rounds] * running->configs[i].calls;
+  for (size_t i = 0; i < running->n; i++) {
+    struct timed *timed = &running->configs[i];
+    if (!running->is_in[i])
+      continue;
+    timed->baseline_us[timed->n - 1] = fmax(baseline_us, VERDICT_US_MIN);
+    timed->device_ns += (int64_t)((double)spent_ns * timed->samples_us[timed->n - 1] * timed->calls / total_us);
+  }
 }
 
 static void round_run(struct running *running) {
   struct race *race = running->race;
   const struct race_order *order = &running->order;
+  int64_t start = clock_monotonic_ns();
   if (is_over(running))
     return;
   if (race->n_rounds % 2)
     race_order_reverse(&running->order, running->is_in);
   else
     race_order_draw(&running->order, &running->rng, running->is_in, running->n);
+  running->n_baselines = 0;
   for (size_t b = 0, begin = 0; b < order->n_blocks && !is_over(running); begin = order->ends[b++]) {
     struct block block = {.n = order->ends[b] - begin, .places = order->places + begin};
     block_run(running, &block);
   }
   if (is_over(running))
     return;
-  running->clocks = xreallocarray(running->clocks, race->n_rounds + 1, sizeof *running->clocks);
+  round_pair(running, clock_monotonic_ns() - start);
   running->clocks[race->n_rounds++] = running->problem->device->ops->clock_mhz(running->problem->device);
   clock_look(running);
 }
@@ -301,8 +305,10 @@ void race_run(struct problem *problem, struct timed *baseline, struct timed *con
                             .race = ret_race,
                             .rng = rng_seeded(seed),
                             .order = race_order_new(n),
+                            .baselines = xcalloc(race_order_blocks(n), sizeof(double)),
                             .is_in = xcalloc(n, sizeof(bool)),
                             .is_cut = xcalloc(n, sizeof(bool)),
+                            .clocks = xcalloc(limits->rounds_max, sizeof(double)),
                             .start_ns = clock_monotonic_ns()};
   for (size_t i = 0; i < n; i++)
     running.is_in[i] = true;
@@ -319,6 +325,7 @@ void race_run(struct problem *problem, struct timed *baseline, struct timed *con
   race_end(&running);
   ret_race->device_ns = clock_monotonic_ns() - running.start_ns;
   race_order_release(&running.order);
+  free(running.baselines);
   free(running.is_in);
   free(running.is_cut);
   free(running.clocks);

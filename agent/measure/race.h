@@ -1,9 +1,11 @@
 /* A race: configs timed against one another in rounds until it is decided which of them can win.
  *
  * A round (race_order.h) is a randomised complete block: every config still in is sampled once, in random order, and amid
- * at most RACE_BLOCK of them the baseline. Sample i of every config is from round i, so that index i pairs across configs
- * too; baseline_us[i] is the baseline's sample of the same block. A block is given to the device at once and read once,
- * unless the device is synchronous or the race serial: then each sample is given alone, in a turn of its own.
+ * at most RACE_BLOCK of them the baseline, at least RACE_BASELINES times in all. Sample i of every config is from round i,
+ * so that index i pairs across configs too; baseline_us[i] is the median of the baseline's samples of that round: a single
+ * slow one would make all that are paired with it look fast, and of the few samples of a screen the median cannot undo it.
+ * A block is given to the device at once and read once, unless the device is synchronous or the race serial: then each
+ * sample is given alone, in a turn of its own.
  *
  * After each round configs are judged (race_statistics.h). A config
  * - is far, and leaves after the first round, when it took more than RACE_FAR times the best of that round, and had done so
@@ -24,6 +26,7 @@
 
 #define SAMPLE_US 20 /* a sample lasts at least so long: a shorter kernel is called several times in it */
 #define RACE_BLOCK 8
+#define RACE_BASELINES 3
 #define RACE_FAR 2.0
 #define RACE_CLOCK 0.9
 #define RACE_NOBODY UINT64_MAX /* has the turn while a block runs */

@@ -20,8 +20,7 @@ static void sort(double *values, size_t n) { qsort(values, n, sizeof *values, co
 
 /* Of sorted values; n >= 1. */
 static double median_lower(const double *values, size_t n) { return values[(n - 1) / 2]; }
-static double median_upper(const double *values, size_t n) { return values[n / 2]; }
-static double median(const double *values, size_t n) { return (median_lower(values, n) + median_upper(values, n)) / 2; }
+static double median(const double *values, size_t n) { return (median_lower(values, n) + values[n / 2]) / 2; }
 
 /* Turns `values` into their absolute deviations from `center`, sorted, and returns the median of those. */
 static double deviations_median(double *values, size_t n, double center) {
@@ -39,18 +38,10 @@ double race_spread_sigma(const struct race_spread *spread) {
   return MAD_TO_SIGMA * median(residuals, spread->n);
 }
 
-/* The baseline's logarithm in a round: its samples of all blocks, each as often as its block has configs. */
-static double baseline_level(const struct timed *const *in, size_t n, size_t round, double *scratch) {
-  for (size_t i = 0; i < n; i++)
-    scratch[i] = log(in[i]->baseline_us[round]);
-  sort(scratch, n);
-  return median(scratch, n);
-}
-
 static void spread_add(struct race_spread *spread, const struct timed *const *in, size_t n) {
   size_t round = in[0]->n - 1, m = n + 1;
   cleanup_free double *scratch = xcalloc(m, sizeof *scratch), *differences = xcalloc(m, sizeof *differences);
-  differences[n] = baseline_level(in, n, round, scratch) - baseline_level(in, n, round - 1, scratch);
+  differences[n] = log(in[0]->baseline_us[round] / in[0]->baseline_us[round - 1]);
   for (size_t i = 0; i < n; i++)
     differences[i] = log(in[i]->samples_us[round] / in[i]->samples_us[round - 1]);
   memcpy(scratch, differences, m * sizeof *scratch);
@@ -74,7 +65,7 @@ static struct leader leader_find(const struct timed *const *in, size_t n, double
     for (size_t r = 0; r < in[i]->n; r++)
       scratch[r] = log(in[i]->samples_us[r] / in[i]->baseline_us[r]);
     sort(scratch, in[i]->n);
-    double ratio = median_upper(scratch, in[i]->n);
+    double ratio = median(scratch, in[i]->n);
     if (ratio < leader.log_ratio)
       leader = (struct leader){in[i], ratio};
   }

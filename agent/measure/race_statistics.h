@@ -1,10 +1,9 @@
 /* What the samples of a race say so far: who leaves, who needs no more rounds. Pure: no device, no clock.
  *
- * x[i][r] is the logarithm of config i's sample in round r, b[i][r] that of the baseline in the same block.
- * - The best is the config with the least upper median over r of x - b: one slow sample of a baseline, which makes all
- *   configs of its block look fast, does not choose it. `best_ratio` is the best where it is less than that.
+ * x[i][r] is the logarithm of config i's sample in round r, b[r] that of the baseline's.
+ * - The best is the config with the least median over r of x - b, or `best_ratio` where that is less.
  * - The distance of i to the best j is the median over r of d[r] = x[i][r] - x[j][r] (against `best_ratio`: of
- *   x[i][r] - b[i][r] - log best_ratio): paired in a round, so that what slows a whole round down cancels.
+ *   x[i][r] - b[r] - log best_ratio): paired in a round, so that what slows a whole round down cancels.
  * - Few rounds tell little of one config's own spread, so most of it is pooled. Between neighbouring rounds each config and
  *   the baseline differ by u = x[i][r] - x[i][r - 1]; what is left of u after its median over all m of them is
  *   their noise alone, of variance 2 (1 - 1/m) s^2. So s = 1.4826 * median |u - median u| / sqrt(2 (1 - 1/m)), over all

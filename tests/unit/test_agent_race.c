@@ -140,6 +140,15 @@ Test(race, every_config_gets_a_pair_a_round) {
   script_free();
 }
 
+Test(race, a_slow_sample_of_the_baseline_changes_no_pair) {
+  script_new(1, (double[]){100});
+  script->slow_sample[1] = 2; /* the first of the first round, behind the one that wakes the device */
+  script_race(fixed(2));
+  cr_expect_float_eq(script->configs[0].baseline_us[0], 100, 1e-9);
+  cr_expect_float_eq(script->configs[0].baseline_us[1], 100, 1e-9);
+  script_free();
+}
+
 Test(race, who_is_far_leaves_after_a_round_and_who_is_behind_after_two) {
   script_new(4, (double[]){100, 250, 120, 101});
   script_race(screen);
@@ -174,7 +183,7 @@ Test(race, a_block_is_given_to_the_device_at_once_and_nobody_has_the_turn) {
 
 static void expect_turns_of_their_own(void) {
   cr_expect_eq(script->most_at_once, 1);
-  cr_expect_eq(script->n_turns, 1 + 3 + 2 * 4);
+  cr_expect_eq(script->n_turns, 1 + 3 + 2 * (3 + RACE_BASELINES));
   size_t n_baseline = 0;
   for (size_t k = 4; k < script->n_turns; k++) {
     cr_expect_neq(script->turns[k], RACE_NOBODY);
@@ -182,7 +191,7 @@ static void expect_turns_of_their_own(void) {
     /* The second round repeats the first in reverse. */
     cr_expect_eq(script->turns[k], script->turns[script->n_turns - 1 - (k - 4)]);
   }
-  cr_expect_eq(n_baseline, 2);
+  cr_expect_eq(n_baseline, 2 * RACE_BASELINES);
 }
 
 Test(race, on_a_synchronous_device_each_sample_has_a_turn_of_its_own) {

@@ -151,20 +151,6 @@ Test(race_statistics, a_slow_sample_of_two_does_not_send_anybody_away) {
   field_free(field);
 }
 
-Test(race_statistics, a_slow_baseline_does_not_choose_the_best) {
-  struct field *field = field_new(2, (double[]){1000, 1500});
-  field_round(field, even, &screen);
-  field->timed[1].samples_us[1] = 1500;
-  field->timed[0].samples_us[1] = 1000;
-  field->timed[1].baseline_us[1] = 10000;
-  field->timed[0].baseline_us[1] = 1000;
-  field->timed[0].n = field->timed[1].n = 2;
-  field_judge(field, &screen);
-  cr_expect_eq(field->standings[1], STANDING_BEHIND);
-  cr_expect_eq(field->standings[0], STANDING_DECIDED);
-  field_free(field);
-}
-
 Test(race_statistics, what_slows_a_whole_round_down_cancels) {
   struct field *field = field_new(3, (double[]){1000, 1010, 1200});
   static const double slow[] = {1.7, 1.7, 1.7};
@@ -211,20 +197,21 @@ static double noisy(struct rng *rng, const struct noise *noise) {
   return rng_unit(rng) < noise->spikes ? factor * (1 + (noise->spike_max - 1) * rng_unit(rng)) : factor;
 }
 
-/* As race.c does it: warm-ups, rounds with a baseline for each block of 8, until all are decided. */
+/* As race.c does it: warm-ups, rounds with the median of three samples of the baseline, until all are decided. */
 static void field_race(struct field *field, struct rng *rng, const struct noise *noise,
                        const struct race_limits *limits) {
   for (size_t i = 0; i < field->n; i++)
     field->timed[i].estimate_us = field->us[i] * fmin(noisy(rng, noise), noisy(rng, noise));
   bool is_decided = false;
   for (size_t round = 0; round < limits->rounds_max && !is_decided; round++) {
-    double baseline_us = 0;
-    for (size_t i = 0, k = 0; i < field->n; i++) {
+    double baselines[] = {noisy(rng, noise), noisy(rng, noise), noisy(rng, noise)};
+    double least = fmin(baselines[0], fmin(baselines[1], baselines[2]));
+    double most = fmax(baselines[0], fmax(baselines[1], baselines[2]));
+    double baseline_us = 1300 * (baselines[0] + baselines[1] + baselines[2] - least - most);
+    for (size_t i = 0; i < field->n; i++) {
       struct timed *timed = &field->timed[i];
       if (!field->is_in[i])
         continue;
-      if (k++ % RACE_BLOCK == 0)
-        baseline_us = 1300 * noisy(rng, noise);
       timed->samples_us[round] = field->us[i] * noisy(rng, noise);
       timed->baseline_us[round] = baseline_us;
       timed->n = round + 1;
@@ -337,40 +324,61 @@ Test(race_order, the_second_round_is_the_first_in_reverse) {
 
 Test(race_order, who_left_has_no_place_and_an_empty_block_none) {
   struct rng rng = rng_seeded(2);
-  struct race_order order = race_order_new(16);
-  bool is_in[16];
+  struct race_order order = race_order_new(40);
+  bool is_in[40];
   memset(is_in, true, sizeof is_in);
-  race_order_draw(&order, &rng, is_in, 16);
+  race_order_draw(&order, &rng, is_in, 40);
+  cr_expect_eq(order.n_blocks, 5);
   /* All of the first block but one leave, then that one. */
   size_t last = order.places[0] == ORDER_BASELINE ? order.places[1] : order.places[0];
   for (size_t k = 0; k < order.ends[0]; k++)
     if (order.places[k] != ORDER_BASELINE)
       is_in[order.places[k]] = order.places[k] == last;
   race_order_reverse(&order, is_in);
-  cr_expect_eq(order.n_blocks, 2);
-  cr_expect_eq(order.ends[0], 9);
-  cr_expect_eq(order.ends[1], 11);
+  cr_expect_eq(order.n_blocks, 5);
+  cr_expect_eq(order.ends[4], 4 * 9 + 2);
   is_in[last] = false;
   race_order_reverse(&order, is_in);
-  cr_expect_eq(order.n_blocks, 1);
-  cr_expect_eq(order.ends[0], 9);
+  cr_expect_eq(order.n_blocks, 4);
+  cr_expect_eq(order.ends[3], 4 * 9);
+  race_order_release(&order);
+}
+
+Test(race_order, the_baseline_is_sampled_three_times_also_for_a_single_config) {
+  struct rng rng = rng_seeded(2);
+  struct race_order order = race_order_new(9);
+  bool is_in[9];
+  memset(is_in, true, sizeof is_in);
+  race_order_draw(&order, &rng, is_in, 9);
+  cr_expect_eq(order.n_blocks, 3);
+  memset(is_in, false, sizeof is_in);
+  is_in[4] = true;
+  for (size_t i = 0; i < 2; i++) {
+    cr_expect_eq(order.n_blocks, 3);
+    race_order_reverse(&order, is_in);
+    cr_expect_eq(order.ends[2], 4);
+  }
+  race_order_draw(&order, &rng, is_in, 9);
+  cr_expect_eq(order.n_blocks, 3);
+  cr_expect_eq(order.ends[2], 4);
   race_order_release(&order);
 }
 
 Test(race_order, orders_are_random_and_follow_the_seed) {
   struct rng rng = rng_seeded(4), again = rng_seeded(4);
-  struct race_order order = race_order_new(2);
-  bool is_in[] = {true, true};
-  size_t first[3], n_zero_first = 0, n_baseline_first = 0;
-  for (size_t i = 0; i < 200; i++) {
-    race_order_draw(&order, &rng, is_in, 2);
-    places_copy(&order, first);
+  struct race_order order = race_order_new(24);
+  bool is_in[24];
+  size_t first[27], n_low_first = 0, n_baseline_first = 0;
+  memset(is_in, true, sizeof is_in);
+  for (size_t i = 0; i < 400; i++) {
+    race_order_draw(&order, &rng, is_in, 24);
+    cr_assert_eq(places_copy(&order, first), 27);
     n_baseline_first += first[0] == ORDER_BASELINE;
-    n_zero_first += first[0] == 0 || (first[0] == ORDER_BASELINE && first[1] == 0);
-    race_order_draw(&order, &again, is_in, 2);
+    n_low_first += (first[0] == ORDER_BASELINE ? first[1] : first[0]) < 12;
+    race_order_draw(&order, &again, is_in, 24);
     cr_expect_eq(memcmp(order.places, first, sizeof first), 0);
   }
-  cr_expect(n_zero_first > 60 && n_zero_first < 140, "%zu of 200", n_zero_first);
-  cr_expect(n_baseline_first > 35 && n_baseline_first < 100, "%zu of 200, a third of them", n_baseline_first);
+  cr_expect(n_low_first > 140 && n_low_first < 260, "%zu of 400", n_low_first);
+  cr_expect(n_baseline_first > 15 && n_baseline_first < 90, "%zu of 400, a ninth of them", n_baseline_first);
   race_order_release(&order);
 }

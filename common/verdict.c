@@ -115,7 +115,7 @@ static struct turn turn_make(const struct verdict_sample *sample) {
     turn.logs[i] = log(sample->samples_us[i] / sample->baseline_us[i]);
   cleanup_free double *scratch = xmemdup(turn.logs, sample->n * sizeof *scratch);
   turn.median = median_of(scratch, sample->n);
-  turn.error = median_error(scratch, sample->n, turn.median);
+  turn.error = median_error(scratch, sample->n);
   return turn;
 }
 
@@ -151,7 +151,7 @@ static void turns_compare(const struct turn *a, const struct turn *b, struct dis
   for (size_t i = 0; i < n; i++)
     logs[i] = a->logs[i] - b->logs[i];
   double median = median_of(logs, n);
-  distance_add(distance, median, median_error(logs, n, median), a->resolution + b->resolution);
+  distance_add(distance, median, median_error(logs, n), a->resolution + b->resolution);
 }
 
 /* The distance of two configs over the processes that both have, there over the rounds that both have. */
@@ -245,19 +245,24 @@ static double error_of_one(const struct candidates *candidates, uint64_t baselin
   return VERDICT_FAMILY_ERROR / VERDICT_LOOKS / (double)(rivals > 0 ? rivals : 1);
 }
 
-/* What processes do to the finalists, from those that were measured in all of them. */
-static struct spread spread_of(const struct candidates *candidates, uint64_t baseline, size_t n_processes) {
-  cleanup_free double *medians = xcalloc(candidates->n * n_processes, sizeof *medians);
+static bool is_near(const struct candidate *candidate, const struct candidate *best) {
+  return candidate->to_baseline.mean - best->to_baseline.mean <= log(SPREAD_NEAR);
+}
+
+/* What processes do to the distances of finalists to one config: the baseline, or (`to`) a finalist. */
+static struct spread spread_of(const struct candidates *candidates, const struct candidate *best, uint64_t baseline,
+                               const struct candidate *to) {
+  cleanup_free struct distance *distances = xcalloc(candidates->n, sizeof *distances);
   size_t n = 0;
   for (size_t i = 0; i < candidates->n; i++) {
     const struct candidate *candidate = &candidates->all[i];
-    if (candidate->n != n_processes || candidate->config == baseline) /* the baseline has its row */
+    if (candidate == to || (!to && candidate->config == baseline) || !is_near(candidate, best))
       continue;
-    for (size_t p = 0; p < n_processes; p++)
-      medians[n * n_processes + p] = candidate->turns[p].median;
-    n++;
+    struct distance distance = to ? distance_of(candidate, to) : candidate->to_baseline;
+    if (distance.n >= VERDICT_PROCESSES_MIN)
+      distances[n++] = distance;
   }
-  return spread_pool(medians, n, n_processes);
+  return spread_pool(distances, n);
 }
 
 /* The median over all samples (or all their baselines) of some candidates. */
@@ -333,26 +338,36 @@ static void finalist_against_winner(const struct candidate *candidate, const str
   finalist->winner_upper = exp(interval.upper);
 }
 
-/* A normal number, by the polar method: Marsaglia, Bray, "A convenient method for generating normal variables", SIAM
- * Review 6, 1964. */
-static double draw_normal(struct rng *rng) {
+/* Normal numbers, by the polar method: Marsaglia, Bray, "A convenient method for generating normal variables", SIAM
+ * Review 6, 1964. It makes two at a time. */
+struct normals {
+  struct rng rng;
+  bool has_spare;
+  double spare;
+};
+
+static double draw_normal(struct normals *normals) {
   double u, v, square;
+  normals->has_spare = !normals->has_spare;
+  if (!normals->has_spare)
+    return normals->spare;
   do {
-    u = 2 * rng_unit(rng) - 1;
-    v = 2 * rng_unit(rng) - 1;
+    u = 2 * rng_unit(&normals->rng) - 1;
+    v = 2 * rng_unit(&normals->rng) - 1;
     square = u * u + v * v;
   } while (square >= 1 || square == 0);
-  return u * sqrt(-2 * log(square) / square);
+  double scale = sqrt(-2 * log(square) / square);
+  normals->spare = v * scale;
+  return u * scale;
 }
 
-/* The square root of a draw of df / chi^2: what turns normal draws into draws of Student's t. */
-static double draw_scale(struct rng *rng, size_t df) {
-  double squares = 0;
-  for (size_t i = 0; i < df; i++) {
-    double normal = draw_normal(rng);
-    squares += normal * normal;
-  }
-  return sqrt((double)df / squares);
+/* The square root of a draw of df / chi^2: what turns normal draws into draws of Student's t. Two degrees of freedom are an
+ * exponential number, minus twice the logarithm of a uniform one. */
+static double draw_scale(struct normals *normals, size_t df) {
+  double product = 1, odd = df % 2 ? draw_normal(normals) : 0;
+  for (size_t i = 0; i < df / 2; i++)
+    product *= 1 - rng_unit(&normals->rng);
+  return sqrt((double)df / (odd * odd - 2 * log(product)));
 }
 
 struct contender {
@@ -388,17 +403,17 @@ static int doubles_compare(const void *a, const void *b) {
 /* Joint draws: half of the variance of a distance to the best is the best's own noise, which all distances share. */
 static double regret_bound(const struct candidates *candidates, const struct candidate *winner,
                            const struct candidate *best, const struct spread *spread, uint64_t seed) {
-  struct rng rng = rng_seeded(seed);
+  struct normals normals = {.rng = rng_seeded(seed)};
   cleanup_free struct contender *contenders = xcalloc(candidates->n, sizeof *contenders);
   cleanup_free double *draws = xcalloc(VERDICT_DRAWS, sizeof *draws);
   size_t df, n = contenders_find(candidates, winner, best, spread, contenders, &df);
   if (n == 0)
     return 0;
   for (size_t draw = 0; draw < VERDICT_DRAWS; draw++) {
-    double scale = draw_scale(&rng, df) * M_SQRT1_2, of_best = draw_normal(&rng), least = 0, of_winner = 0;
+    double scale = draw_scale(&normals, df) * M_SQRT1_2, of_best = draw_normal(&normals), least = 0, of_winner = 0;
     for (size_t i = 0; i < n; i++) {
       const struct contender *contender = &contenders[i];
-      double distance = contender->mean + scale * contender->error * (draw_normal(&rng) - of_best);
+      double distance = contender->mean + scale * contender->error * (draw_normal(&normals) - of_best);
       least = fmin(least, distance);
       of_winner = contender->is_winner ? distance : of_winner;
     }
@@ -453,8 +468,8 @@ bool verdict_decide(const struct verdict_sample *samples, size_t n, uint64_t bas
                             .finalists = xcalloc(candidates.n, sizeof *verdict.finalists),
                             .equivalents = xcalloc(candidates.n, sizeof *verdict.equivalents)};
   evidence_count(&candidates, &verdict);
-  struct spread spread = spread_of(&candidates, baseline, verdict.n_processes);
   const struct candidate *best = best_of(&candidates);
+  struct spread spread = spread_of(&candidates, best, baseline, best);
   for (size_t i = 0; i < candidates.n; i++) {
     verdict.finalists[i] = finalist_of(&candidates.all[i], best, &spread);
     if (verdict.finalists[i].equivalent)
@@ -462,12 +477,14 @@ bool verdict_decide(const struct verdict_sample *samples, size_t n, uint64_t bas
   }
   const struct candidate *winner = winner_of(&candidates, verdict.finalists, best);
   double error_of_each = error_of_one(&candidates, baseline);
+  struct spread of_winner = spread_of(&candidates, best, baseline, winner);
+  struct spread of_baseline = spread_of(&candidates, best, baseline, NULL);
   for (size_t i = 0; i < candidates.n; i++)
-    finalist_against_winner(&candidates.all[i], winner, &spread, error_of_each, &verdict.finalists[i]);
+    finalist_against_winner(&candidates.all[i], winner, &of_winner, error_of_each, &verdict.finalists[i]);
   qsort(verdict.finalists, verdict.n_finalists, sizeof *verdict.finalists, finalists_compare);
   verdict.winner = winner->config;
   verdict.regret_bound = regret_bound(&candidates, winner, best, &spread, seed);
-  baseline_compare(winner, baseline, &spread, error_of_each, &verdict);
+  baseline_compare(winner, baseline, &of_baseline, error_of_each, &verdict);
   verdict.winner_us = median_us(winner, 1, false);
   verdict.baseline_us = median_us(candidates.all, candidates.n, true);
   *ret_verdict = verdict;

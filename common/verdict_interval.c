@@ -5,8 +5,7 @@
 
 #include "common/rng.h"
 
-#define NORMAL_OF_MAD 1.4826
-#define NORMAL_MEDIAN_ERROR 1.2533
+#define MEDIAN_Z 2.5758 /* normal values lie within it but for 1 % */
 
 void distance_add(struct distance *distance, double median, double error, double resolution) {
   distance->n++;
@@ -33,32 +32,17 @@ struct interval distance_interval(const struct distance *distance, const struct 
   return (struct interval){distance->mean - half, distance->mean + half};
 }
 
-struct spread spread_pool(const double *medians, size_t n_configs, size_t n_processes) {
-  if (n_configs == 0 || n_processes < 2)
+struct spread spread_pool(const struct distance *distances, size_t n) {
+  double squares = 0, own_df = 0;
+  for (size_t i = 0; i < n; i++) {
+    squares += distances[i].squares;
+    own_df += (double)distances[i].n - 1;
+  }
+  if (own_df == 0)
     return (struct spread){0};
-  double n_rows = (double)n_configs + 1, squares = 0;
-  cleanup_free double *of_process = xcalloc(n_processes, sizeof *of_process);
-  double mean = 0;
-  for (size_t p = 0; p < n_processes; p++) {
-    for (size_t c = 0; c < n_configs; c++)
-      of_process[p] += medians[c * n_processes + p] / n_rows;
-    mean += of_process[p] / (double)n_processes;
-  }
-  for (size_t c = 0; c < n_configs; c++) {
-    const double *row = &medians[c * n_processes];
-    double of_config = 0;
-    for (size_t p = 0; p < n_processes; p++)
-      of_config += row[p] / (double)n_processes;
-    for (size_t p = 0; p < n_processes; p++) {
-      double residual = row[p] - of_config - of_process[p] + mean;
-      squares += residual * residual;
-    }
-  }
-  for (size_t p = 0; p < n_processes; p++) /* the baseline's row is all zero */
-    squares += (of_process[p] - mean) * (of_process[p] - mean);
-  size_t df = (n_configs - 1) * (n_processes - 1);
-  return (struct spread){2 * squares / (double)(n_configs * (n_processes - 1)),
-                         df < SPREAD_DF_MAX ? df : SPREAD_DF_MAX};
+  double independent = (double)n / (1 + ((double)n - 1) / 4);
+  double df = floor(own_df / (double)n * (independent - 1));
+  return (struct spread){squares / own_df, df < SPREAD_DF_MAX ? (size_t)df : SPREAD_DF_MAX};
 }
 
 /* The probability that |T| <= sqrt(df) tan(angle). */
@@ -121,10 +105,13 @@ double median_of(double *values, size_t n) {
   return (median + high) / 2;
 }
 
-double median_error(double *values, size_t n, double median) {
-  for (size_t i = 0; i < n; i++)
-    values[i] = fabs(values[i] - median);
-  return NORMAL_MEDIAN_ERROR * NORMAL_OF_MAD * median_of(values, n) / sqrt((double)n);
+double median_error(double *values, size_t n) {
+  double low = ((double)n + 1) / 2 - MEDIAN_Z * sqrt((double)n / 4);
+  size_t at = low < 1 ? 0 : (size_t)lround(low) - 1;
+  partition_at(values, n, at);
+  double below = values[at];
+  partition_at(values, n, n - 1 - at);
+  return (values[n - 1 - at] - below) / (2 * MEDIAN_Z);
 }
 
 double timer_resolution(double *times, size_t n) {

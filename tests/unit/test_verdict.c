@@ -427,24 +427,32 @@ Test(verdict, is_AMBIGUOUS_when_a_wide_interval_holds_one) {
   expect_outcome((const double[]){1.0, 1.03, 1.031}, VERDICT_AMBIGUOUS);
 }
 
-/* Of n configs that vary alike over three processes, the first of them the fastest. */
-static double upper_among(size_t n) {
+/* Of n configs that vary alike over three processes: the first, and the rest 20 % slower or (`are_near`) 2 %. */
+static struct verdict verdict_among(size_t n, bool are_near) {
   const double ratios[3] = {0.9, 0.905, 0.895};
   struct verdict_sample samples[27];
   for (uint64_t c = 0; c < n; c++)
     for (int64_t p = 0; p < 3; p++)
-      samples[3 * c + (uint64_t)p] = steady(c, p, (c == 0 ? 1 : 1.2) * ratios[(c + (uint64_t)p) % 3]);
-  cleanup_verdict struct verdict verdict = decided_of(samples, 3 * n, BASELINE);
-  cr_assert_eq(verdict.winner, 0u);
-  return verdict.baseline_upper;
+      samples[3 * c + (uint64_t)p] = steady(c, p, (c == 0 ? 1 : are_near ? 1.02 : 1.2) * ratios[(c + (uint64_t)p) % 3]);
+  return decided_of(samples, 3 * n, BASELINE);
 }
 
 Test(verdict, the_interval_against_the_baseline_widens_with_the_number_of_rivals) {
-  cr_expect_gt(upper_among(9), upper_among(6));
+  cleanup_verdict struct verdict of_nine = verdict_among(9, false), of_six = verdict_among(6, false);
+  cr_expect_eq(of_nine.winner, 0u);
+  cr_expect_eq(of_nine.baseline_ratio, of_six.baseline_ratio);
+  cr_expect_gt(of_nine.baseline_upper, of_six.baseline_upper);
 }
 
 Test(verdict, the_spread_of_other_finalists_narrows_an_interval_that_three_processes_leave_wide) {
-  cr_expect_lt(upper_among(6), upper_among(1));
+  cleanup_verdict struct verdict of_two = verdict_among(2, true), of_nine = verdict_among(9, true);
+  cr_expect_float_eq(finalist_of(&of_two, 1)->ratio, finalist_of(&of_nine, 1)->ratio, 1e-12);
+  cr_expect_lt(finalist_of(&of_nine, 1)->upper, finalist_of(&of_two, 1)->upper);
+}
+
+Test(verdict, the_spread_of_finalists_that_are_far_from_the_best_tells_nothing_of_it) {
+  cleanup_verdict struct verdict of_two = verdict_among(2, false), of_nine = verdict_among(9, false);
+  cr_expect_float_eq(finalist_of(&of_two, 1)->upper, finalist_of(&of_nine, 1)->upper, 1e-12);
 }
 
 Test(verdict, a_finalist_that_is_the_baseline_is_no_rival) {

@@ -47,10 +47,24 @@ Test(verdict_interval, the_median_is_found_in_any_order_and_among_equal_values) 
   }
 }
 
-Test(verdict_interval, the_error_of_a_median_comes_from_the_median_deviation) {
-  double values[] = {1, 2, 3, 4, 5, 6, 7, 8, 900};
-  double error = median_error(values, 9, 5);
-  cr_expect_float_eq(error, 1.2533 * 1.4826 * 2 / 3, 1e-12, "%g", error);
+Test(verdict_interval, the_error_of_a_median_comes_from_the_values_about_it) {
+  double values[16]; /* k = 8.5 - 2.5758 * 2, so the third from either end */
+  for (size_t i = 0; i < 16; i++)
+    values[i] = (double)((i * 5) % 16);
+  double error = median_error(values, 16);
+  cr_expect_float_eq(error, (13.0 - 2.0) / (2 * 2.5758), 1e-12, "%g", error);
+  double few[] = {3, 1, 2}, one[] = {7};
+  error = median_error(few, 3);
+  cr_expect_float_eq(error, 2 / (2 * 2.5758), 1e-12, "%g", error);
+  cr_expect_eq(median_error(one, 1), 0);
+}
+
+Test(verdict_interval, far_heaps_of_rounds_do_not_widen_the_error_of_a_median_that_many_rounds_hold) {
+  double heaps[60];
+  for (size_t i = 0; i < 60; i++)
+    heaps[i] = i < 10 ? -1 : i < 20 ? 1 : 0.001 * (double)i;
+  double error = median_error(heaps, 60);
+  cr_expect_lt(error, 0.01, "%g", error);
 }
 
 Test(verdict_interval, a_timer_shows_its_step_where_times_repeat) {
@@ -95,31 +109,29 @@ Test(verdict_interval, is_never_narrower_than_what_rounds_and_timer_leave) {
 }
 
 Test(verdict_interval, the_pooled_variance_of_one_config_is_its_own) {
-  const double medians[] = {0.01, 0.02, 0.06};
-  struct distance distance = distance_of(medians, 3, 0);
-  struct spread pooled = spread_pool(medians, 1, 3);
+  struct distance distance = distance_of((const double[]){0.01, 0.02, 0.06}, 3, 0);
+  struct spread pooled = spread_pool(&distance, 1);
   cr_expect_float_eq(pooled.variance, distance.squares / 2, 1e-15);
   cr_expect_eq(pooled.df, (size_t)0, "it says nothing that the config does not say itself");
 }
 
-Test(verdict_interval, the_pooled_variance_is_the_mean_over_all_pairs) {
-  const double medians[] = {0.01, 0.05, 0.02, 0.00, 0.07, 0.01, 0.03, 0.02, 0.04, 0, 0, 0}; /* the last: the baseline */
+Test(verdict_interval, the_pooled_variance_is_the_mean_of_all) {
+  struct distance distances[4];
   double sum = 0;
-  for (size_t a = 0; a < 4; a++)
-    for (size_t b = 0; b < a; b++) {
-      struct distance distance = {0};
-      for (size_t p = 0; p < 3; p++)
-        distance_add(&distance, medians[3 * a + p] - medians[3 * b + p], 0, 0);
-      sum += distance.squares / 2;
-    }
-  struct spread pooled = spread_pool(medians, 3, 3);
-  cr_expect_float_eq(pooled.variance, sum / 6, 1e-15);
-  cr_expect_eq(pooled.df, (size_t)4);
+  for (size_t i = 0; i < 4; i++) {
+    distances[i] = distance_of((const double[]){0.01 * (double)i, 0.02, 0.06}, 3, 0);
+    sum += distances[i].squares / 2;
+  }
+  struct spread pooled = spread_pool(distances, 4);
+  cr_expect_float_eq(pooled.variance, sum / 4, 1e-15);
+  cr_expect_eq(pooled.df, (size_t)2, "2 (4 / 1.75 - 1) = 2.6, not %zu", pooled.df);
 }
 
 Test(verdict_interval, many_finalists_do_not_make_the_pooled_variance_a_certainty) {
-  double medians[20 * 3] = {0};
-  cr_expect_eq(spread_pool(medians, 20, 3).df, (size_t)SPREAD_DF_MAX);
+  struct distance distances[100];
+  for (size_t i = 0; i < 100; i++)
+    distances[i] = distance_of((const double[]){0.01, 0.02, 0.03, 0.02, 0.01, 0.02}, 6, 0);
+  cr_expect_eq(spread_pool(distances, 100).df, (size_t)SPREAD_DF_MAX);
 }
 
-Test(verdict_interval, no_config_pools_nothing) { cr_expect_eq(spread_pool(NULL, 0, 3).df, (size_t)0); }
+Test(verdict_interval, no_config_pools_nothing) { cr_expect_eq(spread_pool(NULL, 0).df, (size_t)0); }

@@ -62,6 +62,8 @@ struct executor {
   int64_t configs_per_worker; /* then a worker is replaced, at the end of a batch or a final */
   const char *faults; /* folder for what a debug agent says of configs that kill their worker; NULL: not asked */
   struct executor_worker workers[EXECUTOR_WORKERS];
+  char
+      *instruction_flush; /* path of its object (agent/compile/instruction_flush.h); NULL: none, or not asked for yet */
   struct executor_spent spent;
   _Atomic uint64_t current; /* the config being measured, WORKER_CONFIG_NONE between */
   int64_t n_reruns;         /* under a debug agent, so far */

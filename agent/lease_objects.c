@@ -124,7 +124,6 @@ void execution_release(struct execution *execution) {
   free(execution->order);
   lease_object_release(&execution->baseline.compiled);
   lease_object_release(&execution->reference);
-  free(execution->instruction_flush);
 }
 
 static uint64_t compile_submit(struct execution *execution, uint64_t config, bool is_reference) {
@@ -217,13 +216,19 @@ enum step object_take_all(struct execution *execution) {
   return STEP_ON;
 }
 
-/* Without it a cold measurement finds its code in the instruction caches; its conditions say so. */
+/* Without it a cold measurement finds its code in the instruction caches; its conditions say so. The object is asked for
+ * again when the pool's folder was pruned. */
 static void instruction_flush_take(struct execution *execution) {
-  const struct executor *executor = execution->executor;
+  struct executor *executor = execution->executor;
   struct error error;
-  if (executor->is_gpu && string_equal(execution->lease->regime, "cold") &&
-      !instruction_flush_object(executor->pool, executor->arch, &execution->instruction_flush, &error))
-    log_warning("lease: instruction caches are not flushed: %s", error.message);
+  if (!executor->is_gpu || !string_equal(execution->lease->regime, "cold"))
+    return;
+  if (!executor->instruction_flush || access(executor->instruction_flush, R_OK) < 0) {
+    free(TAKE(executor->instruction_flush));
+    if (!instruction_flush_object(executor->pool, executor->arch, &executor->instruction_flush, &error))
+      log_warning("lease: instruction caches are not flushed: %s", error.message);
+  }
+  execution->instruction_flush = executor->instruction_flush;
 }
 
 enum step object_take_baseline(struct execution *execution) {

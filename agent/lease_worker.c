@@ -29,7 +29,7 @@ void worker_drop(struct execution *execution) {
   execution->worker = NULL;
 }
 
-void executor_drop_workers(struct executor *executor) {
+static void workers_end(struct executor *executor) {
   for (size_t i = 0; i < EXECUTOR_WORKERS; i++) {
     if (executor->workers[i].client)
       worker_dismiss(executor->workers[i].client);
@@ -37,6 +37,11 @@ void executor_drop_workers(struct executor *executor) {
   for (size_t i = 0; i < EXECUTOR_WORKERS; i++)
     worker_end(&executor->workers[i]);
   atomic_store(&executor->current, WORKER_CONFIG_NONE);
+}
+
+void executor_drop_workers(struct executor *executor) {
+  workers_end(executor);
+  free(TAKE(executor->instruction_flush));
 }
 
 static bool worker_begin(struct executor *executor, struct executor_worker *worker, struct error *error) {
@@ -54,7 +59,7 @@ bool executor_sentinel(struct executor *executor, bool (*stopped)(void *context)
   cleanup_json json_t *request = sentinel_request(executor), *answer = NULL;
   struct executor_worker worker = {0};
   struct worker_end end;
-  executor_drop_workers(executor);
+  workers_end(executor);
   if (!worker_begin(executor, &worker, error))
     return false;
   worker_ask(worker.client, request);

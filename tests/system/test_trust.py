@@ -11,7 +11,7 @@ import harness
 import pytest
 from harness import wait_until, wavetune
 from test_interleavings import Session
-from test_leases import ENVIRONMENT, configs_of, register
+from hands import ENVIRONMENT, configs_of, register
 
 PAIR = {"parameters": {"A": [1, 2]}}
 TRIPLE = {"parameters": {"A": [1, 2, 3]}}

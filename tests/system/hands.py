@@ -1,0 +1,129 @@
+"""Agents that are played by the test, and a kernel that only they could measure."""
+
+import hashlib
+import itertools
+import threading
+
+import harness
+import pytest
+
+ENVIRONMENT = {"cpu": "gcc 1", "gpu": "Test CPU", "arch": "x86_64", "compute_units": 4, "partition": ""}
+SMALL = {"parameters": {"A": [1, 2, 3]}}
+LARGE = {"parameters": {"A": list(range(24))}}
+SOURCE = b"void f(float *y, long long n) { y[n - 1] = 1; }"
+REFERENCE = b"double f_at(long long i, float *y, long long n) { return i + n > 0 && y ? 1 : 0; }"
+nonces = (f"n{n}" for n in itertools.count())
+
+
+class Hand:
+    """An agent that does what it is told, alive as long as the test beats for it."""
+
+    def __init__(self, server, name, boot="b1", agent=None):
+        self.server, self.boot = server, boot
+        body = {"boot": boot, "name": name, "version": "0.1.0",
+                "devices": [{"device": "cpu0", "backend": "cpu", "environment": ENVIRONMENT, "facts": {}}]}
+        self.enrolment = server.request("POST", "/v1/agents", body | ({"agent": agent} if agent else {})).json
+        self.id = self.enrolment["agent"]
+        self.seqs = itertools.count(1)
+
+    def beat(self):
+        return self.server.request("POST", f"/v1/agents/{self.id}/heartbeat", {"boot": self.boot})
+
+    def pull(self, wait=0):
+        return self.server.request("POST", "/v1/leases",
+                                   {"agent": self.id, "device": "cpu0", "nonce": next(nonces), "wait": wait})
+
+    def renew(self, lease, config=None):
+        return self.server.request("POST", f"/v1/leases/{lease['lease']}/renew", {"epoch": lease["epoch"], "config": config})
+
+    def post(self, lease, configs=None, done=True, outcomes=None, detail="because", ratios=None, device_us=1000):
+        """`outcomes`: those of configs that are not correct. `ratios`: times to the baseline's that are not 1 + config / 100."""
+        measurements = []
+        for config in configs_of(lease) if configs is None else configs:
+            outcome = (outcomes or {}).get(config, "correct")
+            time_us = 100.0 * ratios[config] if ratios and config in ratios else 100.0 + config
+            times = {"samples_us": [time_us] * 5, "baseline_us": [100.0] * 5} if outcome == "correct" else {"detail": detail}
+            measurements.append({"seq": next(self.seqs), "config": config, "outcome": outcome, "device_us": device_us} | times)
+        return self.server.request("POST", f"/v1/leases/{lease['lease']}/results",
+                                   {"epoch": lease["epoch"], "measurements": measurements, "done": done})
+
+    def take_all(self, **how):
+        """Takes and completes leases until there are none; returns them."""
+        leases = []
+        while (answer := self.pull()).status == 200:
+            leases.append(answer.json)
+            assert self.post(answer.json, **how).status == 200
+        return leases
+
+    def work(self, **how):
+        """The same; returns their stages."""
+        return [lease["stage"] for lease in self.take_all(**how)]
+
+
+def configs_of(lease):
+    return [config for first, count in lease["configs"] for config in range(first, first + count)]
+
+
+@pytest.fixture
+def server(start, database):
+    return start(harness.Server, database, options=("--lease-ms", "700", "--heartbeat-ms", "300", "--poll-ms", "200",
+                                                    *harness.LEASES_OF_8))
+
+
+@pytest.fixture
+def hands(server):
+    """Enrols agents and beats for them until the test ends."""
+    alive, is_over = [], threading.Event()
+
+    def beat():
+        while not is_over.wait(0.3):
+            for hand in list(alive):
+                hand.beat()
+
+    thread = threading.Thread(target=beat)
+    thread.start()
+
+    def enrol(name, **more):
+        alive.append(Hand(server, name, **more))
+        return alive[-1]
+
+    yield enrol
+    is_over.set()
+    thread.join()
+
+
+def register(server):
+    def blob(data):
+        digest = "sha256:" + hashlib.sha256(data).hexdigest()
+        assert server.request("PUT", f"/v1/blobs/{digest}", data).status in (200, 201)
+        return digest
+
+    manifest = {"name": "test/leases", "language": "c", "entry": "f", "sources": [{"path": "f.c", "digest": blob(SOURCE)}],
+                "key": ["n"],
+                "arguments": [{"name": "y", "dtype": "float32", "shape": ["n"], "access": "write"},
+                              {"name": "n", "dtype": "int64", "value": "n"}],
+                "reference": {"source": {"path": "r.c", "digest": blob(REFERENCE)}, "outputs": {"y": "f_at"}, "rtol": 0.0,
+                              "atol": 0.0, "samples": 0}}
+    answer = server.request("POST", "/v1/kernels", manifest)
+    assert answer.status == 201, answer
+    return answer.json["kernel"]
+
+
+@pytest.fixture
+def kernel(server):
+    return register(server)
+
+
+@pytest.fixture
+def submit(server, kernel):
+    def submit(space, **more):
+        answer = server.request("POST", "/v1/jobs", {"kernel": kernel, "key": {"n": 64}, "space": space,
+                                                     "environment": ENVIRONMENT} | more)
+        assert answer.status == 201, answer
+        return answer.json["job"]
+
+    return submit
+
+
+def events(server, job):
+    return [(e["kind"], e["detail"].get("config")) for e in server.get(f"/v1/jobs/{job}/events")["items"]]

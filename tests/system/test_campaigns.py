@@ -1,0 +1,300 @@
+"""How the server makes campaigns fast: ranges by predicted seconds, tails for idle devices, what earlier winners say, budgets,
+halving, searches and finals on several devices. Agents are played by the test."""
+
+import json
+import threading
+
+import harness
+import pytest
+from hands import ENVIRONMENT, LARGE, SMALL, Hand, configs_of, events, hands, kernel, register, server, submit  # noqa: F401
+
+
+def test_a_job_is_cut_by_how_long_the_kernels_configs_took_before(server, hands, submit):
+    hand, job = hands("hand"), submit(LARGE)
+    assert [len(configs_of(lease)) for lease in hand.take_all(device_us=60000) if lease["stage"] == "screen"] == [8, 8, 8]
+    submit(LARGE, run="known to be slow")
+    assert len(configs_of(hand.pull().json)) == 8
+    hand.server.request("DELETE", f"/v1/jobs/{int(job) + 1}")
+    submit(SMALL, run="quick")
+    hand.work(device_us=10)
+    submit(LARGE, run="of both")
+    assert len(configs_of(hand.pull().json)) == 8, "the mean over the kernel's jobs"
+
+
+def test_who_won_before_is_the_baseline_where_it_is_a_point_that_holds(server, hands, submit):
+    hand, first = hands("hand"), submit(SMALL)
+    hand.work(ratios={2: 0.5})
+    assert server.get(f"/v1/jobs/{first}")["baseline_from"] == "first"
+    again = server.get(f"/v1/jobs/{submit(SMALL, run='again')}")
+    assert (again["baseline"], again["baseline_from"]) == (2, "incumbent")
+    defaulted = SMALL | {"default": {"A": 2}}
+    job = server.get(f"/v1/jobs/{submit(defaulted, tag='another tag')}")
+    assert (job["baseline"], job["baseline_from"]) == (1, "default")
+    without = server.get(f"/v1/jobs/{submit(SMALL | {'conditions': ['A < 3']}, run='without it')}")
+    assert (without["baseline"], without["baseline_from"]) == (0, "first")
+    elsewhere = server.get(f"/v1/jobs/{submit(SMALL, key={'n': 65})}")
+    assert elsewhere["baseline_from"] == "first"
+
+
+def test_what_won_elsewhere_is_tried_first_and_is_in_the_first_lease(server, hands, submit):
+    hand, _ = hands("hand"), submit(LARGE)
+    hand.work(ratios={20: 0.5}, device_us=30000)
+    job = submit(LARGE, key={"n": 128})
+    leases = hand.take_all(device_us=30000)
+    assert configs_of(leases[0]) == [*range(8), 20] and leases[0]["likely"] == [20]
+    assert leases[1]["likely"] == leases[2]["likely"] == []
+    summary = server.get(f"/v1/jobs/{job}")
+    assert (summary["state"], summary["measured"]) == ("done", 24)
+
+
+def test_a_lease_tells_the_best_ratio_so_far(server, hands, submit):
+    hand, _ = hands("hand"), submit(LARGE)
+    told = [lease["best_ratio"] for lease in hand.take_all(ratios={12: 0.75})]
+    assert told[:3] == [None, 1.0, 0.75]
+
+
+SPENT = "the device time is spent"  # common/outcome.h
+
+
+def release(server, lease, reason):
+    return server.request("POST", f"/v1/leases/{lease['lease']}/release", {"epoch": lease["epoch"], "reason": reason})
+
+
+def test_a_lease_gets_its_share_of_the_budget_and_is_not_leased_again_when_that_is_spent(server, hands, submit):
+    hand, job = hands("hand"), submit(LARGE, budget={"device_seconds": 1.2})
+    first = hand.pull().json
+    assert first["device_us"] == 400000
+    hand.post(first, configs=[0, 1], done=False, device_us=200000)
+    assert release(server, first, SPENT).json == {"state": "cancelled"}
+    assert ("budget", None) in events(server, job)
+    second = hand.pull().json
+    assert configs_of(second) == list(range(8, 16)) and second["device_us"] == 400000
+    assert release(server, second, SPENT).json == {"state": "cancelled"}, "though it measured nothing"
+    assert hand.post(hand.pull().json).status == 200
+    leases = hand.take_all()
+    assert [(lease["stage"], lease["device_us"]) for lease in leases] == [("final", None)] * 3
+    assert server.get(f"/v1/jobs/{job}")["measured"] == 10
+
+
+def test_a_lease_without_a_budget_has_none_to_spend(server, hands, submit):
+    hand, _ = hands("hand"), submit(SMALL)
+    lease = hand.pull().json
+    assert lease["device_us"] is None
+    assert release(server, lease, SPENT).json == {"state": "open"}
+
+
+CLOSE = {config: 1 + config / 1000 for config in range(24)}
+
+
+def test_many_close_configs_of_several_leases_race_once_more_together(server, hands, submit):
+    hand, job = hands("hand"), submit(LARGE)
+    leases = hand.take_all(ratios=CLOSE)
+    assert [lease["stage"] for lease in leases] == ["screen"] * 3 + ["halving"] + ["final"] * 3
+    assert configs_of(leases[3]) == list(range(24)) and configs_of(leases[4]) == list(range(16))
+    assert server.get(f"/v1/jobs/{job}")["winner"]["config"] == 0
+
+
+def test_a_halving_that_fails_leaves_what_the_screen_said(server, hands, submit):
+    hand, _ = hands("hand"), submit(LARGE)
+    for _ in range(3):
+        hand.post(hand.pull().json, ratios=CLOSE)
+    hand.post(hand.pull().json, outcomes=dict.fromkeys(range(24), "runtime"))
+    final = hand.pull().json
+    assert final["stage"] == "final" and configs_of(final) == list(range(16))
+
+
+def test_the_default_is_a_finalist_wherever_it_stands(server, hands, submit):
+    hand, _ = hands("hand"), submit(SMALL | {"default": {"A": 3}})
+    hand.post(hand.pull().json, ratios={2: 7.0})
+    assert 2 in configs_of(hand.pull().json)
+
+
+def test_a_final_is_spread_over_devices_and_waits_a_while_for_them(server, hands, submit, postgres, database):
+    one, two, job = hands("one"), hands("two"), submit(SMALL, finals={"devices": 2})
+    one.post(one.pull().json)
+    first = one.pull().json
+    assert first["process"] == 0
+    assert one.pull().json["process"] == 2, "any device may have it"
+    assert one.pull().status == 204
+    other = submit(SMALL, tag="later")
+    assert one.pull().json["job"] == other, "what waits for another device holds nobody up"
+    second = two.pull().json
+    assert second["process"] == 1
+    two.post(second)
+    summary = server.get(f"/v1/jobs/{job}")
+    assert summary["finals"] == {"devices": 2}
+
+
+def test_a_final_goes_to_the_only_device_in_the_end(server, hands, submit, postgres, database):
+    hand, job = hands("only"), submit(SMALL, finals={"devices": 2})
+    hand.post(hand.pull().json)
+    for _ in range(2):
+        hand.post(hand.pull().json)
+    assert hand.pull().status == 204
+    postgres.sql("update leases set apart_until = apart_until - interval '61 s'", conninfo=database)
+    assert hand.work() == ["final"]
+    assert server.get(f"/v1/jobs/{job}")["state"] == "done"
+
+
+THOUSAND = {"parameters": {"A": list(range(10)), "B": list(range(10)), "C": list(range(10))}}
+
+
+@pytest.mark.parametrize("strategy", ["random", "descent", "evolution"])
+def test_a_search_goes_on_in_rounds_until_its_trials_are_used(server, hands, submit, strategy):
+    hand = hands("hand")
+    job = submit(THOUSAND, search={"strategy": strategy, "trials": 80})
+    ratios = {config: 1 + config / 100 for config in range(1000)}
+    leases = hand.take_all(ratios=ratios)
+    screens = [lease for lease in leases if lease["stage"] == "screen"]
+    assert {lease["round"] for lease in screens} >= {0, 1}
+    measured = [config for lease in screens for config in configs_of(lease)]
+    assert len(measured) == len(set(measured)) == 80
+    assert leases[-1]["stage"] == "final"
+    summary = server.get(f"/v1/jobs/{job}")
+    assert (summary["state"], summary["configs"], summary["measured"]) == ("done", 80, 80)
+    assert summary["search"] == {"strategy": strategy, "trials": 80}
+    assert summary["winner"]["config"] == min(measured)
+    assert {m["round"] for m in server.items(f"/v1/jobs/{job}/measurements") if m["stage"] == "screen"} >= {0, 1}
+
+
+def test_a_search_ends_with_the_round_that_spends_its_budget(server, hands, submit):
+    hand = hands("hand")
+    job = submit(THOUSAND, search={"strategy": "random", "trials": 500}, budget={"device_seconds": 0.06})
+    leases = hand.take_all(ratios={config: 1 + config / 100 for config in range(1000)})
+    assert {lease["round"] for lease in leases if lease["stage"] == "screen"} == {0}
+    assert server.get(f"/v1/jobs/{job}")["state"] == "done"
+
+
+def test_a_search_begins_with_what_won_elsewhere(server, hands, submit):
+    hand, _ = hands("hand"), submit(THOUSAND, search={"strategy": "random", "trials": 20})
+    leases = hand.take_all()
+    best = min(config for lease in leases for config in configs_of(lease))
+    submit(THOUSAND, key={"n": 65}, search={"strategy": "random", "trials": 5})
+    lease = hand.pull().json
+    assert best in configs_of(lease) and lease["likely"] == [best]
+
+
+def test_a_space_that_is_searched_may_have_more_points_than_a_job(server, submit):
+    parameters = {name: list(range(100)) for name in "ABCDE"}
+    job = submit({"parameters": parameters}, search={"strategy": "random", "trials": 10})
+    assert server.get(f"/v1/jobs/{job}")["configs"] == 10
+
+
+def test_submit_asks_for_a_search_and_for_devices(server, hands):
+    hands("hand")
+    submitted = harness.wavetune(server, "submit", harness.QUICK, "--key", "n=5", "--search", "random", "--trials", "7",
+                                 "--final-devices", "2", "--environment", json.dumps(ENVIRONMENT), "--json")
+    job = server.get(f"/v1/jobs/{json.loads(submitted.stdout)[0]['job']}")
+    assert job["search"] == {"strategy": "random", "trials": 7} and job["finals"] == {"devices": 2}
+    half = harness.wavetune(server, "submit", harness.QUICK, "--key", "n=5", "--trials", "7", "--environment",
+                            json.dumps(ENVIRONMENT), check=False)
+    assert half.returncode == 2 and "go together" in half.stderr
+
+
+def test_show_says_what_a_job_was_measured_against(server, hands, submit):
+    hand, job = hands("hand"), submit(SMALL)
+    hand.work()
+    assert "measured against config 0, the first of the space" in harness.wavetune(server, "show", job).stdout
+
+
+def test_a_measurement_says_why_its_sampling_ended(server, hands, submit):
+    hand, job = hands("hand"), submit(SMALL)
+    lease = hand.pull().json
+    measurement = {"seq": 1, "config": 1, "outcome": "correct", "samples_us": [2.0], "baseline_us": [1.0], "end": "far",
+                   "conditions": {"rounds": 1, "rounds_rejected": 0, "instruction_flush": True}}
+    body = {"epoch": lease["epoch"], "measurements": [measurement]}
+    assert server.request("POST", f"/v1/leases/{lease['lease']}/results", body).status == 200
+    stored, = server.items(f"/v1/jobs/{job}/measurements")
+    assert stored["end"] == "far" and stored["conditions"] == measurement["conditions"]
+
+
+LONG = {"parameters": {"A": list(range(200))}}  # 6 s of configs that were never measured
+
+
+@pytest.fixture
+def patient(start, database):
+    """A server whose leases are long: what `server` names in the tests of tails."""
+    return start(harness.Server, database, options=("--lease-ms", "20000", "--heartbeat-ms", "300", "--poll-ms", "200"))
+
+
+class Tails:
+    """One agent holds a lease of a whole job for a while, another one is idle."""
+
+    def __init__(self, server, postgres, submit_to):
+        self.server, self.postgres = server, postgres
+        self.one, self.two = Hand(server, "one"), Hand(server, "two")
+        self.job = submit_to(server, LONG)
+        self.lease = self.one.pull().json
+        assert configs_of(self.lease) == list(range(200)) and self.lease["renew_every_ms"] == 2000
+
+    def age(self, seconds=3):
+        self.postgres.sql(f"update leases set granted_at = granted_at - interval '{seconds} s' where state = 'held'",
+                          conninfo=self.server.database)
+
+    def renewed(self):
+        return self.one.renew(self.lease).json
+
+
+@pytest.fixture
+def tails(patient, postgres):
+    def submit_to(server, space):
+        kernel = register(server)
+        answer = server.request("POST", "/v1/jobs", {"kernel": kernel, "key": {"n": 64}, "space": space,
+                                                     "environment": ENVIRONMENT})
+        assert answer.status == 201, answer
+        return answer.json["job"]
+
+    return Tails(patient, postgres, submit_to)
+
+
+def test_an_idle_device_takes_over_the_later_half_of_a_lease_that_has_long_to_go(tails):
+    assert "configs" not in tails.renewed()
+    tails.age()
+    tail = tails.two.pull().json
+    assert configs_of(tail) == list(range(100, 200))
+    assert tail["job"] == tails.job and tail["stage"] == "screen" and tail["lease"] != tails.lease["lease"]
+    assert tails.renewed()["configs"] == [[0, 100]] == tails.renewed()["configs"]
+    given = tails.one.post(tails.lease, configs=[99, 150], done=False)
+    assert given.status == 200 and given.json == {"accepted": 2, "late": 1, "known": 0, "state": "held"}
+    assert tails.one.post(tails.lease, configs=list(range(99))).json["state"] == "done"
+    assert tails.two.post(tail).json["state"] == "done"
+    rows = tails.server.items(f"/v1/jobs/{tails.job}/measurements")
+    assert sorted(row["config"] for row in rows if not row["late"]) == list(range(200))
+    assert [row["config"] for row in rows if row["late"]] == [150]
+    assert tails.one.work() == ["final"] * 3
+    assert tails.server.get(f"/v1/jobs/{tails.job}")["measured"] == 200
+
+
+def test_a_tail_is_split_again_while_it_is_worth_it(tails):
+    sizes = []
+    for hand in (tails.two, Hand(tails.server, "three"), Hand(tails.server, "four")):
+        tails.age()
+        answer = hand.pull()
+        sizes.append(len(configs_of(answer.json)) if answer.status == 200 else 0)
+    assert sizes == [100, 0, 0], "3 s are left of each half"
+
+
+def test_no_lease_is_split_that_is_young_short_or_the_asking_devices_own(tails):
+    assert tails.two.pull().status == 204, "it was granted just now"
+    tails.age()
+    assert tails.one.pull().status == 204, "it is its own"
+    tails.one.post(tails.lease, configs=list(range(190)), done=False, device_us=2000000)
+    assert tails.two.pull().status == 204, "10 configs are left, whatever they take"
+
+
+def test_a_parked_device_gets_a_tail_as_soon_as_there_is_one(tails):
+    answers = []
+    waiting = threading.Thread(target=lambda: answers.append(tails.two.pull(wait=30)))
+    waiting.start()
+    tails.age()
+    waiting.join(20)
+    assert configs_of(answers[0].json) == list(range(100, 200))
+
+
+def test_a_lease_that_was_split_and_lost_is_leased_again_without_its_tail(tails):
+    tails.age()
+    assert tails.two.pull().status == 200
+    assert release(tails.server, tails.lease, "the agent ends").json == {"state": "open"}
+    again = tails.one.pull().json
+    assert configs_of(again) == list(range(100))
+    assert "configs" not in tails.one.renew(again).json

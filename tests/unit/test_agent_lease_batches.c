@@ -5,8 +5,10 @@
 
 #define TRIAL_WORKER scripted_worker
 static int scripted_worker(void);
+#include "agent/compile/instruction_flush.h"
 #include "lease_trial.h"
 
+#define CLANG "/usr/bin/clang-19"
 #define CONFIG_US 1000 /* that a config costs */
 
 /* The scripted worker's process. */
@@ -424,4 +426,28 @@ Test(agent_lease_batches, knows_what_its_work_was_spent_on) {
   cr_expect_eq(batches.trial.executor.spent.open_us, 30);
   cr_expect_geq(batches.trial.executor.spent.start_us, 400);
   batches_free(&batches);
+}
+
+Test(agent_lease_batches, cold_measurements_on_an_amd_gpu_flush_its_instruction_caches) {
+  static char cold[] = "cold", warm[] = "warm";
+  if (access(CLANG, X_OK) != 0)
+    cr_skip("there is no " CLANG);
+  setenv("WAVETUNE_HIP_COMPILER", CLANG, 1);
+  for (size_t i = 0; i < 2; i++) {
+    struct batches batches = batches_new(1, STAGE_SCREEN);
+    char *object = NULL;
+    struct error error;
+    batches.trial.executor.is_gpu = true;
+    batches.trial.executor.arch = "gfx942";
+    batches.trial.lease.regime = i ? warm : cold;
+    cr_assert(instruction_flush_object(batches.trial.fixture.pool, "gfx942", &object, &error), "%s", error.message);
+    batches_run(&batches);
+    const json_t *asked = json_object_get(request_of(&batches.requests, "open", 0)->json, "instruction_flush");
+    if (i == 0)
+      cr_expect_str_eq(json_string_value(asked), object);
+    else
+      cr_expect(json_is_null(asked));
+    free(object);
+    batches_free(&batches);
+  }
 }

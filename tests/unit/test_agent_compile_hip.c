@@ -5,7 +5,6 @@
 #include <sys/syscall.h>
 
 #include "agent/compile/compiler.h"
-#include "agent/compile/rtc.h"
 #include "agent/measure_options.h"
 #include "common/sandbox.h"
 #include "tests/unit/agent_fixture.h"
@@ -39,12 +38,6 @@
   "  if (i < n) y[i] = dynamic[threadIdx.x ^ 1] + gridDim.y + blockDim.z + blockIdx.z;\n}\n"
 
 #define CLANG "/usr/bin/clang-19"
-
-/* The pool starts this program as the agent would start itself. */
-__attribute__((constructor)) static void rtc_serve(int argc, char **argv) {
-  if (argc >= 2 && string_equal(argv[1], "rtc"))
-    rtc_main(argc, argv);
-}
 
 static struct fixture hip_fixture(const char *source, const char *space_text) {
   struct fixture fixture = {0};

@@ -2,7 +2,7 @@
  * intervals, gains that are found, bounds of the regret, and what the choice of the finalists loses. Each share has its 95 %
  * interval (Wilson); docs/measurement.md has what it printed.
  *
- *   bench_verdict [JOBS]     of a row; 10,000 unless told
+ *   bench_verdict [JOBS]     of a row; 2,000 unless told, which take a minute of one core
  *
  * Memory: ends with the process. Threads: one a processor, each with rows of its own. */
 #include <pthread.h>
@@ -60,7 +60,7 @@ static struct row rows[] = {
     {"neighbours, unlike 2 %", {NEIGHBOURS, .effect = 0.02, .effects = EFFECTS_UNLIKE, THREE}, {0}},
 };
 
-static size_t n_jobs = 10000;
+static size_t n_jobs = 2000;
 static atomic_size_t next_row;
 
 static void *rows_run(void *unused) {

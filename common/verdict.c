@@ -395,11 +395,6 @@ static size_t contenders_find(const struct candidates *candidates, const struct 
   return n;
 }
 
-static int doubles_compare(const void *a, const void *b) {
-  double left = *(const double *)a, right = *(const double *)b;
-  return (left > right) - (left < right);
-}
-
 /* Joint draws: half of the variance of a distance to the best is the best's own noise, which all distances share. */
 static double regret_bound(const struct candidates *candidates, const struct candidate *winner,
                            const struct candidate *best, const struct spread *spread, uint64_t seed) {
@@ -419,8 +414,7 @@ static double regret_bound(const struct candidates *candidates, const struct can
     }
     draws[draw] = of_winner - least;
   }
-  qsort(draws, VERDICT_DRAWS, sizeof *draws, doubles_compare);
-  return expm1(draws[VERDICT_DRAWS - 1 - VERDICT_DRAWS * REGRET_PERCENT_ABOVE / 100]);
+  return expm1(kth_of(draws, VERDICT_DRAWS, VERDICT_DRAWS - 1 - VERDICT_DRAWS * REGRET_PERCENT_ABOVE / 100));
 }
 
 static enum verdict_outcome outcome_of(double lower, double upper) {

@@ -67,9 +67,8 @@ double student_quantile(size_t df, double tail) {
   return sqrt((double)df) * tan(low);
 }
 
-/* Reorders so that values[k] is as if all were sorted, none before it is greater and none behind it less: Hoare's FIND, as
- * Wirth writes it, with pivots at random. */
-static void partition_at(double *values, size_t n, size_t k) {
+/* None before values[k] is greater then and none behind it less: Hoare's FIND, as Wirth writes it, with pivots at random. */
+double kth_of(double *values, size_t n, size_t k) {
   struct rng rng = rng_seeded(n);
   ptrdiff_t left = 0, right = (ptrdiff_t)n - 1, wanted = (ptrdiff_t)k;
   while (left < right) {
@@ -91,12 +90,12 @@ static void partition_at(double *values, size_t n, size_t k) {
     if (wanted < i)
       right = j;
   }
+  return values[k];
 }
 
 double median_of(double *values, size_t n) {
   size_t low = (n - 1) / 2;
-  partition_at(values, n, low);
-  double median = values[low];
+  double median = kth_of(values, n, low);
   if (n % 2 == 1)
     return median;
   double high = values[low + 1];
@@ -108,16 +107,13 @@ double median_of(double *values, size_t n) {
 double median_error(double *values, size_t n) {
   double low = ((double)n + 1) / 2 - MEDIAN_Z * sqrt((double)n / 4);
   size_t at = low < 1 ? 0 : (size_t)lround(low) - 1;
-  partition_at(values, n, at);
-  double below = values[at];
-  partition_at(values, n, n - 1 - at);
-  return (values[n - 1 - at] - below) / (2 * MEDIAN_Z);
+  double below = kth_of(values, n, at);
+  return (kth_of(values, n, n - 1 - at) - below) / (2 * MEDIAN_Z);
 }
 
 double timer_resolution(double *times, size_t n) {
   size_t middle = (n - 1) / 2, equal = 0;
-  partition_at(times, n, middle);
-  double median = times[middle], step = INFINITY;
+  double median = kth_of(times, n, middle), step = INFINITY;
   for (size_t i = 0; i < n; i++) {
     equal += times[i] == median;
     if (times[i] != median)

@@ -12,7 +12,7 @@ struct heat_end {
   bool is_over_budget;
 };
 
-bool execution_is_spent(const struct execution *execution) {
+static bool is_spent(const struct execution *execution) {
   return execution->lease->device_us && execution->spent_us >= execution->lease->device_us;
 }
 
@@ -202,7 +202,7 @@ static enum step race_alone(struct execution *execution, const struct heat *heat
 static enum step heat_isolate(struct execution *execution, struct heat *heat) {
   size_t n = heat->n;
   for (size_t i = 0; i < n; i++) {
-    enum step step = execution_is_spent(execution) ? STEP_SPENT : race_alone(execution, heat, heat->works[i]);
+    enum step step = is_spent(execution) ? STEP_SPENT : race_alone(execution, heat, heat->works[i]);
     if (step != STEP_ON)
       return step;
   }
@@ -220,7 +220,7 @@ static enum step heat_step(struct execution *execution, struct heat *heat) {
   struct heat_end ended;
   if (execution_stopped(execution))
     return STEP_STOPPED;
-  if (execution_is_spent(execution))
+  if (is_spent(execution))
     return STEP_SPENT;
   if (heat->unknown_deaths >= DEATHS_TOGETHER)
     return heat_isolate(execution, heat);

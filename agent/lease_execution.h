@@ -85,7 +85,6 @@ struct heat {
 };
 /* Races them in as many workers as it takes until all are over, or STEP_SPENT. */
 enum step heat_run(struct execution *execution, struct heat *heat);
-bool execution_is_spent(const struct execution *execution);
 
 /* fault_rerun.c: a sentence on why the config killed its worker, from one more run of it alone under ROCdebug-agent; NULL
  * where that is not installed or does not apply. Owned by the caller. */

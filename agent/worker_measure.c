@@ -21,13 +21,6 @@ struct measuring {
   bool is_over_budget;
 };
 
-static json_t *numbers_to_json(const double *numbers, size_t n) {
-  json_t *array = json_array();
-  for (size_t i = 0; i < n; i++)
-    ALWAYS(json_array_append_new(array, json_real(numbers[i])) == 0);
-  return array;
-}
-
 static json_t *known_integer(int64_t value) { return value == CODE_UNKNOWN ? json_null() : json_integer(value); }
 
 static bool answer_failed(uint64_t config, enum outcome outcome, const char *detail, const struct timed *timed) {
@@ -78,7 +71,7 @@ static bool answer_timed(void *context, struct timed *timed) {
   return worker_answer(json_pack(
       "{s:I, s:s, s:s, s:o, s:o, s:s, s:o, s:I, s:o, s:o, s:o}", "config", (json_int_t)timed->candidate->config,
       "outcome", outcome_name(OUTCOME_CORRECT), "timer", measuring->worker->device->ops->timer, "samples_us",
-      numbers_to_json(timed->samples_us, timed->n), "baseline_us", numbers_to_json(timed->baseline_us, timed->n), "end",
+      json_numbers(timed->samples_us, timed->n), "baseline_us", json_numbers(timed->baseline_us, timed->n), "end",
       race_end_name(timed->end), "clock_mhz", clock_mhz > 0 ? json_integer(llround(clock_mhz)) : json_null(),
       "device_us", (json_int_t)(timed->device_ns / 1000), "occupancy", known_integer(plan->occupancy), "lds_bytes",
       known_integer(plan->lds_bytes), "conditions", conditions_now(measuring)));

@@ -191,9 +191,10 @@ def test_a_job_that_another_server_moved_on_is_not_failed_by_what_was_seen_befor
     assert hand.pull().json["process"] == 3
 
 
-def test_a_page_of_measurements_is_cut_before_their_samples_are_too_many(server, hands, submit):
+def test_a_page_of_measurements_is_cut_before_their_samples_are_too_many(server, hands, submit, postgres, database):
     hand, job = hands("hand"), submit(LARGE)
     lease = hand.pull().json
+    postgres.sql("update leases set expires_at = now() + interval '60 s' where state = 'held'", conninfo=database)
     measurements = [{"seq": 1 + config, "config": config, "outcome": "correct", "samples_us": [1.5] * 10000,
                      "baseline_us": [2.5] * 10000} for config in configs_of(lease)]
     assert server.request("POST", f"/v1/leases/{lease['lease']}/results",

@@ -25,7 +25,7 @@ import harness  # noqa: E402
 
 SHARES = (0.05, 0.10, 0.20, 0.50)
 STRATEGIES = ("random", "descent", "evolution")
-CPU_KERNELS = (("matmul:c", ("M=64,N=64,K=64", "M=128,N=32,K=256")), ("softmax:online", ("rows=64,columns=512",)))
+CPU_KERNELS = (("vector_add:c", ("n=65537",)), ("softmax:online", ("rows=64,columns=512", "rows=8,columns=4096")))
 
 
 def synthetic(seed):
@@ -73,8 +73,9 @@ def measure_here(folder):
     """Files of measurements of CPU kernels, every config in every process: an oracle, as far as this machine is quiet."""
     for kernel, keys in CPU_KERNELS:
         path = folder / f"{kernel.replace(':', '-')}.jsonl"
+        (folder / "keys").write_text("".join(f"{key}\n" for key in keys))
         command = [driver.need_build("wavetune-agent"), "tune", harness.KERNELS / kernel, "--exhaustive", "20", "--samples",
-                   path, *(word for key in keys for word in ("--key", key))]
+                   path, "--keys", folder / "keys"]
         print("measuring:", " ".join(str(c) for c in command), file=sys.stderr)
         done = subprocess.run([str(c) for c in command], capture_output=True, text=True)
         if done.returncode != 0:

@@ -455,7 +455,7 @@ bool verdict_decide(const struct verdict_sample *samples, size_t n, uint64_t bas
   qsort(sorted, n, sizeof *sorted, samples_compare);
   n = samples_distinct(sorted, n);
   __attribute__((cleanup(candidates_release))) struct candidates candidates = candidates_find(sorted, n);
-  if (candidates.n == 0)
+  if (!candidates.all)
     return error_set(error, "no config was measured correctly in %d processes; measure in more processes",
                      VERDICT_PROCESSES_MIN);
   struct verdict verdict = {.n_finalists = candidates.n,

@@ -34,7 +34,7 @@ Test(verdict_interval, the_median_is_found_in_any_order_and_among_equal_values) 
   double values[99];
   for (size_t step = 1; step < 99; step++) {
     for (size_t i = 0; i < 99; i++)
-      values[i] = (double)((i * step) % 99 / 3);
+      values[i] = (double)((i * step) % 33);
     double sorted[99];
     memcpy(sorted, values, sizeof sorted);
     for (size_t i = 1; i < 99; i++)

@@ -12,10 +12,13 @@
  * the plan probes it even when it was made while the table was small. */
 #define NOTE_MEASUREMENTS "256"
 
-/* The history does not have the new row yet: a statement does not see what it inserts. */
+/* Agents wait for this statement: its commit does not wait for the disk. What a crash of the database loses is a point of the
+ * history. The setting ends with the statement's transaction.
+ * The history does not have the new row yet: a statement does not see what it inserts. */
 static const struct statement note_statement = {
     "drift_note",
-    "WITH ended AS MATERIALIZED (SELECT * FROM unnest($1::bigint[], $2::bigint[]) AS e(lease, epoch)),"
+    "WITH ended AS MATERIALIZED (SELECT e.*, set_config('synchronous_commit', 'off', true)"
+    "  FROM unnest($1::bigint[], $2::bigint[]) AS e(lease, epoch)),"
     " timed AS MATERIALIZED (SELECT e.lease, e.epoch, t.* FROM ended e CROSS JOIN LATERAL"
     "  (SELECT m.job_id, m.agent, m.device, m.stage, m.regime, m.timer,"
     "    percentile_cont(0.5) WITHIN GROUP (ORDER BY us) AS median_us FROM (SELECT * FROM measurements"

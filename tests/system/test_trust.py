@@ -158,6 +158,18 @@ def test_a_device_that_drifts_is_drained_and_others_measure_again_what_it_measur
     assert re.search(rf"^{node.id} .*draining: drift: baseline 0 .*  cpu0 .*\n{node.id} .*  live +cpu1 ", listed, re.M), listed
 
 
+def test_the_note_of_what_a_baseline_took_does_not_wait_for_the_disk_and_the_results_do(server, node, submit, postgres):
+    postgres.sql("".join(f"ALTER TABLE {table} ADD COLUMN wait text DEFAULT current_setting('synchronous_commit');"
+                         for table in ("measurements", "device_baselines")), conninfo=server.database)
+    job = submit(PAIR)
+    node.work()
+    waits = postgres.sql("SELECT string_agg(DISTINCT m.wait, ','), string_agg(DISTINCT b.wait, ',') FROM measurements m "
+                         f"JOIN device_baselines b USING (lease_id, epoch) WHERE m.job_id = {job}", conninfo=server.database)
+    postgres.sql("ALTER TABLE measurements DROP COLUMN wait; ALTER TABLE device_baselines DROP COLUMN wait",
+                 conninfo=server.database)
+    assert waits == "on|off"
+
+
 def test_what_a_drifting_device_holds_is_taken_away(server, node, submit, age):
     submit(WIDE), submit(WIDE)
     node.work(ratios={0: 0.9})

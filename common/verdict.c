@@ -253,10 +253,12 @@ static bool is_near(const struct candidate *candidate, const struct candidate *b
 static struct spread spread_of(const struct candidates *candidates, const struct candidate *best, uint64_t baseline,
                                const struct candidate *to) {
   cleanup_free struct distance *distances = xcalloc(candidates->n, sizeof *distances);
+  uint64_t reference = to ? to->config : baseline;
   size_t n = 0;
+  ALWAYS(best != NULL); /* there is a candidate */
   for (size_t i = 0; i < candidates->n; i++) {
     const struct candidate *candidate = &candidates->all[i];
-    if (candidate == to || (!to && candidate->config == baseline) || !is_near(candidate, best))
+    if (candidate->config == reference || !is_near(candidate, best))
       continue;
     struct distance distance = to ? distance_of(candidate, to) : candidate->to_baseline;
     if (distance.n >= VERDICT_PROCESSES_MIN)

@@ -33,11 +33,11 @@ static struct child child_start(void) {
   cr_assert_not_null(mkdtemp(scratch));
   child.scratch = xstrdup(scratch);
   cr_assert(kernel_folder_load(MISBEHAVING, &child.folder, &error), "%s", error.message);
-  cr_assert(compile_pool_new(scratch, 2, &child.pool, &error), "%s", error.message);
   cr_assert_eq(ftruncate(page, 4096), 0);
   child.status = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, page, 0);
   cr_assert_neq(child.status, MAP_FAILED);
-  cr_assert_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, sockets), 0);
+  cr_assert_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets), 0);
+  /* Before the pool has threads: what they hold locked would stay so in a child that goes on without exec. */
   child.pid = fork();
   cr_assert_geq(child.pid, 0);
   if (child.pid == 0) {
@@ -50,6 +50,7 @@ static struct child child_start(void) {
   }
   close(sockets[1]);
   close(page);
+  cr_assert(compile_pool_new(scratch, 2, &child.pool, &error), "%s", error.message);
   child.to = sockets[0];
   child.from = fdopen(dup(sockets[0]), "r");
   return child;

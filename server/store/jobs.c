@@ -407,7 +407,7 @@ bool job_change_stage(struct db *db, int64_t job, enum stage from_stage, int64_t
   "  OR EXISTS (SELECT FROM leases WHERE job_id = j.id AND state = 'cancelled')) AS is_spent,"                         \
   " CASE WHEN j.search_strategy IS NOT NULL THEN (SELECT count(*) FROM environments o JOIN devices d"                  \
   "   ON d.environment_id = o.id JOIN agents a ON a.id = d.agent WHERE (o.digest = j.device_class"                     \
-  "   OR o.hardware_digest = j.device_class) AND a.drain_reason IS NULL"                                               \
+  "   OR o.hardware_digest = j.device_class) AND COALESCE(a.drain_reason, d.drain_reason) IS NULL"                     \
   "   AND a.last_seen > now() - $2::bigint * interval '1 ms') END AS devices"                                          \
   " FROM jobs j JOIN environments e ON e.id = j.environment_id WHERE " which " AND j.state IN ('queued', 'running')"   \
   " AND NOT EXISTS (SELECT FROM leases l WHERE l.job_id = j.id AND l.state = 'open')"                                  \

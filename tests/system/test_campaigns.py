@@ -157,6 +157,17 @@ def test_a_search_goes_on_in_rounds_until_its_trials_are_used(server, hands, sub
     assert {m["round"] for m in server.items(f"/v1/jobs/{job}/measurements") if m["stage"] == "screen"} >= {0, 1}
 
 
+def test_a_round_of_a_search_is_not_cut_for_drained_devices(start, database):
+    server = start(harness.Server, database)
+    hand = Hand(server, "one", devices=("cpu0", "cpu1"))
+    server.request("POST", "/v1/jobs", {"kernel": register(server), "key": {"n": 64}, "space": THOUSAND, "environment": ENVIRONMENT,
+                                        "search": {"strategy": "random", "trials": 1000}})
+    drain = server.request("POST", f"/v1/agents/{hand.id}/drain", {"device": "cpu1", "reason": "slow"})
+    assert drain.status == 200, drain
+    sizes = [(lease["round"], len(configs_of(lease))) for lease in hand.take_all() if lease["stage"] == "screen"]
+    assert sizes[:6] == [(0, 16)] * 4 + [(1, 32)] * 2
+
+
 def test_a_search_ends_with_the_round_that_spends_its_budget(server, hands, submit):
     hand = hands("hand")
     job = submit(THOUSAND, search={"strategy": "random", "trials": 500}, budget={"device_seconds": 0.06})

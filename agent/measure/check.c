@@ -302,16 +302,16 @@ static bool unsettled_recheck(struct problem *problem, struct error *error) {
 
 bool problem_inputs_check(struct problem *problem, struct error *error) {
   size_t changed;
-  if (problem->n_unsettled == 0)
+  if (problem->n_ran == 0)
     return true;
   bool looked = inputs_look(problem, &changed, error);
   if (looked && changed != problem->kernel->n_arguments) {
-    if (problem->n_unsettled == 1)
+    if (problem->n_ran == 1 && problem->n_unsettled == 1)
       candidate_blame(problem, problem->unsettled[0], changed);
     else
       looked = unsettled_recheck(problem, error);
   }
-  problem->n_unsettled = 0;
+  problem->n_unsettled = problem->n_ran = 0;
   if (!looked)
     problem_ask_device(problem, true);
   return looked;
@@ -321,10 +321,10 @@ enum outcome candidate_check(struct problem *problem, struct candidate *candidat
   bool is_first = !problem->has_checked;
   candidate->outcome = outputs_check(problem, candidate, &candidate->error);
   problem->has_checked = true;
+  problem->n_ran++;
   if (candidate->outcome != OUTCOME_RUNTIME && !problem->is_spoiled) {
     problem->unsettled[problem->n_unsettled++] = candidate;
-    bool is_due =
-        is_first || candidate->outcome != OUTCOME_CORRECT || problem->n_unsettled == ARRAY_LENGTH(problem->unsettled);
+    bool is_due = is_first || candidate->outcome != OUTCOME_CORRECT || problem->n_ran >= CHECK_INPUTS_EVERY;
     if (is_due && !problem_inputs_check(problem, &candidate->error))
       candidate->outcome = OUTCOME_RUNTIME;
   }

@@ -63,7 +63,8 @@ struct problem {
   uint64_t host_scalars[KERNEL_ARGUMENTS_MAX];
   size_t verified_bytes, verified_bytes_max; /* that operands keep, and may */
   bool has_checked;                          /* a config */
-  /* Checked since the inputs were looked at, and right as far as that is known. */
+  size_t n_ran; /* checks since the inputs were looked at, whatever became of the configs */
+  /* Of those, the configs that are still loaded, and right as far as that is known. */
   struct candidate *unsettled[CHECK_INPUTS_EVERY];
   size_t n_unsettled;
   /* The device, as this process sees it, is in a state that nothing can be measured in; is_lost: and not because of

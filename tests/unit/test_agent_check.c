@@ -220,6 +220,10 @@ static void several_open(struct several *several, const char *source, struct fix
   free(object);
 }
 
+static void several_unload_last(struct several *several) {
+  candidate_free(several->problem, several->candidates[--several->n]);
+}
+
 /* Loads a config as another candidate and checks it. */
 static enum outcome several_check(struct several *several, uint64_t config) {
   struct error error = {0};
@@ -305,9 +309,24 @@ Test(check_several, one_that_is_unloaded_is_not_looked_at_any_more) {
   cr_expect_eq(several_check(&several, 0), OUTCOME_CORRECT);
   cr_expect_eq(several_check(&several, 0), OUTCOME_CORRECT);
   cr_expect_eq(several.problem->n_unsettled, 1);
-  candidate_free(several.problem, several.candidates[--several.n]);
+  several_unload_last(&several);
   cr_expect_eq(several.problem->n_unsettled, 0);
   several_settle(&several);
+  several_close(&several);
+}
+
+Test(check_several, what_one_changed_that_was_unloaded_is_undone_and_no_other_is_blamed) {
+  struct several several;
+  several_open(&several, CHANGERS, CHANGERS_SPACE);
+  cr_expect_eq(several_check(&several, 0), OUTCOME_CORRECT);
+  cr_expect_eq(several_check(&several, 1), OUTCOME_CORRECT);
+  several_unload_last(&several);
+  cr_expect_eq(several_check(&several, 0), OUTCOME_CORRECT, "it computes with the changed input first");
+  cr_expect_eq(several_check(&several, 1), OUTCOME_CORRECT);
+  several_unload_last(&several);
+  several_settle(&several);
+  cr_expect_eq(several_check(&several, 0), OUTCOME_CORRECT);
+  cr_expect_eq(several.problem->operands[0].n_verified, 1);
   several_close(&several);
 }
 

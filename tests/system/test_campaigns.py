@@ -53,6 +53,12 @@ def test_a_lease_tells_the_best_ratio_so_far(server, hands, submit):
     assert told[:3] == [None, 1.0, 0.75]
 
 
+def test_the_best_ratio_is_not_that_of_a_config_that_left_the_race_early(server, hands, submit):
+    hand, _ = hands("hand"), submit(LARGE)
+    told = [lease["best_ratio"] for lease in hand.take_all(ratios={12: 0.75, 13: 0.8}, ends={12: "far", 13: "decided"})]
+    assert told[:3] == [None, 1.0, 0.8]
+
+
 SPENT = "the device time is spent"  # common/outcome.h
 
 

@@ -146,6 +146,7 @@ void gpu_close(struct device *base) {
 
 bool gpu_synchronize(struct device *base, struct error *error) {
   struct gpu_device *device = (struct gpu_device *)base;
+  device->busy_until_ns = 0;
   return gpu_check(device->api, device->api->stream_wait(device->stream), error, "waiting for the GPU");
 }
 

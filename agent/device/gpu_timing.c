@@ -47,11 +47,10 @@ static double lead_us(const struct gpu_device *device) {
   return (double)(device->busy_until_ns - clock_monotonic_ns()) / 1000;
 }
 
-/* The device has at least `us` more to do than it had. */
-static void busy_add(struct gpu_device *device, double us) {
-  int64_t now = clock_monotonic_ns();
-  if (device->busy_until_ns < now)
-    device->busy_until_ns = now;
+/* The device has at least `us` more to do than it had. It may have begun as soon as the first of that was given. */
+static void busy_add(struct gpu_device *device, int64_t given_ns, double us) {
+  if (device->busy_until_ns < given_ns)
+    device->busy_until_ns = given_ns;
   device->busy_until_ns += (int64_t)(us * 1000);
 }
 
@@ -66,12 +65,13 @@ static bool head_start_copy(struct gpu_device *device, size_t bytes, struct erro
 static bool head_start_give(struct gpu_device *device, double us, struct error *error) {
   double bytes_per_us = (double)HEAD_START_BYTES / device->head_start_us;
   size_t left = ((size_t)(us * bytes_per_us) / HEAD_START_UNIT + 1) * HEAD_START_UNIT;
+  int64_t given_ns = clock_monotonic_ns();
   for (size_t i = 0, bytes; left && i < HEAD_START_COPIES_MAX; i++, left -= bytes) {
     bytes = left < HEAD_START_BYTES ? left : HEAD_START_BYTES;
     if (!head_start_copy(device, bytes, error))
       return false;
   }
-  busy_add(device, us);
+  busy_add(device, given_ns, us);
   return gpu_fill_words(device, device->head_start, 0, 1, error);
 }
 
@@ -104,10 +104,11 @@ static int kind_of(const struct device_rotation *rotation) {
 }
 
 static bool prepare(struct gpu_device *device, int kind, struct error *error) {
+  int64_t given_ns = clock_monotonic_ns();
   if (((kind & PREPARE_DISPLACE) && !gpu_displace(&device->base, error)) ||
       ((kind & PREPARE_FLUSH) && !instructions_flush(device, error)))
     return false;
-  busy_add(device, device->kinds[kind].preparation_us);
+  busy_add(device, given_ns, device->kinds[kind].preparation_us);
   return true;
 }
 
@@ -247,7 +248,6 @@ static bool kind_calibrate(struct gpu_device *device, int kind, struct error *er
 static bool intervals_collect(struct gpu_device *device, size_t n, struct error *error) {
   if (!gpu_synchronize(&device->base, error))
     return false;
-  device->busy_until_ns = 0;
   for (size_t i = 0; i < n; i++) {
     const struct interval *interval = &device->intervals[i];
     double us;
@@ -288,6 +288,7 @@ static bool interval_enqueue(struct gpu_device *device, size_t pair, struct devi
                              struct error *error) {
   struct interval *interval = &device->intervals[pair];
   *interval = (struct interval){timing, device->kinds[kind_of(timing->rotation)].empty_us};
+  int64_t given_ns = clock_monotonic_ns();
   if (!event_record(device, pair, 0, error))
     return false;
   for (unsigned k = 0; k < calls; k++) {
@@ -295,7 +296,7 @@ static bool interval_enqueue(struct gpu_device *device, size_t pair, struct devi
     if (!gpu_launch(&device->base, &timing->launch, error))
       return false;
   }
-  busy_add(device, LEAST_SHARE * timing->launch.module->least_us * calls);
+  busy_add(device, given_ns, LEAST_SHARE * timing->launch.module->least_us * calls);
   return event_record(device, pair, 1, error);
 }
 
@@ -333,9 +334,11 @@ static bool sample_enqueue(struct gpu_device *device, struct device_timing *timi
         return false;
       *in_flight = 0;
     }
+    /* First: making events takes a host as long as giving some samples. */
+    if (!event_pairs_reserve(device, *in_flight + 1, error))
+      return false;
     bool is_behind = lead_us(device) < (host_us < HEAD_START_US_MAX ? host_us : HEAD_START_US_MAX);
-    if (!event_pairs_reserve(device, *in_flight + 1, error) ||
-        (is_behind && host_us > 0 &&
+    if ((is_behind && host_us > 0 &&
          !head_start_give(device, lead_wanted(device, timings, n, timing->calls - done), error)) ||
         (done == 0 && !prepare(device, kind, error)) ||
         !interval_enqueue(device, (*in_flight)++, timing, calls, error) ||

@@ -45,6 +45,9 @@ static char functions[2]; /* their addresses are handles */
 enum { FAKE_ADD, INSTRUCTION_FLUSH };
 
 static void call_note(char letter, double us) {
+  const char *slow = getenv("FAKE_HIP_SLOW");
+  if (slow && strchr(slow, letter))
+    usleep(2000);
   clock_us += us;
   if (n_calls < LOG_MAX)
     calls[n_calls++] = letter;
@@ -209,6 +212,7 @@ int hipStreamSynchronize(void *stream) {
 
 int hipEventCreateWithFlags(void **event, unsigned flags) {
   (void)flags;
+  call_note('N', 0);
   *event = calloc(1, sizeof(struct timespec));
   return fault;
 }
@@ -299,7 +303,7 @@ int hipModuleLaunchKernel(void *function, unsigned grid_x, unsigned grid_y, unsi
   float *y, *x;
   (void)grid_y, (void)grid_z, (void)block_y, (void)block_z, (void)shared_bytes, (void)stream;
   (void)extra;
-  if (fault || grid_x == 0)
+  if (fault || grid_x == 0 || block_x > 1024)
     return fault ? fault : hipErrorInvalidValue;
   is_in_flight = true;
   if (function == &functions[INSTRUCTION_FLUSH]) {

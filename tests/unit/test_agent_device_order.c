@@ -158,6 +158,53 @@ Test(device_order, samples_that_keep_the_device_busy_share_one_head_start_and_on
   setting_end(&setting);
 }
 
+/* The device has some milliseconds to do when the events run out. */
+Test(device_order, a_host_that_made_events_gives_a_head_start_again) {
+  setenv("FAKE_HIP_LAUNCH_US", "60", 1);
+  setenv("FAKE_HIP_SLOW", "N", 1);
+  struct setting setting = setting_make();
+  struct device_rotation rotation = {.n_copies = 1};
+  samples_take(&setting, &rotation, 1, 1);
+  log_clear();
+  samples_take(&setting, &rotation, 70, 1);
+  const char *last_made = strrchr(log_of_calls(), 'N');
+  cr_assert_not_null(last_made);
+  cr_expect_eq(last_made[1], 'H', "%s", last_made);
+  setting_end(&setting);
+}
+
+/* What a call takes counts from when it was given, and here it is over before the host has given the next. */
+Test(device_order, a_device_that_is_faster_than_its_host_gets_a_head_start_for_each_sample) {
+  setenv("FAKE_HIP_LAUNCH_US", "1000", 1);
+  setenv("FAKE_HIP_SLOW", "L", 1);
+  struct setting setting = setting_make();
+  struct device_rotation rotation = {.n_copies = 1};
+  samples_take(&setting, &rotation, 1, 1);
+  log_clear();
+  samples_take(&setting, &rotation, 5, 1);
+  cr_expect_eq(count(log_of_calls(), "wELE"), 5, "%s", log_of_calls());
+  setting_end(&setting);
+}
+
+Test(device_order, a_device_that_was_waited_for_after_an_error_is_not_taken_for_busy) {
+  setenv("FAKE_HIP_LAUNCH_US", "1e6", 1);
+  struct setting setting = setting_make();
+  struct error error = {0};
+  struct device_rotation rotation = {.n_copies = 1};
+  int64_t n = N;
+  void *arguments[] = {&setting.y->address, &setting.x->address, &n};
+  struct device_launch launch = {setting.module, {.grid = {4, 1, 1}, .block = {64, 1, 1}}, arguments}, refused = launch;
+  refused.geometry.block[0] = 2048;
+  samples_take(&setting, &rotation, 1, 1);
+  struct device_timing timings[] = {{launch, &rotation, 1, 0}, {refused, &rotation, 1, 0}};
+  cr_expect_not(setting.gpu->ops->time(setting.gpu, timings, ARRAY_LENGTH(timings), &error));
+  cr_expect(setting.gpu->ops->sentinel(setting.gpu, &error), "%s", error.message);
+  log_clear();
+  samples_take(&setting, &rotation, 1, 1);
+  cr_expect_eq(log_of_calls()[0], 'H', "%s", log_of_calls());
+  setting_end(&setting);
+}
+
 Test(device_order, data_and_instruction_caches_are_emptied_right_before_the_first_event) {
   setenv("FAKE_HIP_LAUNCH_US", "1000", 1);
   struct setting setting = setting_make();

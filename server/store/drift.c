@@ -8,9 +8,9 @@
 #define SQL_US(column) "(extract(epoch FROM " column ") * 1000000)::bigint"
 #define SQL_FROM_US(parameter) "('epoch'::timestamptz + " parameter "::bigint * interval '1 microsecond')"
 
-/* Of a lease with very many configs so many tell. They are read from key to key in the order of the unique index, so that
+/* Of a lease with many configs the first ones tell. They are read from key to key in the order of the unique index, so that
  * the plan probes it even when it was made while the table was small. */
-#define NOTE_MEASUREMENTS "256"
+#define NOTE_MEASUREMENTS "64"
 
 /* Agents wait for this statement: its commit does not wait for the disk. What a crash of the database loses is a point of the
  * history. The setting ends with the statement's transaction.

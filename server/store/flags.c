@@ -9,14 +9,15 @@
   "  = (later.environment_id, later.tag, later.kernel, later.key_digest) AND j.state = 'done'"                         \
   "  AND j.finished_at <= later.created_at JOIN winners w ON w.job_id = j.id AND w.flagged IS NULL"
 
+/* Of its measurements those of its finals are read, by their leases: a job may have a million. */
 static const struct statement facts_statement = {
-    "flag_facts",
-    "SELECT now.baseline, now.default_config, now.seed,"
-    " EXISTS (SELECT" SQL_EARLIER " WHERE later.id = now.id) AS has_earlier,"
-    " (SELECT count(*) FROM measurements q WHERE q.job_id = now.id AND q.stage = 'final' AND q.quarantined AND q.late"
-    "  AND NOT EXISTS (SELECT FROM measurements m WHERE (m.job_id, m.stage, m.round, m.process, m.config)"
-    "   = (q.job_id, q.stage, q.round, q.process, q.config) AND NOT m.late)) AS n_lacking FROM jobs now"
-    " WHERE now.id = $1"};
+    "flag_facts", "SELECT now.baseline, now.default_config, now.seed,"
+                  " EXISTS (SELECT" SQL_EARLIER " WHERE later.id = now.id) AS has_earlier,"
+                  " (SELECT count(*) FROM leases l JOIN measurements q ON q.lease_id = l.id"
+                  "  WHERE l.job_id = now.id AND l.stage = 'final' AND q.quarantined AND q.late"
+                  "  AND NOT EXISTS (SELECT FROM measurements m WHERE (m.job_id, m.stage, m.round, m.process, m.config)"
+                  "   = (q.job_id, q.stage, q.round, q.process, q.config) AND NOT m.late)) AS n_lacking FROM jobs now"
+                  " WHERE now.id = $1"};
 
 bool flag_facts_load(struct db *db, int64_t job, struct flag_facts *ret, struct error *error) {
   struct db_parameters parameters = {0};
@@ -39,7 +40,7 @@ static const struct statement flags_store_statement = {
     "WITH due AS MATERIALIZED (SELECT j.id, json_build_object('job', $1::bigint::text, 'ratio', f.ratio,"
     "   'lower', f.lower, 'upper', f.upper, 'at', " SQL_TIME(
         "now()") ") AS flag" SQL_EARLIER "  JOIN unnest($2::text[], $3::float8[], $4::float8[], $5::float8[]) AS "
-                                         "f(config_values, ratio, lower, upper)"
+                 "f(config_values, ratio, lower, upper)"
                  "   ON w.config_values::jsonb = f.config_values::jsonb WHERE later.id = $1 ORDER BY j.id FOR NO KEY "
                  "UPDATE OF j),"
                  " flagged AS (UPDATE winners w SET flagged = due.flag FROM due WHERE w.job_id = due.id),"

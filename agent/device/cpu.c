@@ -230,13 +230,6 @@ static inline int64_t clock_raw_ns(void) {
   return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-static inline void rotation_step(struct device_rotation *rotation) {
-  size_t copy = rotation->next;
-  for (size_t i = 0; i < rotation->n_operands; i++)
-    *rotation->operands[i].pointer = rotation->operands[i].base + copy * rotation->operands[i].stride;
-  rotation->next = copy + 1 < rotation->n_copies ? copy + 1 : 0;
-}
-
 /* Restores what the call changed. It happens after the call, so that by the copy's next turn it has left the caches. */
 static void rotation_restore(const struct device_rotation *rotation) {
   for (size_t i = 0; i < rotation->n_operands; i++)
@@ -265,13 +258,6 @@ static double interval_us(const struct cpu_device *device, int64_t start) {
   int64_t ns = clock_raw_ns() - start;
   double left = (double)(ns > 0 ? ns : 1), empty = (double)device->empty_ns;
   return (left - (empty < EMPTY_SHARE_MAX * left ? empty : EMPTY_SHARE_MAX * left)) / 1000;
-}
-
-static bool rotation_restores(const struct device_rotation *rotation) {
-  for (size_t i = 0; i < rotation->n_operands; i++)
-    if (rotation->operands[i].pristine)
-      return true;
-  return false;
 }
 
 static void sample_take(const struct cpu_device *device, struct device_timing *timing) {

@@ -79,6 +79,22 @@ static inline bool rotation_prepares(const struct device_rotation *rotation) {
   return rotation->displace || rotation->flush_instructions;
 }
 
+/* Whether calls change what they read. */
+static inline bool rotation_restores(const struct device_rotation *rotation) {
+  for (size_t i = 0; i < rotation->n_operands; i++)
+    if (rotation->operands[i].pristine)
+      return true;
+  return false;
+}
+
+/* Points the arguments to the next copies. */
+static inline void rotation_step(struct device_rotation *rotation) {
+  size_t copy = rotation->next;
+  for (size_t i = 0; i < rotation->n_operands; i++)
+    *rotation->operands[i].pointer = rotation->operands[i].base + copy * rotation->operands[i].stride;
+  rotation->next = copy + 1 < rotation->n_copies ? copy + 1 : 0;
+}
+
 /* One sample: `calls` calls one directly after the other. `us` is T - t: what the interval of an empty sample with the
  * same preparations (displacing, flushing, head start) lasts is taken off. */
 struct device_timing {

@@ -259,13 +259,6 @@ static bool intervals_collect(struct gpu_device *device, size_t n, struct error 
   return true;
 }
 
-static void rotation_step(struct device_rotation *rotation) {
-  size_t copy = rotation->next;
-  for (size_t i = 0; i < rotation->n_operands; i++)
-    *rotation->operands[i].pointer = rotation->operands[i].base + copy * rotation->operands[i].stride;
-  rotation->next = copy + 1 < rotation->n_copies ? copy + 1 : 0;
-}
-
 /* Restores what the call changed, after the call: by the copy's next turn it has left the caches. */
 static bool rotation_restore(struct device *device, const struct device_rotation *rotation, struct error *error) {
   for (size_t i = 0; i < rotation->n_operands; i++) {
@@ -274,13 +267,6 @@ static bool rotation_restore(struct device *device, const struct device_rotation
       return false;
   }
   return true;
-}
-
-static bool rotation_restores(const struct device_rotation *rotation) {
-  for (size_t i = 0; i < rotation->n_operands; i++)
-    if (rotation->operands[i].pristine)
-      return true;
-  return false;
 }
 
 /* Gives `calls` calls between the events of a pair to the stream. */

@@ -19,12 +19,6 @@ struct space_facts campaign_facts(const struct campaign *campaign, const struct 
 
 /* Ends */
 
-static void key_fail(struct key_tuning *key, const struct error *error) {
-  key->is_ended = true;
-  if (!key->is_decided && !key->failure)
-    key->failure = xstrdup(error->message);
-}
-
 /* Nothing more can be measured for any key. */
 static void campaign_break(struct campaign *campaign, const struct error *error) {
   if (!campaign->is_broken)
@@ -102,7 +96,7 @@ static void lease_ended(struct campaign *campaign, struct key_tuning *key, enum 
   if (campaign->executor->is_suspect)
     campaign_break(campaign, error);
   else
-    key_fail(key, error);
+    key_tuning_fail(key, error);
 }
 
 /* Measures a piece of a key. False: the key, or the campaign, has come to its end with it. */
@@ -137,7 +131,7 @@ static bool piece_run(struct campaign *campaign, struct key_tuning *key, const s
   key->seconds[piece->stage] += (double)(clock_monotonic_ns() - began_ns) * 1e-9;
   if (key->baseline_failure && !campaign->is_broken) {
     error_set(&error, "nothing can be compared: %s", key->baseline_failure);
-    key_fail(key, &error);
+    key_tuning_fail(key, &error);
   } else {
     lease_ended(campaign, key, end, &error);
   }
@@ -191,7 +185,7 @@ static bool objects_prepare(struct campaign *campaign, struct key_tuning *key) {
   key->objects = NULL;
   if (build_code_objects(campaign->build, &request, &key->objects, &error))
     return true;
-  key_fail(key, &error);
+  key_tuning_fail(key, &error);
   return false;
 }
 
@@ -270,7 +264,7 @@ static bool search_begin(const struct campaign *campaign, struct key_tuning *key
   struct error error;
   if (search_new(campaign->folder->space, &facts, &options, ret_search, &error))
     return true;
-  key_fail(key, &error);
+  key_tuning_fail(key, &error);
   return false;
 }
 
@@ -321,7 +315,7 @@ static void budget_is_spent(const struct campaign *campaign, struct key_tuning *
             "its budget of %g device-seconds was spent before %s: %zu of %zu configs were measured; give more with "
             "--budget",
             (double)campaign->terms.budget_us * 1e-6, before, n, key->n);
-  key_fail(key, &error);
+  key_tuning_fail(key, &error);
 }
 
 static void nothing_is_correct(const struct campaign *campaign, struct key_tuning *key) {
@@ -334,7 +328,7 @@ static void nothing_is_correct(const struct campaign *campaign, struct key_tunin
     return;
   }
   error_set(&error, "no config of the space is correct%s%s", example ? "; " : "", example ? example : "");
-  key_fail(key, &error);
+  key_tuning_fail(key, &error);
 }
 
 static void finalists_set(const struct campaign *campaign, struct key_tuning *key) {
@@ -351,18 +345,13 @@ static void finalists_set(const struct campaign *campaign, struct key_tuning *ke
     nothing_is_correct(campaign, key);
 }
 
-static bool is_out(const struct key_tuning *key, uint64_t config) {
-  const struct key_config *found = key_tuning_find(key, config);
-  return found->is_measured && found->outcome != OUTCOME_CORRECT;
-}
-
 /* Measures the finalists that are left in one more process; shares what is left of the budget with the processes to
  * come. */
 static void final(struct campaign *campaign, struct key_tuning *key, int64_t process, int64_t processes) {
   cleanup_free uint64_t *configs = xcalloc(key->n_finalists, sizeof *configs);
   struct piece piece = {.stage = STAGE_FINAL, .process = process, .configs = configs};
   for (size_t i = 0; i < key->n_finalists; i++)
-    if (!is_out(key, key->finalists[i]))
+    if (!key_tuning_failed_config(key, key->finalists[i]))
       configs[piece.n++] = key->finalists[i];
   if (piece.n == 0)
     return;
@@ -383,7 +372,7 @@ static void decide(const struct campaign *campaign, struct key_tuning *key) {
   if (key->is_spent && !key->finalist_failure)
     budget_is_spent(campaign, key, "anything was decided");
   else
-    key_fail(key, &error);
+    key_tuning_fail(key, &error);
 }
 
 /* The campaign */
@@ -477,7 +466,7 @@ bool campaign_run(struct campaign *campaign, struct error *error) {
     return true;
   for (size_t i = 0; i < campaign->n; i++)
     if (!campaign->keys[i].is_ended)
-      key_fail(&campaign->keys[i], &campaign->trouble);
+      key_tuning_fail(&campaign->keys[i], &campaign->trouble);
   keys_tell(campaign);
   *error = campaign->trouble;
   return false;

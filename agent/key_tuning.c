@@ -236,6 +236,23 @@ bool key_tuning_decide(struct key_tuning *tuning, uint64_t seed, struct error *e
   return true;
 }
 
+bool key_tuning_failed_config(const struct key_tuning *tuning, uint64_t config) {
+  const struct key_config *found = key_tuning_find(tuning, config);
+  return found->is_measured && found->outcome != OUTCOME_CORRECT;
+}
+
+void key_tuning_fail(struct key_tuning *tuning, const struct error *error) {
+  uint64_t winner = tuning->verdict.winner;
+  tuning->is_ended = true;
+  if (tuning->is_decided &&
+      ((winner == tuning->baseline && tuning->baseline_failure) || key_tuning_failed_config(tuning, winner))) {
+    verdict_release(&tuning->verdict);
+    tuning->is_decided = false;
+  }
+  if (!tuning->is_decided && !tuning->failure)
+    tuning->failure = xstrdup(error->message);
+}
+
 bool key_tuning_is_undecided(const struct key_tuning *tuning) {
   return tuning->verdict.outcome == VERDICT_AMBIGUOUS || !(tuning->verdict.regret_bound <= REGRET_DECIDED);
 }

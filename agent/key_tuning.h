@@ -79,6 +79,12 @@ must_check const struct key_config *key_tuning_best(const struct key_tuning *tun
 /* Decides over the samples of finalists that failed in no process. */
 must_check bool key_tuning_decide(struct key_tuning *tuning, uint64_t seed, struct error *error);
 
+/* Nothing more is measured for it. Without a verdict whose winner works, `error` is its failure. */
+void key_tuning_fail(struct key_tuning *tuning, const struct error *error);
+
+/* Whether a listed config was measured and does not work. */
+bool key_tuning_failed_config(const struct key_tuning *tuning, uint64_t config);
+
 /* Whether the verdict leaves something open that another process may settle. */
 bool key_tuning_is_undecided(const struct key_tuning *tuning);
 

@@ -164,6 +164,37 @@ Test(key_tuning, without_a_finalist_that_works_nothing_is_decided) {
   trial_end(&trial);
 }
 
+/* Decides for config 3 in three processes; a fourth fails as a whole after config 3, or not, has failed in it. */
+static struct trial decided_trial_failed(bool winner_fails) {
+  struct trial trial = trial_new(-1);
+  struct error error;
+  for (int64_t process = 0; process < 3; process++) {
+    cr_assert(feed(&trial, STAGE_FINAL, process, 2, 1, NULL));
+    cr_assert(feed(&trial, STAGE_FINAL, process, 3, 0.5, NULL));
+  }
+  cr_assert(key_tuning_decide(&trial.tuning, 1, &error), "%s", error.message);
+  if (winner_fails)
+    cr_assert(feed(&trial, STAGE_FINAL, 3, 3, 0, "killed"));
+  error_set(&error, "the fourth process failed");
+  key_tuning_fail(&trial.tuning, &error);
+  cr_expect(trial.tuning.is_ended);
+  return trial;
+}
+
+Test(key_tuning, a_verdict_outlives_a_later_process_that_fails) {
+  struct trial trial = decided_trial_failed(false);
+  cr_expect(trial.tuning.is_decided);
+  cr_expect_null(trial.tuning.failure);
+  trial_end(&trial);
+}
+
+Test(key_tuning, a_winner_that_fails_in_a_later_process_is_none_even_where_nothing_is_decided_again) {
+  struct trial trial = decided_trial_failed(true);
+  cr_expect_not(trial.tuning.is_decided);
+  cr_expect_str_eq(trial.tuning.failure, "the fourth process failed");
+  trial_end(&trial);
+}
+
 Test(key_tuning, processes_that_do_not_agree_leave_it_undecided) {
   struct trial trial = trial_new(-1);
   struct error error;

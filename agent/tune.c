@@ -353,12 +353,13 @@ const struct command_spec tune_command = {
     .name = "tune",
     .arguments = "DIR[:VERSION]",
     .summary = "tune a kernel on this machine, without a server",
-    .description = "Every config of the kernel's space is compiled, checked against the reference and raced in pairs "
-                   "with the default; those that cannot win leave. The rest go to finals in fresh processes, which "
-                   "decide the winner, the configs that are as good, and how much faster another could still be. Where "
-                   "that stays open, they are measured in more processes.\nWith --keys the keys share processes, and "
-                   "each begins with what won for its nearest neighbours. A key that fails does not end the others; "
-                   "the exit code is 1 then.",
+    .description =
+        "Every config of the kernel's space is compiled, checked against the reference and raced in pairs "
+        "with the default; those that cannot win leave. The rest go to finals in fresh processes, which "
+        "decide the winner, the configs that are as good, and how much faster another finalist could still be. Where "
+        "that stays open, they are measured in more processes.\nWith --keys the keys share processes, and "
+        "each begins with what won for its nearest neighbours. A key that fails does not end the others; "
+        "the exit code is 1 then.",
     .options = tune_options,
     .n_options = ARRAY_LENGTH(tune_options),
     .run = tune_run,

@@ -200,8 +200,8 @@ void report_print(const struct report *report, FILE *out) {
           baseline_name(report), number(verdict, "speedup"), json_string_value(json_object_get(verdict, "verdict")),
           1 / number(verdict, "baseline_upper"), 1 / number(verdict, "baseline_lower"));
   fprintf(out,
-          "regret bound        %.2f %% (over %" JSON_INTEGER_FORMAT " paired samples, processes: %" JSON_INTEGER_FORMAT
-          ", devices: %" JSON_INTEGER_FORMAT ")\n",
+          "regret bound        %.2f %% among the finalists (over %" JSON_INTEGER_FORMAT
+          " paired samples, processes: %" JSON_INTEGER_FORMAT ", devices: %" JSON_INTEGER_FORMAT ")\n",
           100 * number(verdict, "regret_bound"), json_integer_value(json_object_get(verdict, "samples")),
           json_integer_value(json_object_get(verdict, "processes")),
           json_integer_value(json_object_get(verdict, "devices")));

@@ -10,14 +10,17 @@
   " opened AS (UPDATE leases l SET state = 'open', current_config = NULL FROM gone WHERE l.id = gone.id),"             \
   " loss AS (INSERT INTO losses (job_id, config, lease_id, epoch, agent, device)"                                      \
   "  SELECT job_id, config, id, epoch, agent, device FROM gone WHERE config IS NOT NULL),"                             \
-  " counter AS (UPDATE jobs SET events = events + c.n FROM (SELECT job_id, count(*)::int AS n FROM gone"               \
-  "  GROUP BY job_id) c WHERE jobs.id = c.job_id RETURNING jobs.id, jobs.events - c.n AS before),"                     \
-  " event AS (INSERT INTO job_events (job_id, event, kind, detail) SELECT g.job_id, counter.before + g.k,"             \
-  "   'lease_lost', json_build_object('lease', g.id::text, 'epoch', g.epoch, 'agent', g.agent, 'device', g.device,"    \
-  "   'config', g.config) FROM (SELECT *, row_number() OVER (PARTITION BY job_id ORDER BY id)::int AS k FROM gone) g"  \
-  "  JOIN counter ON counter.id = g.job_id)"                                                                           \
-  " SELECT g.*, e.hardware_digest FROM gone g JOIN jobs j ON j.id = g.job_id"                                          \
-  " JOIN environments e ON e.id = j.environment_id ORDER BY g.id"
+  " counter AS (UPDATE jobs SET events = events + c.n FROM " SQL_COUNT_BY_JOB(                                         \
+      "gone") " c"                                                                                                     \
+              "  WHERE jobs.id = c.job_id RETURNING jobs.id, jobs.events - c.n AS before),"                            \
+              " event AS (INSERT INTO job_events (job_id, event, kind, detail) SELECT g.job_id, counter.before + g.k," \
+              "   'lease_lost', json_build_object('lease', g.id::text, 'epoch', g.epoch, 'agent', g.agent, 'device', " \
+              "g.device,"                                                                                              \
+              "   'config', g.config) FROM (SELECT *, row_number() OVER (PARTITION BY job_id ORDER BY id)::int AS k "  \
+              "FROM gone) g"                                                                                           \
+              "  JOIN counter ON counter.id = g.job_id)"                                                               \
+              " SELECT g.*, e.hardware_digest FROM gone g JOIN jobs j ON j.id = g.job_id"                              \
+              " JOIN environments e ON e.id = j.environment_id ORDER BY g.id"
 
 static const struct statement expire_statement = {
     "leases_expire",
@@ -209,11 +212,12 @@ static const struct statement over_budget_statement = {
     " due AS MATERIALIZED (SELECT id, job_id FROM leases WHERE job_id IN (SELECT id FROM over) AND state = 'open'"
     "  AND stage = 'screen' ORDER BY id FOR UPDATE),"
     " cancelled AS (UPDATE leases l SET state = 'cancelled' FROM due WHERE l.id = due.id),"
-    " counter AS (UPDATE jobs SET events = events + 1 FROM (SELECT job_id, count(*) AS n FROM due GROUP BY job_id) c"
-    "  WHERE jobs.id = c.job_id RETURNING jobs.id, jobs.events, c.n),"
-    " event AS (INSERT INTO job_events (job_id, event, kind, detail) SELECT id, events, 'budget',"
-    "  json_build_object('cancelled_leases', n) FROM counter)"
-    " SELECT id FROM counter"};
+    " counter AS (UPDATE jobs SET events = events + 1 FROM " SQL_COUNT_BY_JOB(
+        "due") " c"
+               "  WHERE jobs.id = c.job_id RETURNING jobs.id, jobs.events, c.n),"
+               " event AS (INSERT INTO job_events (job_id, event, kind, detail) SELECT id, events, 'budget',"
+               "  json_build_object('cancelled_leases', n) FROM counter)"
+               " SELECT id FROM counter"};
 
 bool leases_cancel_over_budget(struct db *db, const int64_t *jobs, size_t n, int64_t **ret_jobs, size_t *ret_n,
                                struct error *error) {

@@ -8,7 +8,8 @@
  * A known measurement is looked up as the first from its key to its key: so the plan probes the unique index even when it
  * was made, and kept, while the table was small enough to be read whole.
  * A job's row is written only when its best ratio falls, which it does ever more rarely, and not in a statement that counts
- * its late events: one statement writes a row once. */
+ * its late events: one statement writes a row once. Rows of jobs are locked in the order of their ids, as those of leases
+ * are, so that statements do not wait for each other in a circle. */
 static const struct statement post_statement = {
     "leases_post",
     "WITH request AS MATERIALIZED (SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bool[]) WITH ORDINALITY"
@@ -86,12 +87,15 @@ static const struct statement post_statement = {
     " tardy AS MATERIALIZED (SELECT j.job_id, j.lease, j.epoch, j.current_epoch, t.n,"
     "   row_number() OVER (PARTITION BY j.job_id ORDER BY j.lease)::int AS k"
     "  FROM judged j JOIN tally t ON t.lease_id = j.lease WHERE j.verdict = 'late'),"
-    " counter AS (UPDATE jobs SET events = events + c.n FROM (SELECT job_id, count(*)::int AS n FROM tardy"
-    "  GROUP BY job_id) c WHERE jobs.id = c.job_id RETURNING jobs.id, jobs.events - c.n AS before),"
-    " record AS (UPDATE jobs SET best_ratio = b.best_ratio FROM (SELECT j.job_id, min(t.best_ratio) AS best_ratio"
-    "   FROM judged j JOIN tally t ON t.lease_id = j.lease WHERE NOT EXISTS (SELECT FROM tardy"
-    "    WHERE tardy.job_id = j.job_id) GROUP BY j.job_id) b"
-    "  WHERE jobs.id = b.job_id AND b.best_ratio < COALESCE(jobs.best_ratio, 'infinity')),"
+    " news AS MATERIALIZED (SELECT j.job_id, count(*) FILTER (WHERE j.verdict = 'late')::int AS n,"
+    "   min(t.best_ratio) AS best_ratio FROM judged j JOIN tally t ON t.lease_id = j.lease GROUP BY j.job_id),"
+    " written AS MATERIALIZED (SELECT jobs.id, news.n, news.best_ratio FROM news JOIN jobs ON jobs.id = news.job_id"
+    "  WHERE news.n > 0 OR news.best_ratio < COALESCE(jobs.best_ratio, 'infinity')"
+    "  ORDER BY jobs.id FOR NO KEY UPDATE OF jobs),"
+    " counter AS (UPDATE jobs SET events = events + w.n FROM written w WHERE jobs.id = w.id AND w.n > 0"
+    "  RETURNING jobs.id, jobs.events - w.n AS before),"
+    " record AS (UPDATE jobs SET best_ratio = w.best_ratio FROM written w WHERE jobs.id = w.id AND w.n = 0"
+    "  AND w.best_ratio < COALESCE(jobs.best_ratio, 'infinity')),"
     " event AS (INSERT INTO job_events (job_id, event, kind, detail) SELECT tardy.job_id, counter.before + tardy.k,"
     "   'late', json_build_object('lease', tardy.lease::text, 'epoch', tardy.epoch,"
     "   'current_epoch', tardy.current_epoch, 'measurements', tardy.n)"

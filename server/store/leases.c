@@ -251,15 +251,20 @@ static const struct statement release_statement = {
     "  FROM locked JOIN (SELECT lease, epoch, bool_or(is_spent) AS is_spent FROM request GROUP BY lease, epoch) r"
     "   ON r.lease = locked.id AND r.epoch = locked.epoch JOIN jobs j ON j.id = locked.job_id"
     "  WHERE l.id = locked.id AND locked.state = 'held' RETURNING l.id, l.epoch, l.state, l.job_id),"
-    " counter AS (UPDATE jobs SET events = events + 1 FROM (SELECT job_id, count(*) AS n FROM ended"
-    "  WHERE state = 'cancelled' GROUP BY job_id) c WHERE jobs.id = c.job_id RETURNING jobs.id, jobs.events, c.n),"
-    " event AS (INSERT INTO job_events (job_id, event, kind, detail) SELECT id, events, 'budget',"
-    "  json_build_object('cancelled_leases', n) FROM counter)"
-    " SELECT r.n, locked.id IS NOT NULL AS known, locked.epoch, ended.id IS NOT NULL AS done,"
-    "  ended.state = 'cancelled' AS is_cancelled, locked.job_id, locked.fruitless, e.hardware_digest"
-    " FROM request r LEFT JOIN locked ON locked.id = r.lease"
-    " LEFT JOIN ended ON ended.id = r.lease AND ended.epoch = r.epoch"
-    " LEFT JOIN jobs j ON j.id = locked.job_id LEFT JOIN environments e ON e.id = j.environment_id"};
+    " counter AS (UPDATE jobs SET events = events + 1 FROM " SQL_COUNT_BY_JOB(
+        "ended WHERE state = 'cancelled'") " c"
+                                           "  WHERE jobs.id = c.job_id RETURNING jobs.id, jobs.events, c.n),"
+                                           " event AS (INSERT INTO job_events (job_id, event, kind, detail) SELECT id, "
+                                           "events, 'budget',"
+                                           "  json_build_object('cancelled_leases', n) FROM counter)"
+                                           " SELECT r.n, locked.id IS NOT NULL AS known, locked.epoch, ended.id IS NOT "
+                                           "NULL AS done,"
+                                           "  ended.state = 'cancelled' AS is_cancelled, locked.job_id, "
+                                           "locked.fruitless, e.hardware_digest"
+                                           " FROM request r LEFT JOIN locked ON locked.id = r.lease"
+                                           " LEFT JOIN ended ON ended.id = r.lease AND ended.epoch = r.epoch"
+                                           " LEFT JOIN jobs j ON j.id = locked.job_id LEFT JOIN environments e ON e.id "
+                                           "= j.environment_id"};
 
 bool leases_release(struct db *db, struct lease_handback *const *handbacks, size_t n, struct error *error) {
   struct db_array leases, epochs, are_spent;

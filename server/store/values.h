@@ -31,4 +31,10 @@ size_t ordinals_parse(const char *text, uint64_t *ret, size_t most);
 /* SQL: a timestamptz as RFC 3339 in UTC. */
 #define SQL_TIME(column) "to_char(" column " AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.MS\"Z\"')"
 
+/* SQL: (job_id, n), how many rows of `rows` each job has. Locks the jobs in the order of their ids: who waits for one holds
+ * none that comes after it. */
+#define SQL_COUNT_BY_JOB(rows)                                                                                         \
+  "(SELECT jobs.id AS job_id, r.n FROM (SELECT job_id, count(*)::int AS n FROM " rows                                  \
+  " GROUP BY job_id) r JOIN jobs ON jobs.id = r.job_id ORDER BY jobs.id FOR NO KEY UPDATE OF jobs)"
+
 #endif

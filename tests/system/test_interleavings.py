@@ -230,6 +230,67 @@ def test_posts_that_all_met_other_connections_posts_are_all_taken_in_the_end(pos
     assert counted(bench) == 11
 
 
+def test_posts_of_many_jobs_lock_the_jobs_in_the_order_of_their_ids(postgres, database, start):
+    bench = Bench(postgres, database, start(harness.Server, database, options=("--workers", "1")))
+    for n in range(8):
+        harness.wavetune(bench.server, "submit", harness.QUICK, "--key", f"n={n + 1}", "--environment", json.dumps(ENVIRONMENT))
+    leases = [bench.pull(f"m{n}").json for n in range(8)]
+    jobs = sorted(int(lease["job"]) for lease in leases)
+    assert len(set(jobs)) == 8
+    first, job = Session(database), Session(database)
+    first.run("begin")
+    first.run(f"select 1 from leases where id = {bench.lease['lease']} for update")
+    job.run("begin")
+    job.run(f"select 1 from jobs where id = {jobs[0]} for update")
+    answers = []
+
+    def post(lease):
+        measurements = [{"seq": 1, "config": lease["configs"][0][0], "outcome": "correct", "timer": "test",
+                         "samples_us": [90.0] * 3, "baseline_us": [100.0] * 3}]
+        answers.append(bench.server.request("POST", f"/v1/leases/{lease['lease']}/results",
+                                            {"epoch": lease["epoch"], "measurements": measurements}))
+
+    threads = [threading.Thread(target=post, args=[bench.lease])]  # keeps the worker busy while the others come together
+    threads[0].start()
+    bench.wait_blocked()
+    for lease in leases:
+        threads.append(threading.Thread(target=post, args=[lease]))
+        threads[-1].start()
+    wait_until(lambda: b"wavetune_queue_length 8\n" in bench.server.request("GET", "/metrics").body, 20, "posts to wait")
+    first.run("commit")
+    wait_until(lambda: len(answers) == 1, 20, "the first post to be answered")
+    bench.wait_blocked()
+    free = bench.sql(f"select id from jobs where id >= {jobs[0]} order by id for update skip locked")
+    job.run("commit")
+    for thread in threads:
+        thread.join(30)
+    first.close()
+    job.close()
+    assert free.split() == [str(other) for other in jobs[1:]], "who waits for a job holds none that comes after it"
+    assert [answer.status for answer in answers] == [200] * 9, answers
+
+
+def test_an_agent_that_comes_back_locks_the_jobs_of_its_leases_in_the_order_of_their_ids(postgres, database, start):
+    bench = Bench(postgres, database, start(harness.Server, database))
+    for n in range(8):
+        harness.wavetune(bench.server, "submit", harness.QUICK, "--key", f"n={n + 1}", "--environment", json.dumps(ENVIRONMENT))
+    jobs = [bench.job, *(bench.pull(f"m{n}").json["job"] for n in range(8))]
+    job, answers = Session(database), []
+    job.run("begin")
+    job.run(f"select 1 from jobs where id = {bench.job} for update")
+    body = {"agent": bench.agent, "boot": "another", "name": "hand", "version": "0.1.0", "devices": [
+        {"device": "cpu0", "backend": "cpu", "environment": ENVIRONMENT, "facts": {}}]}
+    thread = threading.Thread(target=lambda: answers.append(bench.server.request("POST", "/v1/agents", body)))
+    thread.start()
+    bench.wait_blocked()
+    free = bench.sql("select id from jobs order by id for update skip locked")
+    job.run("commit")
+    thread.join(30)
+    job.close()
+    assert free.split() == sorted(jobs, key=int)[1:]
+    assert answers[0].status == 200 and bench.sql("select count(*) from leases where state = 'open'") == "9"
+
+
 SPLIT = ("update leases set remaining = remaining - '{{[4,100)}}', is_split = true where id = {lease};"
          "insert into leases (job_id, stage, round, process, configs, remaining, device_class, priority) select job_id, stage, "
          "round, process, '{{[4,8)}}', '{{[4,8)}}', device_class, priority from leases where id = {lease}")

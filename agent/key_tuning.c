@@ -172,6 +172,8 @@ bool key_tuning_take(struct key_tuning *tuning, const struct lease *lease, const
     sample_add(tuning, lease->process, measurement);
   if (is_right && (lease->stage != STAGE_FINAL || !config->is_measured))
     config->ratio = verdict_paired_ratio(measurement->samples_us, measurement->baseline_us, measurement->n);
+  if (is_right && lease->stage != STAGE_FINAL)
+    config->left_early = measurement_left_early(measurement);
   if (!is_right || !config->is_measured) /* what failed in one process of the finals has failed */
     config->outcome = measurement->outcome;
   config->is_measured = true;
@@ -187,12 +189,13 @@ static bool is_correct(const struct key_config *config) {
 size_t key_tuning_choose(const struct key_tuning *tuning, size_t most, uint64_t *ret) {
   cleanup_free double *ratios = xcalloc(tuning->n, sizeof *ratios);
   cleanup_free uint64_t *configs = xcalloc(tuning->n, sizeof *configs);
+  const struct key_config *best = key_tuning_best(tuning);
   size_t n = 0;
   for (size_t i = 0; i < tuning->n; i++) {
     const struct key_config *config = &tuning->configs[i];
     if (!is_correct(config) || (config->is_behind && config->config != tuning->baseline))
       continue;
-    ratios[n] = config->ratio;
+    ratios[n] = best && config->left_early ? fmax(config->ratio, nextafter(best->ratio, INFINITY)) : config->ratio;
     configs[n++] = config->config;
   }
   return finalists_choose(ratios, configs, n, &tuning->baseline, 1, most, ret);
@@ -202,7 +205,7 @@ const struct key_config *key_tuning_best(const struct key_tuning *tuning) {
   const struct key_config *best = NULL;
   for (size_t i = 0; i < tuning->n; i++) {
     const struct key_config *config = &tuning->configs[i];
-    if (is_correct(config) && (!best || config->ratio < best->ratio))
+    if (is_correct(config) && !config->left_early && (!best || config->ratio < best->ratio))
       best = config;
   }
   return best;

@@ -13,6 +13,7 @@ struct key_config {
   uint64_t config;
   bool is_measured;
   bool is_behind;       /* the halving left it out */
+  bool left_early;      /* of the race that `ratio` is of: it is higher than that says */
   enum outcome outcome; /* is_measured only */
   double ratio;         /* to the baseline, of the last race before the finals; correct only */
 };
@@ -73,7 +74,7 @@ must_check bool key_tuning_take(struct key_tuning *tuning, const struct lease *l
 /* The correct configs that go on, as finalists_choose says: at most `most`, the baseline among them. */
 size_t key_tuning_choose(const struct key_tuning *tuning, size_t most, uint64_t *ret);
 
-/* The correct config with the least ratio; NULL: there is none. */
+/* The correct config with the least ratio of those that did not leave their race; NULL: there is none. */
 must_check const struct key_config *key_tuning_best(const struct key_tuning *tuning);
 
 /* Decides over the samples of finalists that failed in no process. */

@@ -52,6 +52,11 @@ struct measurement {
   const char *object;              /* path of its compiled code for a GPU; NULL: none */
 };
 
+/* Whether it left a race before that was decided: its few rounds tell that it cannot win, and not its ratio. */
+static inline bool measurement_left_early(const struct measurement *measurement) {
+  return measurement->end && (string_equal(measurement->end, "far") || string_equal(measurement->end, "behind"));
+}
+
 struct lease_hooks {
   void *context;
   /* Takes one measurement (borrowed during the call). False: stop, the lease is given up. */

@@ -86,9 +86,7 @@ static bool measurement_read(const json_t *answer, struct measurement *measureme
 
 /* What a later batch of the lease races against: not a config that left early, whose few rounds say little. */
 static void best_learn(struct execution *execution, const struct measurement *measurement) {
-  bool left_early =
-      measurement->end && (string_equal(measurement->end, "far") || string_equal(measurement->end, "behind"));
-  if (!measurement->n || left_early || execution->lease->stage == STAGE_FINAL)
+  if (!measurement->n || measurement_left_early(measurement) || execution->lease->stage == STAGE_FINAL)
     return;
   double ratio = verdict_paired_ratio(measurement->samples_us, measurement->baseline_us, measurement->n);
   if (execution->best_ratio == 0 || ratio < execution->best_ratio)

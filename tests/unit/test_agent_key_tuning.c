@@ -46,14 +46,15 @@ static void trial_end(struct trial *trial) {
 }
 
 /* Feeds one measurement of 12 rounds; `ratio` 0: it fails, as `detail` says. */
-static bool feed(struct trial *trial, enum stage stage, int64_t process, uint64_t config, double ratio,
-                 const char *detail) {
+static bool feed_ended(struct trial *trial, enum stage stage, int64_t process, uint64_t config, double ratio,
+                       const char *detail, const char *end) {
   double samples_us[12], baseline_us[12];
   struct lease lease = {.space = trial->space, .stage = stage, .process = process, .baseline = trial->tuning.baseline};
   struct measurement measurement = {
       .config = config,
       .outcome = ratio > 0 ? OUTCOME_CORRECT : OUTCOME_RUNTIME,
       .detail = (char *)detail,
+      .end = (char *)end,
       .n = ratio > 0 ? ARRAY_LENGTH(samples_us) : 0,
       .samples_us = samples_us,
       .baseline_us = baseline_us,
@@ -66,6 +67,11 @@ static bool feed(struct trial *trial, enum stage stage, int64_t process, uint64_
     samples_us[i] = ratio * baseline_us[i] * (1 + 1e-5 * (double)(i % 3));
   }
   return key_tuning_take(&trial->tuning, &lease, &measurement);
+}
+
+static bool feed(struct trial *trial, enum stage stage, int64_t process, uint64_t config, double ratio,
+                 const char *detail) {
+  return feed_ended(trial, stage, process, config, ratio, detail, NULL);
 }
 
 static void expect_chosen(const struct trial *trial, size_t most, size_t n, const uint64_t *expected) {
@@ -112,6 +118,27 @@ Test(key_tuning, the_baseline_goes_on_however_slow_it_is) {
   expect_chosen(&trial, CONFIGS, 2, (uint64_t[]){0, 2});
   cr_expect_eq(key_tuning_best(&trial.tuning)->config, 0);
   cr_expect_eq(trial.tuning.device_us, 400);
+  trial_end(&trial);
+}
+
+Test(key_tuning, what_left_its_race_early_is_not_the_best_whatever_its_few_rounds_say) {
+  struct trial trial = trial_new(-1);
+  cr_assert(feed_ended(&trial, STAGE_SCREEN, 0, 0, 0.4, NULL, "far"));
+  cr_assert(feed_ended(&trial, STAGE_SCREEN, 0, 1, 0.7, NULL, "behind"));
+  cr_assert(feed_ended(&trial, STAGE_SCREEN, 0, 3, 0.6, NULL, "decided"));
+  cr_assert(feed_ended(&trial, STAGE_SCREEN, 0, 4, 0.61, NULL, "rounds"));
+  cr_expect_eq(key_tuning_best(&trial.tuning)->config, 3);
+  expect_chosen(&trial, CONFIGS, 3, (uint64_t[]){0, 3, 4});
+  expect_chosen(&trial, 1, 1, (uint64_t[]){3});
+  trial_end(&trial);
+}
+
+Test(key_tuning, what_left_its_race_early_goes_on_where_the_best_has_failed) {
+  struct trial trial = trial_new(-1);
+  cr_assert(feed_ended(&trial, STAGE_SCREEN, 0, 0, 0.6, NULL, "behind"));
+  cr_assert(feed(&trial, STAGE_SCREEN, 0, 3, 0, "killed"));
+  cr_expect_null(key_tuning_best(&trial.tuning));
+  expect_chosen(&trial, CONFIGS, 1, (uint64_t[]){0});
   trial_end(&trial);
 }
 

@@ -8,41 +8,33 @@
 #define NUMBER(macro) TEXT(macro)
 
 /* A config's pace is what the lease's measurements took of the device, or what went by for each of them since the grant
- * where that is more (compilers, checks); before there are any, what the job's kernel took before. The job's row is held,
- * too, so that it cannot end before its new lease is there to be cancelled with it. */
+ * where that is more (compilers, checks); before there are any, what the job's kernel took before. */
+#define SQL_PREDICTED_US                                                                                               \
+  "f.configs * GREATEST(CASE WHEN f.measured > 0 THEN l.device_us / f.measured ELSE l.config_us END,"                  \
+  " CASE WHEN f.measured >= " NUMBER(LEASE_CONFIGS_MIN) " THEN f.age_us / f.measured ELSE 0 END)"
+#define SQL_IS_WORTH_IT                                                                                                \
+  "f.age_us > 1000 * " NUMBER(SPLIT_AGE_MS) " AND f.configs > 2 * " NUMBER(                                            \
+      LEASE_CONFIGS_MIN) " AND predicted.us > " NUMBER(SPLIT_LEFT_US)
+
+/* The job's row is held, too, so that it cannot end before its new lease is there to be cancelled with it. */
 static const struct statement choose_statement = {
     "leases_split_choose",
-    "WITH wish AS MATERIALIZED (SELECT r.agent, r.device, c.class FROM unnest($1::text[], $2::text[]) AS r(agent, "
-    "device)"
-    "  JOIN devices d ON d.agent = r.agent AND d.device = r.device JOIN environments e ON e.id = d.environment_id"
+    "WITH wish AS MATERIALIZED (SELECT r.agent, r.device, c.class FROM unnest($1::text[], $2::text[])"
+    "   AS r(agent, device) JOIN devices d ON d.agent = r.agent AND d.device = r.device"
+    "  JOIN environments e ON e.id = d.environment_id"
     "  CROSS JOIN LATERAL (SELECT e.hardware_digest UNION SELECT e.digest) AS c(class)),"
     " demand AS MATERIALIZED (SELECT class, count(*) AS n FROM wish GROUP BY class)"
-    " SELECT chosen.* FROM demand CROSS JOIN LATERAL (SELECT l.id, l.remaining FROM leases l JOIN jobs j ON j.id = "
-    "l.job_id"
+    " SELECT chosen.* FROM demand CROSS JOIN LATERAL (SELECT l.id, l.remaining FROM leases l"
+    "  JOIN jobs j ON j.id = l.job_id"
     "  CROSS JOIN LATERAL (SELECT (SELECT sum(upper(r) - lower(r)) FROM unnest(l.remaining) r) AS configs,"
     "   (SELECT sum(o) FROM unnest(l.outcomes) o) AS measured,"
     "   extract(epoch FROM now() - l.granted_at) * 1e6 AS age_us) f"
-    "  CROSS JOIN LATERAL (SELECT f.configs * GREATEST(CASE WHEN f.measured > 0 THEN l.device_us / f.measured"
-    "   ELSE l.config_us END, CASE WHEN f.measured >= " NUMBER(
-        LEASE_CONFIGS_MIN) " THEN f.age_us / f.measured ELSE 0 END)"
-                           "   AS us) predicted"
-                           "  WHERE l.device_class = demand.class AND l.state = 'held' AND l.config_us IS NOT NULL AND "
-                           "l.expires_at > now()"
-                           "  AND f.age_us > 1000 * " NUMBER(SPLIT_AGE_MS) " AND f.configs > 2 * " NUMBER(
-                               LEASE_CONFIGS_MIN) "  AND predicted.us > " NUMBER(SPLIT_LEFT_US) " AND j.state = "
-                                                                                                "'running' AND j.stage "
-                                                                                                "= l.stage"
-                                                                                                "  AND NOT EXISTS "
-                                                                                                "(SELECT FROM wish w "
-                                                                                                "WHERE w.agent = "
-                                                                                                "l.agent AND w.device "
-                                                                                                "= l.device)"
-                                                                                                "  ORDER BY "
-                                                                                                "predicted.us DESC, "
-                                                                                                "l.id LIMIT demand.n "
-                                                                                                "FOR UPDATE OF l SKIP "
-                                                                                                "LOCKED FOR SHARE OF j "
-                                                                                                "SKIP LOCKED) chosen"};
+    "  CROSS JOIN LATERAL (SELECT " SQL_PREDICTED_US " AS us) predicted"
+    "  WHERE l.device_class = demand.class AND l.state = 'held' AND l.config_us IS NOT NULL"
+    "  AND l.expires_at > now() AND j.state = 'running' AND j.stage = l.stage AND " SQL_IS_WORTH_IT
+    "  AND NOT EXISTS (SELECT FROM wish w WHERE w.agent = l.agent AND w.device = l.device)"
+    "  ORDER BY predicted.us DESC, l.id LIMIT demand.n"
+    "  FOR UPDATE OF l SKIP LOCKED FOR SHARE OF j SKIP LOCKED) chosen"};
 
 static const struct statement split_statement = {
     "leases_split",

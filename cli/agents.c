@@ -1,5 +1,5 @@
-/* wavetune agents, agents drain, agents resume and environments: which nodes there are, which of them and of their devices work, and the
- * real strings that jobs can name. */
+/* wavetune agents, agents drain, agents resume and environments: which nodes there are, which of them and of their
+ * devices work, and the real strings that jobs can name. */
 #include "cli/cli.h"
 #include "common/table.h"
 

@@ -68,8 +68,8 @@ static double script_clock(struct device *device) {
 
 static void turn_note(void *context, uint64_t config) {
   (void)context;
-  cr_assert_lt(script->n_turns, EVENTS_MAX);
-  script->turns[script->n_turns++] = config;
+  if (script->n_turns < EVENTS_MAX) /* a race that only its budget ends has as many as this machine is fast */
+    script->turns[script->n_turns++] = config;
 }
 
 static bool left_note(void *context, struct timed *timed) {
@@ -275,7 +275,7 @@ Test(race, with_the_budget_spent_before_the_first_round_who_is_warmed_up_gets_on
 
 Test(race, the_round_that_spends_the_budget_is_the_last) {
   struct race_limits limits = fixed(10000);
-  limits.device_us = 5000;
+  limits.device_us = 1000;
   script_new(1, (double[]){100});
   script_race(limits);
   cr_expect_eq(script->configs[0].end, RACE_END_BUDGET);

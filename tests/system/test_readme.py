@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import subprocess
+import tempfile
 
 import harness
 from harness import wait_until
@@ -36,7 +37,8 @@ def test_the_commands_of_a_day(tmp_path, start):
     day = COMMANDS[2:]
     folder = tmp_path / "dev"
     if os.geteuid() == 0:  # PostgreSQL's user must be able to reach the folder
-        folder = harness.pathlib.Path("/var/lib") / f"wavetune-test-{os.getpid()}"
+        folder = harness.pathlib.Path(tempfile.mkdtemp(prefix="wavetune-test-", dir="/var/lib"))
+        folder.chmod(0o755)
     environment = {**os.environ, "PATH": f"{harness.BUILD}:{os.environ['PATH']}", "HOME": str(tmp_path),
                    "WAVETUNE_FOLDER": str(folder), "WAVETUNE_PORT": "0", "WAVETUNE_STATE": str(tmp_path / "agent")}
     try:

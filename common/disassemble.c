@@ -159,11 +159,9 @@ bool disassemble(const void *bytes, size_t size, char **ret_text, struct error *
   __attribute__((cleanup(tools_release))) struct tools tools = {0};
   if (!find_tools(is_cuda, &tools, error))
     return false;
-  const char *temporary = getenv("TMPDIR");
-  cleanup_free char *folder = xasprintf("%s/wavetune-asm-XXXXXX", temporary && *temporary ? temporary : "/tmp");
-  if (!mkdtemp(folder))
-    return error_set(error, "cannot make a folder in %s for the disassembler: %m; set TMPDIR",
-                     temporary && *temporary ? temporary : "/tmp");
+  cleanup_free char *folder = NULL;
+  if (!folder_make_temporary(&folder, error))
+    return error_prefix(error, "disassembling: ");
   cleanup_free char *file = xasprintf("%s/code", folder);
   bool done = file_write_atomically(file, bytes, size, 0600, error) &&
               tools_try(&tools, is_cuda, folder, file, ret_text, error);

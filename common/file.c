@@ -113,6 +113,15 @@ bool folder_make_private(const char *path, struct error *error) {
                    path);
 }
 
+bool folder_make_temporary(char **ret_path, struct error *error) {
+  const char *given = getenv("TMPDIR"), *parent = given && *given ? given : "/tmp";
+  cleanup_free char *path = xasprintf("%s/wavetune-XXXXXX", parent);
+  if (!mkdtemp(path))
+    return error_set(error, "cannot make a temporary folder in %s: %s; set TMPDIR", parent, strerror(errno));
+  *ret_path = TAKE(path);
+  return true;
+}
+
 static int entry_remove(const char *path, const struct stat *status, int type, struct FTW *walk) {
   (void)status, (void)type, (void)walk;
   return remove(path) < 0 && errno != ENOENT ? -1 : 0; /* somebody else may remove the same folder */

@@ -26,6 +26,9 @@ must_check bool folder_make(const char *path, unsigned mode, struct error *error
  * to, are refused. */
 must_check bool folder_make_private(const char *path, struct error *error);
 
+/* Makes a folder of a new name in $TMPDIR, else /tmp; the name is the caller's, and so is the folder (folder_remove). */
+must_check bool folder_make_temporary(char **ret_path, struct error *error);
+
 /* Removes a folder and what is in it; does not follow links; a folder that is absent is success. */
 must_check bool folder_remove(const char *path, struct error *error);
 

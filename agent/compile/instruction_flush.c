@@ -43,16 +43,15 @@ static bool compile_with_source(struct compile_pool *pool, const char *folder, c
 }
 
 bool instruction_flush_object(struct compile_pool *pool, const char *arch, char **ret_path, struct error *error) {
-  const char *temporary = getenv("TMPDIR");
-  cleanup_free char *folder = xasprintf("%s/wavetune-flush-XXXXXX", temporary && *temporary ? temporary : "/tmp");
+  cleanup_free char *folder = NULL;
   struct compile_result result = {0};
   struct error ignored;
   if (!string_starts(arch, "gfx")) {
     *ret_path = NULL;
     return true;
   }
-  if (!mkdtemp(folder))
-    return error_set(error, "cannot make a folder for the source of the instruction flush, %s: %m; set TMPDIR", folder);
+  if (!folder_make_temporary(&folder, error))
+    return error_prefix(error, "the source of the instruction flush: ");
   bool asked = compile_with_source(pool, folder, arch, &result, error);
   if (!folder_remove(folder, &ignored))
     log_warning("compile: %s is left behind: %s", folder, ignored.message);

@@ -64,7 +64,7 @@ def main():
     decided = [(name, line["verdict"]) for name, line in jobs if "verdict" in line]
     comparisons = len(decided) * (arguments.names - 1)
     faster = [v for _, v in decided if v["verdict"] == "FASTER"]
-    replacing = [v for v in faster if v["baseline_ratio"] <= 1 / 1.02]
+    replacing = [v for v in faster if v["baseline_ratio"] <= 1 - 0.02]
     print(f"{len(decided)} jobs of {arguments.names} names, {comparisons} comparisons, {len(jobs) - len(decided)} without a verdict")
     for what, found in (("FASTER", faster), ("would replace a served winner", replacing)):
         low, high = tuning.wilson(len(found), len(decided))

@@ -254,6 +254,30 @@ def small_kernel(folder, parameters=None, **members):
     return folder
 
 
+class GatedKernel:
+    """small_kernel, whose every call says by the file `reached` that it began, and waits until `gate` is there: so an agent
+    (with a long --config-timeout) is sure to be in the middle of a config for as long as the test wants."""
+
+    def __init__(self, folder, parameters=None):
+        self.folder = small_kernel(folder, parameters)
+        self.reached, self.gate = folder.with_suffix(".reached"), folder.with_suffix(".gate")
+        source = folder / "quick.c"
+        source.write_text("#include <fcntl.h>\n#include <unistd.h>\n" + source.read_text().replace("  for (int repeat", f"""
+  static int is_open;
+  if (!is_open)
+    close(open("{self.reached}", O_CREAT | O_WRONLY, 0600));
+  while (!is_open && access("{self.gate}", F_OK) != 0)
+    usleep(10000);
+  is_open = 1;
+  for (int repeat""", 1))
+
+    def wait_reached(self):
+        wait_until(self.reached.exists, 120, "the kernel to be called")
+
+    def open(self):
+        self.gate.touch()
+
+
 class FakeServer:
     """A server that says what the test wants: `answer(method, path)` returns (status, body) or (status, body, headers); a body
     that is not bytes travels as JSON. `with FakeServer(answer) as fake: … fake.url … fake.requests`."""

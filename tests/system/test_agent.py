@@ -10,12 +10,30 @@ from harness import small_kernel, wait_until, wavetune
 
 AGENT = harness.BUILD / "wavetune-agent"
 QUICK = ("--screen-rounds", "3", "--final-rounds", "10")
+PATIENT = (*QUICK, "--config-timeout", "3600")  # for kernels that wait at a gate
+LONG_LEASES = ("--lease-ms", "600000")  # of a server: none expires, however slow the machine is
 
 
 def agent(*arguments, environment=None, timeout=120):
     full = {k: v for k, v in os.environ.items() if not k.startswith("WAVETUNE_")}
     return subprocess.run([str(a) for a in (AGENT, *arguments)], capture_output=True, text=True, timeout=timeout,
                           stdin=subprocess.DEVNULL, env={**full, **(environment or {})})
+
+
+def small_job(server, kernel, run=""):
+    return json.loads(wavetune(server, "submit", kernel, "--key", "n=1003", "--run", run, "--json").stdout)[0]["job"]
+
+
+def state_of(server, job):
+    return server.get(f"/v1/jobs/{job}")["state"]
+
+
+def job_in_the_middle(server, gated):
+    """A job whose first config an agent has begun to measure, and cannot end before the gate is opened."""
+    wait_until(lambda: server.items("/v1/agents"), 60, "the agent")
+    job = small_job(server, gated.folder)
+    gated.wait_reached()
+    return job
 
 
 def test_probe_prints_devices_and_env_the_environment_of_one():
@@ -107,19 +125,19 @@ def test_an_agent_told_to_end_while_it_enrols_again_does_not_wait_for_the_answer
         answered.set()
 
 
-def test_what_was_measured_while_the_server_was_away_is_posted_by_the_next_run(start, database):
-    server = start(harness.Server, database)
-    one = start(harness.Agent, server, name="a", options=QUICK)
-    wait_until(lambda: server.items("/v1/agents"), 30, "the agent")
-    job = json.loads(wavetune(server, "submit", harness.QUICK, "--key", "n=100003", "--json").stdout)[0]["job"]
-    wait_until(lambda: server.get(f"/v1/jobs/{job}")["measured"] >= 1, 60, "a first measurement")
+def test_what_was_measured_while_the_server_was_away_is_posted_by_the_next_run(start, database, tmp_path):
+    server = start(harness.Server, database, options=LONG_LEASES)
+    gated = harness.GatedKernel(tmp_path / "kernel")
+    one = start(harness.Agent, server, name="a", options=PATIENT)
+    job = job_in_the_middle(server, gated)
     port = server.port
     server.kill()
-    wait_until(lambda: "wait in the spool" in one.messages, 60, "results that wait")
+    gated.open()
+    wait_until(lambda: "wait in the spool" in one.messages, 120, "results that wait")
     one.kill()
     again = start(harness.Server, database, port=port)
     two = start(harness.Agent, again, name="a", options=QUICK)
-    wait_until(lambda: "posted before anything else" in two.messages, 30, "the replay")
+    wait_until(lambda: "posted before anything else" in two.messages, 60, "the replay")
     wait_until(lambda: again.get(f"/v1/jobs/{job}")["state"] == "done", 120, "the job")
     rows = [(m["config"], m["stage"], m["process"]) for m in again.items(f"/v1/jobs/{job}/measurements") if not m["late"]]
     assert len(rows) == len(set(rows))
@@ -145,14 +163,6 @@ def test_a_state_folder_that_cannot_be_made_or_written_is_refused(tmp_path):
     for state in (tmp_path / "file/state", "/proc/state", closed):
         done = agent("run", "--url", "http://127.0.0.1:9", "--state", state)
         assert done.returncode == 2 and str(state) in done.stderr and done.stderr.count("\n") == 1, (state, done)
-
-
-def small_job(server, kernel, run=""):
-    return json.loads(wavetune(server, "submit", kernel, "--key", "n=1003", "--run", run, "--json").stdout)[0]["job"]
-
-
-def state_of(server, job):
-    return server.get(f"/v1/jobs/{job}")["state"]
 
 
 def test_a_drained_agent_gets_no_lease_until_it_is_undrained(start, database, tmp_path):

@@ -1,0 +1,57 @@
+/* The channel entry: what a (channel, environment, tag) points at, and the signatures over it.
+ *
+ * JSON: {"channel": "stable", "counter": 4, "environment": {…}, "expires": "2026-12-24T00:00:00Z", "release": "sha256:…",
+ *        "tag": "default"} with "expires" optional; answers add "signatures": [{"key": "sha256:…", "signature": base64}],
+ * "updated_at" and "match", which are not signed.
+ * What is signed: the bytes "wavetune channel entry 1\n" followed by the canonical JSON of the signed members.
+ * The counter starts at 1 and only grows; a rollback is a higher counter with an older release.
+ *
+ * Memory: an entry owns its strings. Threads: plain values. */
+#ifndef WAVETUNE_COMMON_CACHE_CHANNEL_ENTRY_H
+#define WAVETUNE_COMMON_CACHE_CHANNEL_ENTRY_H
+
+#include "common/cache/signing_key.h"
+#include "common/environment.h"
+
+#define CHANNEL_NAME_MAX 64
+#define CHANNEL_SIGNATURES_MAX 8
+
+struct channel_signature {
+  struct digest key; /* the id */
+  char text[SIGNATURE_TEXT_SIZE];
+};
+
+struct channel_entry {
+  char *channel;
+  struct environment environment;
+  char *tag;
+  int64_t counter;
+  struct digest release;
+  int64_t expires_s; /* since 1970, UTC; 0: never */
+  size_t n_signatures;
+  struct channel_signature signatures[CHANNEL_SIGNATURES_MAX];
+};
+
+/* From an answer of the server; members that are not known are ignored (they are not signed), those above are strict. */
+must_check bool channel_entry_parse(const json_t *json, struct channel_entry *ret, struct error *error);
+void channel_entry_release(struct channel_entry *entry);
+#define cleanup_channel_entry __attribute__((cleanup(channel_entry_release)))
+
+/* The signed members (and "signatures" when with_signatures); a new reference. */
+must_check json_t *channel_entry_to_json(const struct channel_entry *entry, bool with_signatures);
+must_check char *channel_entry_signed_bytes(const struct channel_entry *entry, size_t *ret_size);
+
+/* Adds (or replaces) the key's signature; false when CHANNEL_SIGNATURES_MAX others are there. */
+must_check bool channel_entry_sign(struct channel_entry *entry, const struct signing_key *key, struct error *error);
+
+/* Whether one of the trusted keys has a valid signature there. The sentence tells unsigned, signed by others, and signed by
+ * a trusted key but not over this. */
+must_check bool channel_entry_verify(const struct channel_entry *entry, const struct trusted_keys *keys,
+                                     struct error *error);
+
+/* Strict "YYYY-MM-DDTHH:MM:SSZ" and back. */
+#define TIME_TEXT_SIZE 21
+must_check bool time_text_parse(const char *text, int64_t *ret_s);
+char *time_text_format(int64_t s, char text[TIME_TEXT_SIZE]);
+
+#endif

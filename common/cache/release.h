@@ -1,0 +1,92 @@
+/* Releases: an immutable set of winners for one environment and tag, in canonical bytes with one digest.
+ *
+ * Canonical JSON (no white space, members sorted by name, as json_canonical writes it), here with breaks:
+ *   {"environment": {…},
+ *    "kernels": [{"configs": [{"ordinal": 17, "space": "sha256:…", "values": {"BLOCK_M": 64, …}}],
+ *                 "kernel": "sha256:…", "key": ["M", "N", "K"], "name": "matmul/triton",
+ *                 "provenance": [{"build": "sha256:…", "origin": "tuned"}],
+ *                 "winners": [[[4096, 4096, 4096], 0, 0, [0.2031], 12], …]}],
+ *    "tag": "default", "version": 2}
+ * A winner is [key values in the order of "key", index in configs, index in provenance, milliseconds, job]:
+ *   milliseconds: [] (not known), [median], or [median, 20th percentile, 80th percentile], as measured or imported;
+ *   job: the id of the job that chose it, 0 when none did (a pin without a job, an import).
+ * ordinal and space: of a config that a job's space holds; absent for what was imported.
+ * Provenance is a flat object (members are null, booleans, numbers, strings). "origin" is one of tuned, pinned, imported;
+ * "build" is the digest of the build that was measured, where there was one; imports add "format", "source" and what the
+ * format wants back on export.
+ * Kernels are sorted by (name, kernel); configs and provenance by their canonical text, each there once and used; winners
+ * by the canonical text of their key, one for each key. Nothing else is in it: no time of making, no channel. The same
+ * winners with the same provenance give the same bytes and so the same digest, on every server.
+ *
+ * Reading 50,000 winners is on the path of a container's start: keys stay text in the release's bytes.
+ *
+ * Memory: a release owns everything. Threads: read-only after parsing. */
+#ifndef WAVETUNE_COMMON_CACHE_RELEASE_H
+#define WAVETUNE_COMMON_CACHE_RELEASE_H
+
+#include "common/environment.h"
+#include "common/key.h"
+
+#define RELEASE_SIZE_MAX ((size_t)256 << 20)
+#define RELEASE_MS_MAX 3
+
+struct release_config {
+  json_t *values;   /* object, owned */
+  bool has_ordinal; /* false: imported */
+  uint64_t ordinal;
+  struct digest space;
+};
+
+struct release_winner {
+  const char *key; /* canonical JSON array of the key's values, in the release's bytes; not NUL-terminated */
+  size_t key_size;
+  size_t config, provenance; /* indices in the kernel */
+  size_t n_ms;               /* 0, 1 or 3 */
+  double ms[RELEASE_MS_MAX];
+  int64_t job; /* 0: none */
+};
+
+struct release_kernel {
+  char *name;
+  struct digest hash;
+  size_t n_key_names;
+  char **key_names; /* in the manifest's order */
+  size_t n_configs;
+  struct release_config *configs;
+  size_t n_provenance;
+  json_t **provenance; /* flat objects, owned */
+  size_t n_winners;
+  struct release_winner *winners;
+};
+
+struct release {
+  char *bytes; /* canonical, NUL-terminated */
+  size_t size;
+  struct digest digest; /* of the bytes */
+  struct environment environment;
+  char *tag;
+  size_t n_kernels;
+  struct release_kernel *kernels;
+  size_t n_winners; /* of all kernels */
+};
+
+/* From bytes, which are copied: refuses what is not canonical (another order, white space, other members, numbers or
+ * strings written in another way), so that bytes and meaning are one. Errors say where. */
+must_check bool release_parse(const char *bytes, size_t size, struct release **ret_release, struct error *error);
+void release_free(struct release *release);
+DEFINE_CLEANUP(struct release *, cleanup_release_free, release_free)
+#define cleanup_release __attribute__((cleanup(cleanup_release_free)))
+
+/* A winner's key: as values in the order of the kernel's key names (strings are owned by the caller, in `values` of
+ * n_key_names; key_values_release frees), and as an object, a new reference. */
+void release_key_values(const struct release_kernel *kernel, const struct release_winner *winner,
+                        struct value *ret_values);
+void release_key_values_release(const struct release_kernel *kernel, struct value *values);
+must_check json_t *release_key_object(const struct release_kernel *kernel, const struct release_winner *winner);
+
+/* {"added": [winner], "removed": [winner], "changed": [{"name", "kernel", "key", "from": config, "to": config}],
+ *  "same": n} with winner {"name", "kernel", "key", "config"}. Winners correspond by (name, kernel, key), so a kernel whose
+ * hash changed is in removed and in added. A new reference. */
+must_check json_t *release_diff(const struct release *from, const struct release *to);
+
+#endif

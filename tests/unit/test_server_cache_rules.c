@@ -1,0 +1,137 @@
+/* Which environment's cache is served when none is there for exactly the one that asks. */
+#include <criterion/criterion.h>
+
+#include "server/core/cache_rules.h"
+
+static struct environment environment_of(const char *text) {
+  struct error error;
+  struct environment environment = {0};
+  cleanup_json json_t *json = json_loads(text, 0, NULL);
+  cr_assert(json && environment_parse(json, &environment, &error), "%s", text);
+  return environment;
+}
+
+#define MI300X                                                                                                         \
+  "\"gpu\": \"AMD Instinct MI300X\", \"arch\": \"gfx942\", \"compute_units\": 304, \"partition\": \"SPX/NPS1\""
+#define STACK(rocm, triton) "{\"rocm\": \"" rocm "\", \"triton\": \"" triton "\", " MI300X "}"
+
+struct trial {
+  size_t n;
+  struct environment all[4];
+  const struct environment *there[4];
+  size_t n_declared;
+  struct compatibility declared[2];
+};
+
+static void there_is(struct trial *trial, const char *text) {
+  trial->all[trial->n] = environment_of(text);
+  trial->there[trial->n] = &trial->all[trial->n];
+  trial->n++;
+}
+
+static void declare(struct trial *trial, const char *text) {
+  struct error error;
+  cleanup_json json_t *json = json_loads(text, 0, NULL);
+  cr_assert(compatibility_parse(json, &trial->declared[trial->n_declared], &error), "%s", error.message);
+  trial->declared[trial->n_declared++].id = 7;
+}
+
+static enum cache_match resolve(struct trial *trial, const char *asked, enum cache_rule widest,
+                                struct cache_resolved *ret) {
+  cleanup_environment struct environment environment = environment_of(asked);
+  return cache_resolve(&environment, trial->there, trial->n, widest, trial->declared, trial->n_declared, ret);
+}
+
+static void trial_release(struct trial *trial) {
+  for (size_t i = 0; i < trial->n; i++)
+    environment_release(&trial->all[i]);
+  for (size_t i = 0; i < trial->n_declared; i++)
+    compatibility_release(&trial->declared[i]);
+}
+#define cleanup_trial __attribute__((cleanup(trial_release)))
+
+Test(cache_rules, the_exact_environment_comes_before_every_wider_rule) {
+  cleanup_trial struct trial trial = {0};
+  struct cache_resolved resolved;
+  there_is(&trial, STACK("6.4.2", "3.3.1"));
+  there_is(&trial, STACK("6.4.1", "3.3.1"));
+  cr_assert_eq(resolve(&trial, STACK("6.4.1", "3.3.1"), CACHE_RULE_COMPATIBLE, &resolved), CACHE_MATCH_ONE);
+  cr_assert_eq(resolved.rule, CACHE_RULE_EXACT);
+  cr_assert_eq(resolved.index, 1);
+}
+
+Test(cache_rules, another_patch_level_is_served_only_when_asked_for) {
+  cleanup_trial struct trial trial = {0};
+  struct cache_resolved resolved;
+  there_is(&trial, STACK("6.4.0", "3.3.1"));
+  there_is(&trial, STACK("6.4.10", "3.3.1"));
+  there_is(&trial, STACK("6.4.2", "3.3.1"));
+  there_is(&trial, STACK("6.40.1", "3.3.1"));
+  cr_assert_eq(resolve(&trial, STACK("6.4.1", "3.3.1"), CACHE_RULE_EXACT, &resolved), CACHE_MATCH_NONE);
+  cr_assert_eq(resolve(&trial, STACK("6.4.1", "3.3.1"), CACHE_RULE_MINOR, &resolved), CACHE_MATCH_ONE);
+  cr_assert_eq(resolved.rule, CACHE_RULE_MINOR);
+  cr_assert_eq(resolved.index, 1, "the newest patch level, by number");
+  cr_assert_eq(resolve(&trial, STACK("6.4.1", "3.4.0"), CACHE_RULE_MINOR, &resolved), CACHE_MATCH_NONE,
+               "nothing but ROCm may differ");
+  cr_assert_eq(resolve(&trial, STACK("6", "3.3.1"), CACHE_RULE_MINOR, &resolved), CACHE_MATCH_NONE);
+}
+
+Test(cache_rules, what_an_operator_declared_is_served_only_when_asked_for) {
+  cleanup_trial struct trial trial = {0};
+  struct cache_resolved resolved;
+  there_is(&trial, STACK("6.3.1", "3.3.0"));
+  declare(&trial, "{\"asked\": {\"rocm\": \"7.0.0\"}, \"served\": {\"rocm\": \"6.3.9\"}}");
+  declare(&trial,
+          "{\"asked\": {\"rocm\": \"6.4.1\", \"triton\": \"3.3.1\"}, \"served\": {\"rocm\": \"6.3.1\", \"triton\": "
+          "\"3.3.0\"}, \"reason\": \"same compiler\"}");
+  const char *asked = STACK("6.4.1", "3.3.1");
+  cr_assert_eq(resolve(&trial, asked, CACHE_RULE_MINOR, &resolved), CACHE_MATCH_NONE);
+  cr_assert_eq(resolve(&trial, asked, CACHE_RULE_COMPATIBLE, &resolved), CACHE_MATCH_ONE);
+  cr_assert_eq(resolved.rule, CACHE_RULE_COMPATIBLE);
+  cr_assert_str_eq(resolved.compatibility->reason, "same compiler");
+  cleanup_environment struct environment environment = environment_of(asked);
+  cleanup_free char *header = cache_match_header(&environment, trial.there[0], &resolved);
+  cr_assert_str_eq(header, "compatible; rocm=6.3.1, triton=3.3.0");
+  cleanup_json json_t *match = cache_match_to_json(&environment, trial.there[0], &resolved);
+  cleanup_free char *text = json_canonical(match);
+  cr_assert_str_eq(text, "{\"compatibility\":7,\"differs\":{\"rocm\":{\"asked\":\"6.4.1\",\"served\":\"6.3.1\"},"
+                         "\"triton\":{\"asked\":\"3.3.1\",\"served\":\"3.3.0\"}},\"reason\":\"same compiler\","
+                         "\"rule\":\"compatible\"}");
+  cr_assert_eq(resolve(&trial, STACK("7.0.0", "3.3.1"), CACHE_RULE_COMPATIBLE, &resolved), CACHE_MATCH_NONE,
+               "declared, but nothing is there");
+}
+
+Test(cache_rules, another_gpu_is_never_served) {
+  cleanup_trial struct trial trial = {0};
+  struct cache_resolved resolved;
+  there_is(&trial,
+           "{\"rocm\": \"6.4.0\", \"gpu\": \"AMD Instinct MI300X\", \"arch\": \"gfx942\", \"compute_units\": 38, "
+           "\"partition\": \"CPX/NPS4\"}");
+  declare(&trial, "{\"asked\": {\"rocm\": \"6.4.1\"}, \"served\": {\"rocm\": \"6.4.0\"}}");
+  const char *asked = "{\"rocm\": \"6.4.1\", " MI300X "}";
+  cr_assert_eq(resolve(&trial, asked, CACHE_RULE_COMPATIBLE, &resolved), CACHE_MATCH_NONE);
+}
+
+static void refused(const char *text, const char *pointer, const char *part) {
+  struct error error;
+  struct compatibility declared;
+  cleanup_json json_t *json = json_loads(text, 0, NULL);
+  cr_assert(json && !compatibility_parse(json, &declared, &error), "%s", text);
+  cr_expect_str_eq(error.pointer, pointer, "%s: %s", text, error.pointer);
+  cr_expect(strstr(error.message, part), "%s: %s", text, error.message);
+}
+
+Test(cache_rules, a_compatibility_that_says_nothing_or_too_much_is_refused) {
+  refused("{\"asked\": {\"rocm\": \"6\"}}", "/served", "served");
+  refused("{\"asked\": {}, \"served\": {}}", "/asked", "state the members");
+  refused("{\"asked\": {\"rocm\": \"6\"}, \"served\": {\"torch\": \"2\"}}", "/served", "both");
+  refused("{\"asked\": {\"rocm\": \"6\"}, \"served\": {\"rocm\": \"6\"}}", "/served", "say nothing");
+  refused("{\"asked\": {\"rocm\": \"6\", \"arch\": \"gfx90a\"}, \"served\": {\"rocm\": \"6\", \"arch\": \"gfx942\"}}",
+          "/asked", "never served");
+  refused("{\"asked\": {\"rocm\": 6}, \"served\": {\"rocm\": \"6\"}}", "/asked/rocm", "string");
+  refused("{\"asked\": {\"rocm\": \"6\"}, \"served\": {\"rocm\": \"7\"}, \"why\": \"\"}", "/why", "why");
+  char text[800];
+  snprintf(text, sizeof text, "{\"asked\": {\"rocm\": \"6\"}, \"served\": {\"rocm\": \"7\"}, \"reason\": \"%0600d\"}",
+           0);
+  refused(text, "/reason", "longer");
+}

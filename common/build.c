@@ -2,9 +2,19 @@
  *
  * Memory: a build owns everything. Threads: any; read-only after build_parse. */
 #include "common/build.h"
+
+#include "common/cache/function_record.h"
+#include "common/cache/triton_folder.h"
 #include "common/kernel_parse.h"
 
 #define TEXT_MAX 200
+#define CACHE_FILES_MAX 64
+#define CACHE_FILE_NAME_MAX 200
+
+static bool string_ends(const char *text, const char *end) {
+  size_t length = strlen(text), end_length = strlen(end);
+  return length > end_length && strcmp(text + length - end_length, end) == 0;
+}
 
 static bool text_is_plain(const char *text) {
   size_t length = strlen(text);
@@ -109,6 +119,62 @@ static bool parse_files(struct reading *reading, const json_t *metadata, const c
   return true;
 }
 
+/* A name of a file in Triton's cache; "__grp__…" is written by who knows where the cache will stand. */
+static bool is_cache_file_name(const char *name) {
+  size_t length = strlen(name);
+  for (size_t i = 0; i < length; i++) {
+    if ((unsigned char)name[i] < 0x20 || name[i] == 0x7f || name[i] == '/')
+      return false;
+  }
+  return length >= 1 && length <= CACHE_FILE_NAME_MAX && strcmp(name, ".") != 0 && strcmp(name, "..") != 0 &&
+         !string_starts(name, "__grp__");
+}
+
+static bool parse_cache_files(struct reading *reading, const json_t *files, const char *pointer, struct error *error) {
+  char at[JSON_POINTER_SIZE];
+  const char *name;
+  json_t *value;
+  size_t n_metadata = 0;
+  json_object_foreach ((json_t *)files, name, value) {
+    struct digest digest;
+    if (!is_cache_file_name(name))
+      return error_at(
+          error, json_pointer_member(at, sizeof at, pointer, name),
+          "a file of a cache has a name of 1 to %d bytes, without '/' and control characters, that does not "
+          "begin with \"__grp__\"",
+          CACHE_FILE_NAME_MAX);
+    if (!json_get_digest(files, pointer, name, JSON_REQUIRED, &digest, error))
+      return false;
+    object_add(reading, &digest);
+    n_metadata += string_ends(name, ".json");
+  }
+  if (json_object_size(files) > CACHE_FILES_MAX)
+    return error_at(error, pointer, "the cache of an object has at most %d files", CACHE_FILES_MAX);
+  return n_metadata == 1 ||
+         error_at(error, pointer, "one file of a cache, and no other, is NAME.json; here are %zu", n_metadata);
+}
+
+/* What Triton keeps of the object in its own cache. */
+static bool parse_cache(struct reading *reading, const json_t *metadata, const char *pointer, struct error *error) {
+  static const char *const members[] = {"folder", "files", NULL};
+  json_t *cache = NULL, *files = NULL;
+  const char *folder = NULL;
+  char cache_at[JSON_POINTER_SIZE], at[JSON_POINTER_SIZE];
+  if (!json_get_object(metadata, pointer, "cache", JSON_OPTIONAL, &cache, error))
+    return false;
+  if (!cache)
+    return true;
+  json_pointer_member(cache_at, sizeof cache_at, pointer, "cache");
+  if (!json_only_members(cache, cache_at, members, error) ||
+      !json_get_string(cache, cache_at, "folder", JSON_REQUIRED, &folder, error) ||
+      !json_get_object(cache, cache_at, "files", JSON_REQUIRED, &files, error))
+    return false;
+  if (!triton_folder_is_valid(folder, strlen(folder)))
+    return error_at(error, json_pointer_member(at, sizeof at, cache_at, "folder"),
+                    "\"folder\" must be %d characters of base32 (A to Z, 2 to 7)", TRITON_FOLDER_LENGTH);
+  return parse_cache_files(reading, files, json_pointer_member(at, sizeof at, cache_at, "files"), error);
+}
+
 static bool parse_object(struct reading *reading, const json_t *object, const char *pointer, struct error *error) {
   static const char *const members[] = {"config", "digest", "metadata", NULL};
   json_t *metadata = NULL;
@@ -119,7 +185,8 @@ static bool parse_object(struct reading *reading, const json_t *object, const ch
       !json_get_digest(object, pointer, "digest", JSON_REQUIRED, &digest, error))
     return false;
   object_add(reading, &digest);
-  return !metadata || parse_files(reading, metadata, json_pointer_member(at, sizeof at, pointer, "metadata"), error);
+  json_pointer_member(at, sizeof at, pointer, "metadata");
+  return !metadata || (parse_files(reading, metadata, at, error) && parse_cache(reading, metadata, at, error));
 }
 
 static bool parse_failure(struct reading *reading, const json_t *failure, const char *pointer, struct error *error) {
@@ -219,9 +286,23 @@ static bool parse_variants(struct build *build, const json_t *json, const struct
   return true;
 }
 
+/* Read here and dropped: what is kept is the JSON, which who renders reads again. */
+static bool check_record(const json_t *json, struct error *error) {
+  json_t *record = NULL;
+  struct function_record parsed;
+  if (!json_get_object(json, "", "record", JSON_OPTIONAL, &record, error))
+    return false;
+  if (!record)
+    return true;
+  if (!function_record_parse(record, &parsed, error))
+    return error_pointer_prefix(error, "/record");
+  function_record_release(&parsed);
+  return true;
+}
+
 static bool parse(const json_t *json, const struct kernel *kernel, bool is_head, struct build **ret_build,
                   struct error *error) {
-  static const char *const members[] = {"kernel", "toolchain", "arch", "warp_size", "variants", NULL};
+  static const char *const members[] = {"kernel", "toolchain", "arch", "warp_size", "variants", "record", NULL};
   cleanup_build struct build *build = xcalloc(1, sizeof *build);
   if (!json_only_members(json, "", members, error) ||
       !json_get_digest(json, "", "kernel", JSON_REQUIRED, &build->kernel, error))
@@ -234,10 +315,14 @@ static bool parse(const json_t *json, const struct kernel *kernel, bool is_head,
   if (kernel->language != LANGUAGE_TRITON)
     return error_at(error, "/kernel", "kernel \"%s\" is in %s, which agents compile themselves: it takes no builds",
                     kernel->name, language_name(kernel->language));
-  if (!parse_toolchain(build, json, error) || !parse_variants(build, json, kernel, is_head, error))
+  if (!parse_toolchain(build, json, error) || !parse_variants(build, json, kernel, is_head, error) ||
+      !check_record(json, error))
     return false;
   build->json = json_deep_copy(json);
   ALWAYS(build->json != NULL);
+  build->record = json_object_get(build->json, "record");
+  if (json_is_null(build->record))
+    build->record = NULL;
   *ret_build = TAKE(build);
   return true;
 }
@@ -258,6 +343,7 @@ json_t *build_head(const struct build *build) {
     ALWAYS(json_array_append_new(variants, kept) == 0);
   }
   ALWAYS(head && json_object_set_new(head, "variants", variants) == 0);
+  json_object_del(head, "record");
   return head;
 }
 
@@ -282,6 +368,27 @@ void build_free(struct build *build) {
   free(build->objects);
   json_decref(build->json);
   free(build);
+}
+
+static bool config_fits(const json_t *object_config, const json_t *config) {
+  const char *name;
+  json_t *value;
+  json_object_foreach ((json_t *)object_config, name, value) {
+    if (!json_equal(value, json_object_get(config, name)))
+      return false;
+  }
+  return true;
+}
+
+const json_t *build_cache(const struct build *build, size_t variant, const json_t *config) {
+  const json_t *objects = json_object_get(json_array_get(json_object_get(build->json, "variants"), variant), "objects");
+  const json_t *object;
+  size_t i;
+  json_array_foreach (objects, i, object) {
+    if (config_fits(json_object_get(object, "config"), config))
+      return json_object_get(json_object_get(object, "metadata"), "cache");
+  }
+  return NULL;
 }
 
 bool build_variant(const struct build *build, const struct key *key, size_t *ret_index, struct error *error) {

@@ -9,7 +9,9 @@
  * Required: kernel, toolchain (triton; torch and rocm where known), arch, warp_size, variants with objects. A variant
  * without `when` is the last one. A config stands in `objects` or in `failed`, once. signature, constexprs and metadata
  * are objects that only the agent reads, but for metadata's "files": names with the digests of texts kept beside the
- * code.
+ * code, and "cache": {"folder": 52 characters of base32, "files": {name: digest}}: what Triton itself keeps in that folder
+ * of its cache for the object, one of them NAME.json (the metadata).
+ * Optional: "record", a function record (common/cache/function_record.h) of the function that was packed.
  * The digest of a build is that of its canonical JSON. Objects and files are blobs.
  *
  * Memory: owns everything. Threads: read-only after build_parse. */
@@ -37,6 +39,7 @@ struct build {
   struct expr **whens; /* NULL: always; bound to the kernel's key names by build_parse */
   size_t n_objects;
   struct digest *objects; /* every blob that it names, code and files, each once; none of a head */
+  const json_t *record;   /* of the packed function, in `json`; NULL where there is none and of a head */
   json_t *json;
 };
 
@@ -51,6 +54,10 @@ DEFINE_CLEANUP(struct build *, cleanup_build_free, build_free)
 must_check json_t *build_head(const struct build *build);
 must_check bool build_parse_head(const json_t *head, const struct digest *digest, const struct kernel *kernel,
                                  struct build **ret_build, struct error *error);
+
+/* What Triton would look for in its cache, for a config of a variant: {"folder", "files"}, borrowed; NULL where the build
+ * has none. Members of `config` that the build's configs do not have are not asked for. */
+const json_t *build_cache(const struct build *build, size_t variant, const json_t *config);
 
 /* The index of the variant for a key, or false with a sentence that says what to pack. */
 must_check bool build_variant(const struct build *build, const struct key *key, size_t *ret_index, struct error *error);

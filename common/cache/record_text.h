@@ -1,0 +1,22 @@
+/* Texts of function records and identities: bounded, and safe where they become parts of paths.
+ *
+ * Memory: what is taken is the caller's. Threads: any. */
+#ifndef WAVETUNE_COMMON_CACHE_RECORD_TEXT_H
+#define WAVETUNE_COMMON_CACHE_RECORD_TEXT_H
+
+#include "common/json.h"
+
+#define RECORD_TEXT_MAX 4096
+
+enum record_text_kind {
+  RECORD_TEXT_ANY,
+  RECORD_TEXT_PART, /* becomes a part of a path: no '/', not "." and not ".." */
+};
+
+/* A copy of a member of 1 to RECORD_TEXT_MAX bytes; *ret is left as it was when the member is absent (or null) and may
+ * be. */
+must_check bool record_take_text(const json_t *object, const char *pointer, const char *name,
+                                 enum json_presence presence, enum record_text_kind kind, char **ret,
+                                 struct error *error);
+
+#endif

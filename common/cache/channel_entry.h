@@ -16,6 +16,8 @@
 #define CHANNEL_NAME_MAX 64
 #define CHANNEL_SIGNATURES_MAX 8
 
+must_check bool channel_name_check(const char *name, struct error *error);
+
 struct channel_signature {
   struct digest key; /* the id */
   char text[SIGNATURE_TEXT_SIZE];
@@ -49,7 +51,16 @@ must_check bool channel_entry_sign(struct channel_entry *entry, const struct sig
 must_check bool channel_entry_verify(const struct channel_entry *entry, const struct trusted_keys *keys,
                                      struct error *error);
 
-/* Strict "YYYY-MM-DDTHH:MM:SSZ" and back. */
+/* Members of entries and of requests that make them. "expires" of an object, 0 where absent; "signatures" of an object,
+ * none where absent, each key once; one signature. */
+must_check bool channel_expires_parse(const json_t *json, int64_t *ret_s, struct error *error);
+must_check bool channel_signatures_parse(const json_t *json, struct channel_signature all[CHANNEL_SIGNATURES_MAX],
+                                         size_t *ret_n, struct error *error);
+must_check bool channel_signature_parse(const json_t *json, const char *pointer, struct channel_signature *ret,
+                                        struct error *error);
+must_check json_t *channel_signatures_to_json(const struct channel_signature *all, size_t n); /* a new reference */
+
+/* Strict "YYYY-MM-DDTHH:MM:SSZ" and back; from 1970 to 9999. */
 #define TIME_TEXT_SIZE 21
 must_check bool time_text_parse(const char *text, int64_t *ret_s);
 char *time_text_format(int64_t s, char text[TIME_TEXT_SIZE]);

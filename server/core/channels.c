@@ -3,14 +3,6 @@
 
 #include <inttypes.h>
 
-bool channel_name_check(const char *name, struct error *error) {
-  size_t length = strlen(name);
-  if (length == 0 || length > CHANNEL_NAME_MAX || strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789._-") != length)
-    return error_set(error, "\"%.80s\" is no channel name: 1 to %d of a-z, 0-9, \".\", \"_\" and \"-\"", name,
-                     CHANNEL_NAME_MAX);
-  return true;
-}
-
 char *channel_etag(const struct channel_state *state, char text[CHANNEL_ETAG_SIZE]) {
   char digest[DIGEST_TEXT_SIZE];
   digest_format(&state->release, digest);

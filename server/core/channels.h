@@ -1,13 +1,10 @@
-/* Channels: names, entity tags, and what a PUT does to the row it finds.
+/* Channels: entity tags, and what a PUT does to the row it finds.
  *
  * Memory: plain values. Threads: pure functions. */
 #ifndef WAVETUNE_SERVER_CORE_CHANNELS_H
 #define WAVETUNE_SERVER_CORE_CHANNELS_H
 
-#include "common/digest.h"
-
-#define CHANNEL_NAME_MAX 64
-must_check bool channel_name_check(const char *name, struct error *error);
+#include "common/cache/channel_entry.h"
 
 /* What a (channel, environment, tag) points at; counter 0: no entry yet. */
 struct channel_state {

@@ -7,7 +7,7 @@
 #include "server/http/request.h"
 #include "server/store/channels.h"
 
-must_check json_t *channel_entry_to_json(const struct channel_row *row); /* a new reference */
+must_check json_t *channel_row_to_json(const struct channel_row *row); /* a new reference */
 
 /* Answers with the entry of `channel` that the query's tag and environment members mean, remembered until a channel
  * moves; 404 says what is nearest, 422 lists those that fit. `match` is Wavetune-Match or NULL. */

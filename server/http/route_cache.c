@@ -6,7 +6,7 @@
 #include "server/http/channel_entry.h"
 #include "server/http/routes.h"
 
-json_t *channel_entry_to_json(const struct channel_row *row) {
+json_t *channel_row_to_json(const struct channel_row *row) {
   json_t *entry =
       json_pack("{s:s, s:o, s:s, s:I, s:o, s:s}", "channel", row->name, "environment",
                 environment_to_json(&row->environment), "tag", row->tag, "counter", (json_int_t)row->state.counter,
@@ -19,7 +19,7 @@ static const char *query_get(const void *request, const char *name) { return req
 
 static void entry_answer(struct request *request, const struct channel_row *row, const char *match) {
   char etag[CHANNEL_ETAG_SIZE];
-  cleanup_json json_t *entry = channel_entry_to_json(row);
+  cleanup_json json_t *entry = channel_row_to_json(row);
   char *text = json_dumps(entry, JSON_COMPACT);
   ALWAYS(text != NULL);
   request_answer_remembered(request, MEMORY_CHANNELS, "application/json", text, strlen(text),

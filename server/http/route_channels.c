@@ -19,7 +19,7 @@ static void etag_header(struct request *request, const struct channel_state *sta
 
 static void row_answer(struct request *request, const struct channel_row *row) {
   etag_header(request, &row->state);
-  request_answer_json(request, 200, channel_entry_to_json(row));
+  request_answer_json(request, 200, channel_row_to_json(row));
 }
 
 /* `row` is NULL when there is no entry yet. */
@@ -36,7 +36,7 @@ static void precondition_answer(struct request *request, const char *name, const
   cleanup_free char *quoted = xasprintf("\"%s\"", channel_etag(&row->state, etag));
   etag_header(request, &row->state);
   request_problem_extra(request, 412, &error,
-                        json_pack("{s:s, s:o}", "etag", quoted, "entry", channel_entry_to_json(row)));
+                        json_pack("{s:s, s:o}", "etag", quoted, "entry", channel_row_to_json(row)));
 }
 
 /* Reads, decides and moves once. False: somebody else moved it in between. */
@@ -129,7 +129,7 @@ static void channel_list(struct worker *worker, struct request *request) {
   }
   json_t *items = json_array();
   for (size_t i = 0; i < rows.n; i++)
-    ALWAYS(json_array_append_new(items, channel_entry_to_json(&rows.all[i])) == 0);
+    ALWAYS(json_array_append_new(items, channel_row_to_json(&rows.all[i])) == 0);
   request_answer_json(request, 200, page_to_json(items, next));
 }
 

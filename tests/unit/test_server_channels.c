@@ -1,4 +1,4 @@
-/* Channel names, entity tags, and what a PUT decides. */
+/* Entity tags of channels, and what a PUT decides. */
 #include <criterion/criterion.h>
 
 #include "server/core/channels.h"
@@ -11,24 +11,6 @@ static enum channel_decision decide(const struct channel_state *state, const cha
                                     const char *if_none_match) {
   struct digest digest = digest_of(wanted, strlen(wanted));
   return channel_decide(state, &digest, if_match, if_none_match);
-}
-
-Test(channel, takes_names_of_lower_case_letters_digits_dots_underscores_and_dashes) {
-  struct error error;
-  cr_assert(channel_name_check("stable-2.x_rc", &error));
-}
-
-Test(channel, refuses_an_empty_a_long_and_an_upper_case_name) {
-  struct error error;
-  char longest[CHANNEL_NAME_MAX + 2];
-  memset(longest, 'a', sizeof longest - 1);
-  longest[sizeof longest - 1] = 0;
-  cr_assert_not(channel_name_check("", &error));
-  cr_assert_not(channel_name_check(longest, &error));
-  cr_assert_not(channel_name_check("Stable", &error));
-  cr_assert_str_eq(error.message, "\"Stable\" is no channel name: 1 to 64 of a-z, 0-9, \".\", \"_\" and \"-\"");
-  longest[CHANNEL_NAME_MAX] = 0;
-  cr_assert(channel_name_check(longest, &error));
 }
 
 Test(channel, etag_is_the_counter_and_the_digest_of_the_release) {

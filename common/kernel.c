@@ -13,7 +13,8 @@
 #define RTOL_DEFAULT 1e-5
 #define ATOL_DEFAULT 1e-8
 
-static const char *const language_names[] = {[LANGUAGE_HIP] = "hip", [LANGUAGE_TRITON] = "triton", [LANGUAGE_C] = "c"};
+static const char *const language_names[] = {
+    [LANGUAGE_HIP] = "hip", [LANGUAGE_TRITON] = "triton", [LANGUAGE_C] = "c", [LANGUAGE_EXTERNAL] = "external"};
 
 const char *const kernel_fact_names[KERNEL_LAUNCH_FACTS] = {"gpu_name", "arch", "cus", "occupancy", "warp_size"};
 
@@ -95,16 +96,23 @@ static bool parse_name(struct kernel *kernel, const json_t *manifest, struct err
 }
 
 static bool parse_language(struct kernel *kernel, const json_t *manifest, struct error *error) {
-  const char *language = NULL, *entry = NULL;
-  if (!json_get_string(manifest, "", "language", JSON_REQUIRED, &language, error) ||
-      !json_get_string(manifest, "", "entry", JSON_REQUIRED, &entry, error))
+  const char *language = NULL;
+  if (!json_get_string(manifest, "", "language", JSON_REQUIRED, &language, error))
     return false;
   size_t i = 0;
   while (i < ARRAY_LENGTH(language_names) && !string_equal(language, language_names[i]))
     i++;
   if (i == ARRAY_LENGTH(language_names))
-    return error_at(error, "/language", "\"language\" must be \"hip\", \"triton\" or \"c\", not \"%.40s\"", language);
+    return error_at(error, "/language",
+                    "\"language\" must be \"hip\", \"triton\", \"c\" or \"external\", not \"%.40s\"", language);
   kernel->language = (enum language)i;
+  return true;
+}
+
+static bool parse_entry(struct kernel *kernel, const json_t *manifest, struct error *error) {
+  const char *entry = NULL;
+  if (!json_get_string(manifest, "", "entry", JSON_REQUIRED, &entry, error))
+    return false;
   if (!identifier_is_valid(entry))
     return error_at(error, "/entry", "the entry point must be a C identifier, not \"%.40s\"", entry);
   kernel->entry = xstrdup(entry);
@@ -283,10 +291,10 @@ static bool check_outputs(const struct kernel *kernel, struct error *error) {
 }
 
 /* Which members a format needs is the business of its renderer. */
-static bool check_exports(const json_t *manifest, struct error *error) {
+static bool check_exports(const json_t *manifest, enum json_presence presence, struct error *error) {
   json_t *exports = NULL, *mapping;
   const char *format;
-  if (!json_get_object(manifest, "", "exports", JSON_OPTIONAL, &exports, error))
+  if (!json_get_object(manifest, "", "exports", presence, &exports, error))
     return false;
   json_object_foreach (exports, format, mapping) {
     char at[JSON_POINTER_SIZE];
@@ -297,6 +305,37 @@ static bool check_exports(const json_t *manifest, struct error *error) {
   return true;
 }
 
+/* Nothing but a name stands for the code: what a format wrote down is all that tells two such kernels apart. */
+static bool parse_external(const json_t *manifest, struct error *error) {
+  static const char *const members[] = {"name", "language", "key", "exports", NULL};
+  const char *name;
+  json_t *value;
+  json_object_foreach ((json_t *)manifest, name, value) {
+    char at[JSON_POINTER_SIZE];
+    size_t i = 0;
+    while (members[i] && !string_equal(members[i], name))
+      i++;
+    if (!members[i])
+      return error_at(error, json_pointer_member(at, sizeof at, "", name),
+                      "an external kernel is known by name only and has no \"%.40s\"", name);
+  }
+  if (!check_exports(manifest, JSON_REQUIRED, error))
+    return false;
+  return json_object_size(json_object_get(manifest, "exports")) > 0 ||
+         error_at(error, "/exports", "an external kernel has at least one export, of the format that it was read from");
+}
+
+static bool parse_code(struct kernel *kernel, const json_t *manifest, struct error *error) {
+  if (!parse_entry(kernel, manifest, error) || !parse_sources(kernel, manifest, error) ||
+      !kernel_parse_arguments(kernel, manifest, error) || !parse_defines(kernel, manifest, error) ||
+      !parse_launch(kernel, manifest, error) || !parse_reference(kernel, manifest, error) ||
+      !expression_take_member(manifest, "", "flops", &kernel->flops, error) ||
+      !expression_take_member(manifest, "", "bytes", &kernel->bytes, error) ||
+      !check_exports(manifest, JSON_OPTIONAL, error))
+    return false;
+  return kernel->language != LANGUAGE_C || check_outputs(kernel, error);
+}
+
 bool kernel_parse(const json_t *manifest, struct kernel **ret_kernel, struct error *error) {
   static const char *const members[] = {"name",   "language",  "entry", "sources", "key",     "arguments", "defines",
                                         "launch", "reference", "flops", "bytes",   "exports", NULL};
@@ -304,13 +343,8 @@ bool kernel_parse(const json_t *manifest, struct kernel **ret_kernel, struct err
     return false;
   cleanup_kernel struct kernel *kernel = xcalloc(1, sizeof *kernel);
   if (!parse_name(kernel, manifest, error) || !parse_language(kernel, manifest, error) ||
-      !parse_sources(kernel, manifest, error) || !parse_key_names(kernel, manifest, error) ||
-      !kernel_parse_arguments(kernel, manifest, error) || !parse_defines(kernel, manifest, error) ||
-      !parse_launch(kernel, manifest, error) || !parse_reference(kernel, manifest, error) ||
-      !expression_take_member(manifest, "", "flops", &kernel->flops, error) ||
-      !expression_take_member(manifest, "", "bytes", &kernel->bytes, error) || !check_exports(manifest, error))
-    return false;
-  if (kernel->language == LANGUAGE_C && !check_outputs(kernel, error))
+      !parse_key_names(kernel, manifest, error) ||
+      !(kernel->language == LANGUAGE_EXTERNAL ? parse_external(manifest, error) : parse_code(kernel, manifest, error)))
     return false;
   kernel->json = json_deep_copy(manifest);
   ALWAYS(kernel->json != NULL);

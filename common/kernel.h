@@ -9,9 +9,15 @@
  *      {"name": "x", "dtype": "float32", "shape": ["rows", "columns"], "access": "read", "fill": "normal"},
  *      {"name": "rows", "dtype": "int64", "value": "rows"}],
  *    "defines": {"COLUMNS": "columns"},                                    optional: constants derived from key and
- * config "launch": {"grid": ["…"], "block": ["…"], "shared_bytes": "…"},       not for language c "reference":
- * {"source": {"path": "reference.c", "digest": "…"}, "outputs": {"y": "softmax_at"}, "rtol": 1e-5, "atol": 1e-6,
- * "samples": 4096}, "flops": "5 * rows * columns", "bytes": "8 * rows * columns", "exports": {…}}
+ *                                                                          config
+ *    "launch": {"grid": ["…"], "block": ["…"], "shared_bytes": "…"},       not for language c
+ *    "reference": {"source": {"path": "reference.c", "digest": "…"}, "outputs": {"y": "softmax_at"}, "rtol": 1e-5,
+ *                  "atol": 1e-6, "samples": 4096},
+ *    "flops": "5 * rows * columns", "bytes": "8 * rows * columns",
+ *    "exports": {"FORMAT": {…}, …}}
+ *
+ * A kernel that is known by name only, from imported tables, has the language "external" and nothing else but its name, key
+ * and exports. It has winners, but takes no jobs and no builds; `entry` is NULL.
  *
  * An argument with a shape is a buffer (extents in elements, row-major), one with a value a scalar. Access is read,
  * write or readwrite. Fill of what is read: "normal" (mean 0, deviation 1), "uniform" ([0, 1)), "zeros", "index"
@@ -37,7 +43,7 @@
 #define KERNEL_DIMENSIONS_MAX 8
 #define KERNEL_SOURCES_MAX 64
 
-enum language { LANGUAGE_HIP, LANGUAGE_TRITON, LANGUAGE_C };
+enum language { LANGUAGE_HIP, LANGUAGE_TRITON, LANGUAGE_C, LANGUAGE_EXTERNAL };
 const char *language_name(enum language language);
 
 /* X(name in manifests, enumerator, bytes, C type) */
@@ -95,7 +101,7 @@ struct kernel {
   struct digest hash; /* kernel_hash: digest of the canonical manifest */
   char *name;
   enum language language;
-  char *entry;
+  char *entry; /* NULL: external */
   size_t n_sources;
   struct source *sources;
   size_t n_key_names;

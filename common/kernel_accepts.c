@@ -123,6 +123,11 @@ static bool kernel_binds(const struct kernel *kernel, const struct names *names,
 
 bool kernel_accepts(const struct kernel *kernel, const struct key *key, const struct space *space,
                     struct error *error) {
+  if (kernel->language == LANGUAGE_EXTERNAL)
+    return error_at(
+        error, "/kernel",
+        "kernel \"%s\" is known by name only, from an imported table: register the kernel itself to tune it",
+        kernel->name);
   if (!key_fits(kernel, key, error))
     return false;
   for (size_t i = 0; i < space->n_parameters; i++) {

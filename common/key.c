@@ -262,3 +262,22 @@ bool key_scope_add(const struct key *key, struct scope *scope, struct error *err
       return false;
   return true;
 }
+
+char *key_to_text(const struct key *key) {
+  char *text = NULL;
+  size_t size;
+  FILE *out = open_memstream(&text, &size);
+  ALWAYS(out != NULL);
+  fputc('{', out);
+  for (size_t i = 0; i < key->n; i++) {
+    cleanup_json json_t *value = value_to_json(key->values[i]);
+    if (i)
+      fputc(',', out);
+    json_canonical_write_string(out, key->names[i]);
+    fputc(':', out);
+    json_canonical_write(out, value);
+  }
+  fputc('}', out);
+  ALWAYS(fclose(out) == 0);
+  return text;
+}

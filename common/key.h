@@ -29,6 +29,7 @@ void key_release(struct key *key);
 #define cleanup_key __attribute__((cleanup(key_release)))
 
 must_check json_t *key_to_json(const struct key *key); /* members in the key's order */
+must_check char *key_to_text(const struct key *key);   /* JSON with the members in the key's order, values canonical */
 must_check char *key_format(const struct key *key);    /* "M=4096, N=4096": for people, owned by the caller */
 struct digest key_digest(const struct key *key);
 must_check bool key_scope_add(const struct key *key, struct scope *scope, struct error *error);

@@ -13,9 +13,10 @@ struct report {
   const struct space *space;
   const char *gpu_name, *arch; /* for flops and bytes expressions; may be NULL */
   uint64_t baseline;
-  const char *baseline_from; /* "incumbent", "default" or "first": why that one; NULL or empty: the default */
-  const json_t *outcomes;    /* {"correct": 90, "compile": 2, …} of the whole job; may be NULL */
-  const json_t *verdict;     /* as verdict_to_json writes it */
+  const char
+      *baseline_from;     /* "incumbent", "imported", "default" or "first": why that one; NULL or empty: the default */
+  const json_t *outcomes; /* {"correct": 90, "compile": 2, …} of the whole job; may be NULL */
+  const json_t *verdict;  /* as verdict_to_json writes it */
   /* What the finalists took: an array of {"config", "vgprs", "spills", "lds_bytes", "occupancy", "conditions"} with any
    * of them null or absent; may be NULL. */
   const json_t *resources;

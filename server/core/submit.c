@@ -24,7 +24,7 @@ void catalog_release(struct catalog *catalog) {
   *catalog = (struct catalog){0};
 }
 
-static struct catalog_kernel *catalog_find(struct catalog *catalog, const struct digest *hash) {
+struct catalog_kernel *catalog_find(struct catalog *catalog, const struct digest *hash) {
   for (size_t i = 0; i < catalog->n; i++)
     if (digest_equal(&catalog->kernels[i].hash, hash))
       return &catalog->kernels[i];
@@ -108,26 +108,6 @@ void submission_release(struct submission *submission) {
   json_decref(submission->agents);
 }
 
-/* The key's members in the kernel's order, values written canonically. */
-static char *key_text(const struct key *key) {
-  char *text = NULL;
-  size_t size;
-  FILE *out = open_memstream(&text, &size);
-  ALWAYS(out != NULL);
-  fputc('{', out);
-  for (size_t i = 0; i < key->n; i++) {
-    cleanup_json json_t *value = value_to_json(key->values[i]);
-    if (i)
-      fputc(',', out);
-    json_canonical_write_string(out, key->names[i]);
-    fputc(':', out);
-    json_canonical_write(out, value);
-  }
-  fputc('}', out);
-  ALWAYS(fclose(out) == 0);
-  return text;
-}
-
 static struct digest identity_digest(const struct job_row *row) {
   struct digest_stream *stream = digest_stream_new();
   digest_stream_add(stream, &row->kernel, sizeof row->kernel);
@@ -141,7 +121,7 @@ static struct digest identity_digest(const struct job_row *row) {
 
 static void row_fill(struct submission *submission, const struct kernel *kernel, const struct build *build) {
   const struct job_request *request = &submission->request;
-  submission->key_text = key_text(&submission->key);
+  submission->key_text = key_to_text(&submission->key);
   submission->space_text = json_dumps(submission->space->json, JSON_COMPACT);
   ALWAYS(submission->space_text != NULL);
   struct job_row *row = &submission->row;

@@ -32,6 +32,10 @@ static const char hip_manifest[] =
     " \"launch\": {\"grid\": [\"min(cus * occupancy, ceil_div(n, BLOCK))\", 1], \"block\": [\"warp_size\"],"
     "              \"shared_bytes\": \"BLOCK * 2\"}}";
 
+static const char external_manifest[] =
+    "{\"name\": \"dejavu/add_kernel\", \"language\": \"external\", \"key\": [\"n\", \"dtype\"],"
+    " \"exports\": {\"dejavu\": {\"function\": \"add_kernel\"}}}";
+
 static json_t *json_of(const char *text) {
   json_t *json = NULL;
   struct error error;
@@ -356,6 +360,31 @@ Test(kernel, limits_are_kept) {
   cr_assert_str_eq(error.pointer, "/key");
 }
 
+Test(kernel, an_external_one_is_known_by_name_only) {
+  cleanup_kernel struct kernel *kernel = kernel_of(external_manifest);
+  cr_assert_str_eq(language_name(kernel->language), "external");
+  cr_assert_eq(kernel->n_key_names, 2u);
+  cr_assert_null(kernel->entry);
+  cr_assert_null(kernel->reference.path);
+  cr_assert_eq(kernel->n_sources + kernel->n_arguments + kernel->n_grid, 0u);
+}
+
+Test(kernel, an_external_one_with_code_or_without_exports_is_refused) {
+  static const struct refusal refusals[] = {
+      {"/entry", "\"f\"", "/entry", "has no \"entry\""},
+      {"/sources", "[]", "/sources", "has no \"sources\""},
+      {"/launch", "{}", "/launch", "has no \"launch\""},
+      {"/reference", "{}", "/reference", "has no \"reference\""},
+      {"/exports", NULL, "/exports", "missing"},
+      {"/exports", "{}", "/exports", "at least one export"},
+      {"/exports/dejavu", "1", "/exports/dejavu", "must be an object"},
+      {"/key", NULL, "/key", "missing"},
+      {"/key/0", "\"M N\"", "/key/0", "identifier"},
+      {"/colour", "1", "/colour", "colour"},
+  };
+  assert_refused(external_manifest, refusals, ARRAY_LENGTH(refusals));
+}
+
 Test(kernel, every_dtype_has_name_size_and_c_type) {
 #define X(name, enumerator, size, c_type)                                                                              \
   {                                                                                                                    \
@@ -484,6 +513,11 @@ Test(kernel_accepts, a_condition_with_an_unknown_name_is_refused) {
   assert_not_accepted(c_manifest, C_KEY,
                       "{\"parameters\": {\"BLOCK\": [4]}, \"conditions\": [\"BLOCK > 1\", \"cus > 1\"]}",
                       "/space/conditions/1", "cus");
+}
+
+Test(kernel_accepts, an_external_kernel_takes_no_space_at_all) {
+  assert_not_accepted(external_manifest, "{\"n\": 8, \"dtype\": \"fp16\"}", "{\"parameters\": {\"BLOCK\": [4]}}",
+                      "/kernel", "known by name only");
 }
 
 static bool elements_of(const char *first, const char *second, int64_t *ret, struct error *error) {

@@ -1,0 +1,99 @@
+/* The files that renderers return and importers read, and the table of formats by name. The files belong to who holds the
+ * struct; any thread. */
+#include <stdarg.h>
+
+#include "common/formats/format.h"
+#include "common/names.h"
+
+void cache_files_release(struct cache_files *files) {
+  for (size_t i = 0; i < files->n; i++) {
+    free(files->files[i].path);
+    free(files->files[i].bytes);
+  }
+  for (size_t i = 0; i < files->n_skipped; i++) {
+    free(files->skipped[i].name);
+    free(files->skipped[i].key);
+    free(files->skipped[i].reason);
+  }
+  for (size_t i = 0; i < files->n_variables; i++) {
+    free(files->variables[i].path);
+    free(files->variables[i].literal);
+  }
+  free(files->files);
+  free(files->skipped);
+  free(files->variables);
+  *files = (struct cache_files){0};
+}
+
+/* What escapes the folder is no mistake of an input but of a renderer. */
+static bool path_stays_below(const char *path) {
+  for (const char *part = path;; part++) {
+    size_t size = strcspn(part, "/");
+    if (size == 0 || (size == 1 && part[0] == '.') || (size == 2 && part[0] == '.' && part[1] == '.'))
+      return false;
+    part += size;
+    if (!*part)
+      return true;
+  }
+}
+
+void cache_files_add(struct cache_files *files, const char *path, char *bytes, size_t size) {
+  ALWAYS(path_stays_below(path));
+  GROW(files->files, files->n, files->capacity);
+  files->files[files->n++] = (struct cache_file){xstrdup(path), bytes, size};
+}
+
+void cache_files_skip(struct cache_files *files, const char *name, const char *key, const char *reason, ...) {
+  va_list arguments;
+  char *text = NULL;
+  va_start(arguments, reason);
+  ALWAYS(vasprintf(&text, reason, arguments) >= 0);
+  va_end(arguments);
+  files->skipped = xreallocarray(files->skipped, files->n_skipped + 1, sizeof *files->skipped);
+  files->skipped[files->n_skipped++] = (struct cache_skipped){xstrdup(name), key ? xstrdup(key) : NULL, text};
+}
+
+void cache_files_variable(struct cache_files *files, const char *name, const char *path, const char *literal) {
+  files->variables = xreallocarray(files->variables, files->n_variables + 1, sizeof *files->variables);
+  files->variables[files->n_variables++] =
+      (struct cache_variable){name, path ? xstrdup(path) : NULL, path ? NULL : xstrdup(literal)};
+}
+
+void imported_release(struct imported *imported) {
+  for (size_t i = 0; i < imported->n_kernels; i++) {
+    struct imported_kernel *kernel = &imported->kernels[i];
+    for (size_t j = 0; j < kernel->n_entries; j++) {
+      json_decref(kernel->entries[j].key);
+      json_decref(kernel->entries[j].config);
+      json_decref(kernel->entries[j].provenance);
+    }
+    free(kernel->entries);
+    json_decref(kernel->manifest);
+  }
+  free(imported->kernels);
+  json_decref(imported->environment);
+  *imported = (struct imported){0};
+}
+
+bool cache_format_find(const char *name, const struct cache_format **ret, struct error *error) {
+  cleanup_free char *names = NULL;
+  size_t size = 0, n = 0;
+  const char *known[64];
+  FILE *out = open_memstream(&names, &size);
+  ALWAYS(out != NULL);
+  for (; cache_formats[n]; n++) {
+    if (strcmp(cache_formats[n]->name, name) == 0) {
+      ALWAYS(fclose(out) == 0);
+      *ret = cache_formats[n];
+      return true;
+    }
+    ALWAYS(n < ARRAY_LENGTH(known));
+    known[n] = cache_formats[n]->name;
+    fprintf(out, "%s %s", n ? "," : "", known[n]);
+  }
+  ALWAYS(fclose(out) == 0);
+  char cut[NAME_TEXT_SIZE];
+  const char *nearest = name_nearest(name, known, n);
+  return error_set(error, "unknown format \"%s\"; %s%s%sthere are:%s", name_cut(name, strlen(name), cut),
+                   nearest ? "did you mean \"" : "", nearest ? nearest : "", nearest ? "\"? " : "", names);
+}

@@ -7,7 +7,7 @@
 
 #include "common/expr.h"
 
-#define KEY_MEMBERS_MAX 32
+#define KEY_MEMBERS_MAX 64 /* dejavu keys of attention kernels have 39 */
 
 struct key {
   size_t n;

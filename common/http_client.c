@@ -222,10 +222,20 @@ static bool easy_run(struct http_client *client, CURLcode *ret_code) {
   return !cancelled;
 }
 
+/* Whether the connection ended after an answer had begun: less came than its Content-Length, or no last chunk. */
+static bool answer_is_truncated(CURL *easy, CURLcode code) {
+  long status = 0;
+  curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &status);
+  return code == CURLE_PARTIAL_FILE || (code == CURLE_RECV_ERROR && status != 0);
+}
+
 static bool send_error(CURLcode code, const struct http_request *request, const char *url,
-                       const struct receiver *receiver, const char *reason, struct error *error) {
+                       const struct receiver *receiver, bool is_truncated, const char *reason, struct error *error) {
   if (receiver->too_large)
     return error_set(error, "the answer of %s %s is larger than %zu bytes", request->method, url, receiver->max);
+  if (is_truncated)
+    return error_set(error, "the answer of %s ended after %zu bytes: %s", url, receiver->size,
+                     reason[0] ? reason : curl_easy_strerror(code));
   return error_set(error, "no answer from %s: %s", url, reason[0] ? reason : curl_easy_strerror(code));
 }
 
@@ -257,7 +267,8 @@ bool http_send(struct http_client *client, const struct http_request *request, s
     free(receiver.bytes);
     if (!finished)
       return error_set(error, "the request to %s was cancelled", url);
-    return send_error(code, request, url, &receiver, reason, error);
+    ret->is_truncated = answer_is_truncated(client->easy, code);
+    return send_error(code, request, url, &receiver, ret->is_truncated, reason, error);
   }
   long status = 0;
   curl_off_t retry_after_s = 0;

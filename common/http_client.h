@@ -37,10 +37,11 @@ struct http_response {
   char *etag;            /* or NULL */
   char *match;           /* Wavetune-Match, or NULL */
   int64_t retry_after_s; /* 0: not said */
+  bool is_truncated;     /* http_send was false because the connection ended in the middle of an answer */
 };
 
-/* False only when no answer came (connection refused, time-out, too large, …): the error says why and names the URL.
- * Any HTTP status is success here. */
+/* False only when no whole answer came (connection refused, time-out, too large, ended early, …): the error says why and
+ * names the URL. Any HTTP status is success here. */
 must_check bool http_send(struct http_client *client, const struct http_request *request, struct http_response *ret,
                           struct error *error);
 void http_response_release(struct http_response *response);

@@ -69,6 +69,13 @@ enum exit_code {
   EXIT_REFUSED = 4,     /* the server said no (4xx) */
   EXIT_STALE = 5,       /* fetch: the last good cache was kept */
   EXIT_NOTHING = 6,     /* fetch: there is no cache, new or old */
+  EXIT_UNCHANGED = 7,   /* fetch --exit-code: the cache that is there is the newest */
+  /* fetch: what the server sent was refused; whether a cache was kept, the sentence says */
+  EXIT_TAMPERED = 10,  /* other bytes than their digest says */
+  EXIT_REPLAYED = 11,  /* an older channel entry than one that was seen */
+  EXIT_EXPIRED = 12,   /* a channel entry past its time */
+  EXIT_UNTRUSTED = 13, /* no valid signature by a trusted key, or not what was asked for */
+  EXIT_TRUNCATED = 14, /* the connection ended in the middle of an answer */
   EXIT_INTERNAL = 70,
 };
 

@@ -1,4 +1,4 @@
-/* What hip.c shares with hip_facts.c and kfd.c: the calls of the HIP runtime and the topology files of AMD's driver.
+/* What hip.c shares with hip_facts.c: the calls of the HIP runtime.
  *
  * Prototypes are those of hip_runtime_api.h of HIP 5.2, 6.2 and 7.1, which agree in all that is used here (7.1 takes
  * the source of hipMemcpyHtoDAsync as const). hipError_t, hipDevice_t and attributes are int, device pointers and

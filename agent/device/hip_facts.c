@@ -2,11 +2,8 @@
  *
  * Memory: facts own all. Threads: one. */
 #include "agent/device/hip.h"
-#include "agent/device/kfd.h"
-#include "common/file.h"
-
-#define ROCM_FOLDER "/opt/rocm" /* $ROCM_PATH */
-#define VERSION_FILE_MAX 4096
+#include "common/kfd.h"
+#include "common/node.h"
 
 /* hipDeviceAttribute_t, by the runtime's major version: the enum was renumbered before. In 5, 6 and 7 those used here
  * are the same (headers of 5.2.3, 6.2 and 7.1); an unknown version is asked for none of them. */
@@ -34,25 +31,8 @@ static int64_t attribute(int device, int name) {
 }
 
 char *hip_rocm_version(const char *rocm_folder, int runtime_version) {
-  cleanup_free char *path = xasprintf("%s/.info/version", rocm_folder), *text = NULL;
-  size_t size;
-  struct error ignored;
-  if (file_read(path, VERSION_FILE_MAX, &text, &size, &ignored)) {
-    size_t length = strspn(text, "0123456789."); /* "6.4.1-83" */
-    if (length > 0)
-      return xstrndup(text, length);
-  }
-  return xasprintf("%d.%d", runtime_version / 10000000, runtime_version / 100000 % 100);
-}
-
-static const char *topology_folder(void) {
-  const char *given = getenv("WAVETUNE_KFD_TOPOLOGY");
-  return given && *given ? given : KFD_TOPOLOGY_DEFAULT;
-}
-
-static const char *rocm_folder(void) {
-  const char *given = getenv("ROCM_PATH");
-  return given && *given ? given : ROCM_FOLDER;
+  char *installed = rocm_version_read(rocm_folder);
+  return installed ? installed : xasprintf("%d.%d", runtime_version / 10000000, runtime_version / 100000 % 100);
 }
 
 static void fact_set(json_t *facts, const char *name, int64_t value) {
@@ -106,7 +86,7 @@ bool hip_facts_read(int ordinal, struct gpu_facts *ret_facts, struct error *erro
   if (hip.device_get(&device, ordinal) != 0 || hip.device_name(name, sizeof name, device) != 0 || !name[0] ||
       hip.device_pci(pci, sizeof pci, device) != 0 || hip.runtime_version(&version) != 0)
     return error_set(error, "the HIP runtime does not describe GPU %d; `rocminfo` may tell why", ordinal);
-  if (!kfd_node_find(topology_folder(), pci, &node, &no_node) && !(arch && *arch))
+  if (!kfd_node_find(kfd_topology_folder(), pci, &node, &no_node) && !(arch && *arch))
     return error_set(error,
                      "what kind of GPU %d (%s) is is not known: %s; show the container /sys, or name the gfx target in "
                      "WAVETUNE_ARCH",
@@ -148,7 +128,7 @@ json_t *hip_conditions(const struct gpu_facts *facts) {
   json_t *conditions = kfd_conditions(PCI_DEVICES, facts->pci);
   int64_t gpu_id = json_integer_value(json_object_get(facts->facts, "gpu_id"));
   size_t n, own;
-  if (gpu_id && kfd_processes(KFD_PROCESSES, gpu_id, &n, &own))
+  if (gpu_id && kfd_processes(KFD_PROCESSES, gpu_id, gpu_process_is_own, &n, &own))
     ALWAYS(json_object_set_new(
                conditions, "processes",
                json_integer((json_int_t)gpu_processes_others(n, own, own ? 0 : gpu_process_siblings()))) == 0);

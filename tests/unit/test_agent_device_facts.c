@@ -5,8 +5,8 @@
 #include <sys/wait.h>
 
 #include "agent/device/hip.h"
-#include "agent/device/kfd.h"
 #include "common/file.h"
+#include "common/kfd.h"
 
 #define DATA SOURCE_FOLDER "/tests/data/kfd/"
 
@@ -149,14 +149,14 @@ Test(kfd, processes_are_those_that_have_memory_on_this_gpu) {
   process_write(folder, 1000001, 7, "8192\n");
   process_write(folder, 1000002, 7, "0\n");    /* has the driver open, no more */
   process_write(folder, 1000003, 8, "4096\n"); /* on another GPU */
-  cr_expect(kfd_processes(folder, 7, &n, &own));
+  cr_expect(kfd_processes(folder, 7, gpu_process_is_own, &n, &own));
   cr_expect_eq(n, 2);
   cr_expect_eq(own, 1);
-  cr_expect(kfd_processes(folder, 8, &n, &own));
+  cr_expect(kfd_processes(folder, 8, gpu_process_is_own, &n, &own));
   cr_expect_eq(n, 1);
   cr_expect_eq(own, 0);
   cr_expect(folder_remove(folder, &error), "%s", error.message);
-  cr_expect_not(kfd_processes(folder, 7, &n, &own));
+  cr_expect_not(kfd_processes(folder, 7, gpu_process_is_own, &n, &own));
 }
 
 Test(kfd, other_processes_are_counted_also_in_a_container_that_hides_ids) {

@@ -8,12 +8,14 @@
 
 #include "common/http_client.h"
 
-/* Answers every request with `answer`, whole, and keeps the connection; without an answer it stays silent. */
+/* Answers every request with `answer`, whole, and keeps the connection (unless `closes`); without an answer it stays
+ * silent. */
 struct server {
   int listener;
   int stop[2];
   const char *answer;
   size_t answer_size;
+  atomic_bool closes;
   atomic_int connections;
   pthread_mutex_t mutex;
   char request[1 << 16]; /* the last one */
@@ -51,6 +53,8 @@ static bool serve(struct server *server, int fd) {
     pthread_mutex_unlock(&server->mutex);
     size = 0;
     if (server->answer && send(fd, server->answer, server->answer_size, MSG_NOSIGNAL) < 0)
+      return true;
+    if (server->closes)
       return true;
   }
 }
@@ -223,6 +227,24 @@ Test(http_client, a_silent_server_is_given_up_after_the_time_out) {
   cr_assert_not(http_send(client, &request, &response, &error));
   assert_has(error.message, "/slow");
   assert_has(error.message, "timed out");
+}
+
+static struct http_response expect_no_whole_answer(const char *answer, const char *part) {
+  cleanup_server struct server *server = server_start(answer);
+  cleanup_http_client struct http_client *client = client_of(server->url, NULL);
+  struct http_response response;
+  struct error error;
+  server->closes = true;
+  cr_assert_not(http_send(client, &(struct http_request){.method = "GET", .path = "/cut"}, &response, &error));
+  assert_has(error.message, part);
+  assert_has(error.message, "/cut");
+  return response;
+}
+
+Test(http_client, an_answer_that_ends_early_is_told_from_none_at_all) {
+  cr_expect(expect_no_whole_answer(OK "Content-Length: 9\r\n\r\nhello", "ended after 5 bytes").is_truncated);
+  cr_expect(expect_no_whole_answer(OK "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n", "ended after").is_truncated);
+  cr_expect_not(expect_no_whole_answer(NULL, "no answer from").is_truncated);
 }
 
 Test(http_client, an_answer_cut_short_is_an_error) {

@@ -1,10 +1,9 @@
 /* Reading the files of AMD's kernel driver. Memory: see kfd.h. Threads: any. */
-#include "agent/device/kfd.h"
+#include "common/kfd.h"
 
 #include <dirent.h>
 #include <fcntl.h>
 
-#include "agent/device/gpu.h"
 #include "common/file.h"
 
 #define FILE_MAX ((size_t)64 << 10)
@@ -47,6 +46,11 @@ static int64_t property(const char *text, const char *name) {
   return 0;
 }
 
+const char *kfd_topology_folder(void) {
+  const char *given = getenv("WAVETUNE_KFD_TOPOLOGY");
+  return given && *given ? given : KFD_TOPOLOGY_DEFAULT;
+}
+
 void kfd_arch_format(int64_t version, char *ret_arch, size_t size) {
   unsigned major = (unsigned)(version / 10000 % 1000), minor = (unsigned)(version / 100 % 100);
   snprintf(ret_arch, size, "gfx%u%x%x", major, minor, (unsigned)(version % 100));
@@ -84,9 +88,15 @@ static void memory_read(const char *folder, struct kfd_node *node) {
   }
 }
 
+static int64_t compute_units(const char *properties) {
+  int64_t simds_per_cu = property(properties, "simd_per_cu");
+  return simds_per_cu > 0 ? property(properties, "simd_count") / simds_per_cu : 0;
+}
+
 static void node_read(const char *folder, const char *properties, struct kfd_node *ret) {
   struct kfd_node node = {
       .gpu_id = number_read(folder, "gpu_id"),
+      .compute_units = compute_units(properties),
       .simds_per_cu = property(properties, "simd_per_cu"),
       .waves_per_simd = property(properties, "max_waves_per_simd"),
       .wavefront_size = property(properties, "wave_front_size"),
@@ -96,12 +106,29 @@ static void node_read(const char *folder, const char *properties, struct kfd_nod
   };
   if (node.xccs < 1)
     node.xccs = 1;
-  if (node.simds_per_cu > 0)
-    node.compute_units = property(properties, "simd_count") / node.simds_per_cu;
   kfd_arch_format(property(properties, "gfx_target_version"), node.arch, sizeof node.arch);
   caches_read(folder, &node);
   memory_read(folder, &node);
   *ret = node;
+}
+
+/* Caches are not read: an MI300X lists hundreds of them. */
+size_t kfd_gpus_list(const char *topology, struct kfd_gpu *ret_gpus, size_t max) {
+  size_t n = 0;
+  for (int i = 0; i < NODES_MAX && n < max; i++) {
+    cleanup_free char *folder = xasprintf("%s/%d", topology, i), *text = text_read(folder, "properties");
+    if (!text)
+      break;
+    if (property(text, "simd_count") == 0)
+      continue; /* a CPU, or a GPU that this process may not see: the driver shows it empty */
+    struct kfd_gpu *gpu = &ret_gpus[n++];
+    unsigned location = (unsigned)property(text, "location_id");
+    snprintf(gpu->pci, sizeof gpu->pci, "%04x:%02x:%02x.%x", (unsigned)property(text, "domain") & 0xffff,
+             location >> 8 & 0xff, location >> 3 & 31, location & 7);
+    kfd_arch_format(property(text, "gfx_target_version"), gpu->arch, sizeof gpu->arch);
+    gpu->compute_units = compute_units(text);
+  }
+  return n;
 }
 
 static bool pci_parse(const char *pci, unsigned *domain, unsigned *location) {
@@ -149,6 +176,13 @@ static char *pci_folder(const char *pci_devices, const char *pci) {
   if (!pci_parse(pci, &domain, &location))
     return xstrdup("");
   return xasprintf("%s/%04x:%02x:%02x.0", pci_devices, domain, location >> 8, location >> 3 & 31);
+}
+
+int64_t kfd_pci_number(const char *pci_devices, const char *pci, const char *name) {
+  cleanup_free char *folder = pci_folder(pci_devices, pci), *text = text_read(folder, name);
+  char *end = text;
+  int64_t number = text ? strtoll(text, &end, 16) : 0;
+  return end == text ? -1 : number;
 }
 
 /* "SPX" from "SPX\n"; what is not a short upper-case word is not it. */
@@ -223,7 +257,7 @@ json_t *kfd_conditions(const char *pci_devices, const char *pci) {
   return conditions;
 }
 
-bool kfd_processes(const char *processes, int64_t gpu_id, size_t *ret_n, size_t *ret_own) {
+bool kfd_processes(const char *processes, int64_t gpu_id, bool (*is_own)(int64_t pid), size_t *ret_n, size_t *ret_own) {
   DIR *entries = opendir(processes);
   struct dirent *entry;
   size_t n = 0, own = 0;
@@ -235,7 +269,7 @@ bool kfd_processes(const char *processes, int64_t gpu_id, size_t *ret_n, size_t 
     if (entry->d_name[0] < '0' || entry->d_name[0] > '9' || number_read(folder, vram) <= 0)
       continue;
     n++;
-    own += gpu_process_is_own(atoll(entry->d_name));
+    own += is_own(atoll(entry->d_name));
   }
   closedir(entries);
   *ret_n = n;

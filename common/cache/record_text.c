@@ -13,8 +13,9 @@ bool record_take_text(const json_t *object, const char *pointer, const char *nam
     return true;
   json_pointer_member(at, sizeof at, pointer, name);
   size_t length = strlen(text);
-  if (length < 1 || length > RECORD_TEXT_MAX)
-    return error_at(error, at, "\"%s\" must have 1 to %d bytes", name, RECORD_TEXT_MAX);
+  int max = kind == RECORD_TEXT_PART ? RECORD_TEXT_PART_MAX : RECORD_TEXT_MAX;
+  if (length < 1 || length > (size_t)max)
+    return error_at(error, at, "\"%s\" must have 1 to %d bytes", name, max);
   if (kind == RECORD_TEXT_PART && (strchr(text, '/') || strcmp(text, ".") == 0 || strcmp(text, "..") == 0))
     return error_at(error, at, "\"%s\" becomes a part of a path: it must hold no '/' and not be \".\" or \"..\"", name);
   *ret = xstrdup(text);

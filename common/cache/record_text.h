@@ -6,11 +6,12 @@
 
 #include "common/json.h"
 
-#define RECORD_TEXT_MAX 4096
+#define RECORD_TEXT_MAX 65536
+#define RECORD_TEXT_PART_MAX 200
 
 enum record_text_kind {
   RECORD_TEXT_ANY,
-  RECORD_TEXT_PART, /* becomes a part of a path: no '/', not "." and not ".." */
+  RECORD_TEXT_PART, /* becomes a part of a path: at most RECORD_TEXT_PART_MAX bytes, no '/', not "." and not ".." */
 };
 
 /* A copy of a member of 1 to RECORD_TEXT_MAX bytes; *ret is left as it was when the member is absent (or null) and may

@@ -216,6 +216,100 @@ Test(build, wrong_builds_are_refused) {
   }
 }
 
+#define FOLDER "LJRKDJI2OBMAZKYNPTGZ7GWDEXQ2H6345JVO4N5ZD6MLTWYCLTIQ"
+#define CACHE(members) "\"shared\":0,\"cache\":{" members "}"
+
+/* The build with "cache" of its first object, and a record. */
+static json_t *build_with_cache(const struct kernel *kernel) {
+  json_t *json =
+      build_with(kernel, "\"shared\":0",
+                 CACHE("\"folder\":\"" FOLDER "\",\"files\":{\"add.json\":\"" DIGEST_A "\",\"add.hsaco\":\"sha256:"
+                       "dddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddd\"}"));
+  json_t *record = json_of("{\"name\": \"add\", \"function\": {\"name\": \"add_kernel\"}}");
+  ALWAYS(json_object_set_new(json, "record", record) == 0);
+  return json;
+}
+
+Test(build, tells_what_triton_would_look_for_in_its_cache) {
+  cleanup_kernel struct kernel *kernel = triton_kernel();
+  cleanup_json json_t *json = build_with_cache(kernel), *config = json_of("{\"num_warps\": 4, \"BLOCK\": 64}"),
+                      *without = json_of("{\"BLOCK\": 128}"), *unknown = json_of("{\"BLOCK\": 32}");
+  cleanup_build struct build *build = build_of(json, kernel);
+  const json_t *cache = build_cache(build, 0, config);
+  cr_assert_not_null(cache);
+  cr_assert_str_eq(json_string_value(json_object_get(cache, "folder")), FOLDER);
+  cr_assert_null(build_cache(build, 0, without));
+  cr_assert_null(build_cache(build, 0, unknown));
+  cr_assert_null(build_cache(build, 1, config));
+  cr_assert_eq(build->n_objects, 4u, "the files of a cache are blobs as others are");
+}
+
+Test(build, keeps_its_record_and_its_head_does_not) {
+  cleanup_kernel struct kernel *kernel = triton_kernel();
+  cleanup_json json_t *json = build_with_cache(kernel);
+  cleanup_build struct build *build = build_of(json, kernel), *head = NULL;
+  cleanup_json json_t *head_json = build_head(build);
+  struct error error;
+  cr_assert_str_eq(json_string_value(json_object_get(build->record, "name")), "add");
+  cr_assert(build_parse_head(head_json, &build->digest, kernel, &head, &error), "%s", error.message);
+  cr_assert_null(head->record);
+}
+
+Test(build, whose_cache_or_record_is_wrong_is_refused) {
+  static const struct {
+    const char *metadata, *at, *message;
+  } cases[] = {
+      {"\"cache\":1", "", "an object"},
+      {CACHE("\"folder\":\"" FOLDER "\""), "/files", "missing"},
+      {CACHE("\"files\":{}"), "/folder", "missing"},
+      {CACHE("\"more\":1"), "/more", "unknown member"},
+      {CACHE("\"folder\":\"../../etc\",\"files\":{}"), "/folder", "52 characters of base32"},
+      {CACHE("\"folder\":\"ljRKDJI2OBMAZKYNPTGZ7GWDEXQ2H6345JVO4N5ZD6MLTWYCLTIQ\",\"files\":{}"), "/folder", "base32"},
+      {CACHE("\"folder\":\"" FOLDER "\",\"files\":{}"), "/files", "here are 0"},
+      {CACHE("\"folder\":\"" FOLDER "\",\"files\":{\"a.json\":\"" DIGEST_A "\",\"b.json\":\"" DIGEST_A "\"}"), "/files",
+       "here are 2"},
+      {CACHE("\"folder\":\"" FOLDER "\",\"files\":{\"../a.json\":\"" DIGEST_A "\"}"), "/files/..~1a.json",
+       "without '/'"},
+      {CACHE("\"folder\":\"" FOLDER "\",\"files\":{\"..\":\"" DIGEST_A "\"}"), "/files/..", "without '/'"},
+      {CACHE("\"folder\":\"" FOLDER "\",\"files\":{\"__grp__a.json\":\"" DIGEST_A "\"}"), "/files/__grp__a.json",
+       "does not begin with"},
+      {CACHE("\"folder\":\"" FOLDER "\",\"files\":{\"a\\nb\":\"" DIGEST_A "\"}"), "/files/a\nb", "control characters"},
+      {CACHE("\"folder\":\"" FOLDER "\",\"files\":{\"a.json\":1}"), "/files/a.json", "a string"},
+  };
+  cleanup_kernel struct kernel *kernel = triton_kernel();
+  struct build *build = NULL;
+  struct error error = {0};
+  for (size_t i = 0; i < ARRAY_LENGTH(cases); i++) {
+    cleanup_json json_t *json = build_with(kernel, "\"shared\":0", cases[i].metadata);
+    cleanup_free char *pointer = xasprintf("/variants/0/objects/0/metadata/cache%s", cases[i].at);
+    cr_assert_not(build_parse(json, kernel, &build, &error), "%s was taken", cases[i].metadata);
+    cr_assert_str_eq(error.pointer, pointer, "pointer %s: %s", error.pointer, error.message);
+    cr_assert(strstr(error.message, cases[i].message), "no \"%s\" in: %s", cases[i].message, error.message);
+  }
+  cleanup_json json_t *json = build_json(kernel);
+  ALWAYS(json_object_set_new(json, "record", json_of("{\"name\": \"add\", \"function\": {}}")) == 0);
+  cr_assert_not(build_parse(json, kernel, &build, &error));
+  cr_assert_str_eq(error.pointer, "/record/function/name");
+  ALWAYS(json_object_set_new(json, "record", json_integer(1)) == 0);
+  cr_assert_not(build_parse(json, kernel, &build, &error));
+  cr_assert_str_eq(error.pointer, "/record");
+}
+
+Test(build, whose_cache_has_too_many_files_is_refused) {
+  cleanup_kernel struct kernel *kernel = triton_kernel();
+  cleanup_json json_t *json = build_with_cache(kernel);
+  json_t *object = json_array_get(json_object_get(json_array_get(json_object_get(json, "variants"), 0), "objects"), 0);
+  json_t *files = json_object_get(json_object_get(json_object_get(object, "metadata"), "cache"), "files");
+  for (int i = 0; i < 64; i++) {
+    cleanup_free char *name = xasprintf("add.%d", i);
+    ALWAYS(json_object_set_new(files, name, json_string(DIGEST_A)) == 0);
+  }
+  struct build *build = NULL;
+  struct error error = {0};
+  cr_assert_not(build_parse(json, kernel, &build, &error));
+  cr_assert(strstr(error.message, "at most 64 files"), "%s", error.message);
+}
+
 Test(build, the_number_of_variants_and_objects_is_limited) {
   cleanup_kernel struct kernel *kernel = triton_kernel();
   cleanup_json json_t *json = build_json(kernel), *variant = json_object(), *objects = json_array();

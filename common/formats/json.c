@@ -10,47 +10,12 @@
  * Memory: what format.h says. Pure functions, any thread. */
 #include "common/formats/format.h"
 
-struct text {
-  char *bytes;
-  size_t size, capacity;
-};
-
-static void text_add(struct text *text, const char *bytes, size_t size) {
-  if (text->capacity - text->size <= size) { /* one byte stays for the NUL */
-    text->capacity = 2 * text->capacity + size + 256;
-    text->bytes = xreallocarray(text->bytes, text->capacity, 1);
-  }
-  memcpy(text->bytes + text->size, bytes, size);
-  text->size += size;
-}
-
-static void text_add_string(struct text *text, const char *string) { text_add(text, string, strlen(string)); }
+#include "common/cache/winner_text.h"
 
 static void text_add_json(struct text *text, json_t *value) {
   cleanup_free char *canonical = json_canonical(value);
   text_add_string(text, canonical);
   json_decref(value);
-}
-
-/* The values of a winner's key, as they stand in its canonical array of scalars. */
-struct slice {
-  const char *bytes;
-  size_t size;
-};
-
-static void key_split(const struct release_winner *winner, struct slice *slices, size_t n) {
-  const char *at = winner->key + 1, *end = winner->key + winner->key_size - 1;
-  for (size_t i = 0; i < n; i++) {
-    const char *begin = at;
-    for (bool in_string = false; at < end && (in_string || *at != ','); at++) {
-      if (*at == '"')
-        in_string = !in_string;
-      else if (*at == '\\')
-        at++; /* only strings hold one, and it never is the last byte of one */
-    }
-    slices[i] = (struct slice){begin, (size_t)(at - begin)};
-    at++;
-  }
 }
 
 struct member {
@@ -111,7 +76,7 @@ static void kernel_write(struct text *text, const struct release_kernel *kernel)
     if (i)
       text_add(text, ",", 1);
     text_add_string(text, frame.configs[winner->config]);
-    key_split(winner, frame.slices, frame.n_members);
+    winner_key_slices(winner, frame.slices, frame.n_members);
     for (size_t j = 0; j < frame.n_members; j++) {
       const struct member *member = &frame.members[j];
       if (j)
@@ -174,8 +139,9 @@ static bool render_release(const struct render_request *request, struct cache_fi
   text_add_string(&text, "\",\"tag\":");
   text_add_json(&text, json_string(release->tag));
   text_add(&text, "}", 1);
-  text.bytes[text.size] = '\0';
-  cache_files_add(ret, "cache.json", text.bytes, text.size);
+  size_t size = 0;
+  char *bytes = text_finish(&text, &size);
+  cache_files_add(ret, "cache.json", bytes, size);
   return true;
 }
 

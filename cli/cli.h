@@ -92,6 +92,8 @@ must_check int job_print_code(struct http_client *client, const json_t *job, boo
   COMMAND(agents_resume)                                                                                               \
   COMMAND(environments)                                                                                                \
   COMMAND(publish)                                                                                                     \
+  COMMAND(import)                                                                                                      \
+  COMMAND(imports)                                                                                                     \
   COMMAND(releases)                                                                                                    \
   COMMAND(channels)                                                                                                    \
   COMMAND(promote)                                                                                                     \

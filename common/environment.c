@@ -90,6 +90,22 @@ bool environment_is_full(const struct environment *environment, struct error *er
   return true;
 }
 
+json_t *environment_missing(const struct environment *environment) {
+  json_t *missing = json_array();
+  const struct {
+    const char *name;
+    bool is_there;
+  } members[] = {{"platform", platforms_count(environment) > 0},
+                 {"gpu", environment->gpu},
+                 {"arch", environment->arch},
+                 {"compute_units", environment->compute_units > 0},
+                 {"partition", environment->partition}};
+  for (size_t i = 0; i < ARRAY_LENGTH(members); i++)
+    if (!members[i].is_there)
+      ALWAYS(json_array_append_new(missing, json_string(members[i].name)) == 0);
+  return missing;
+}
+
 static void text_set(json_t *object, const char *name, const char *text) {
   if (text)
     ALWAYS(json_object_set_new(object, name, json_string(text)) == 0);

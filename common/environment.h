@@ -39,6 +39,9 @@ struct environment environment_copy(const struct environment *environment);
 /* Whether an agent may report it: one platform, gpu, arch, compute_units and partition stated. */
 must_check bool environment_is_full(const struct environment *environment, struct error *error);
 
+/* Names of the members of a full environment that this one lacks, "platform" for rocm, cuda or cpu; a new reference. */
+must_check json_t *environment_missing(const struct environment *environment);
+
 must_check json_t *environment_to_json(const struct environment *environment); /* stated members only */
 must_check char *environment_format(const struct environment *environment);    /* "rocm 6.4.1, gpu …" for people */
 struct digest environment_digest(const struct environment *environment);

@@ -18,7 +18,7 @@ CREATE TABLE imports (
     environment_digest bytea NOT NULL CHECK (octet_length(environment_digest) = 32),
     environment json NOT NULL, -- as the tables state it: members may be missing
     tag text NOT NULL CHECK (tag <> ''),
-    config json NOT NULL, -- members in the table's order
+    config json NOT NULL, -- canonical text, like provenance: equal ones compare equal
     ms double precision[] NOT NULL CHECK (cardinality(ms) IN (0, 1, 3)), -- median, 20th and 80th percentile
     provenance json NOT NULL, -- flat; what the format wants back on export
     format text NOT NULL CHECK (format <> ''),

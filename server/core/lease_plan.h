@@ -19,7 +19,7 @@
 #define RENEW_SPLITTABLE_MS 2000 /* so often the holder of such a lease asks what is still its own */
 
 /* Where the config that a job's measurements are paired with comes from. */
-#define BASELINE_ORIGINS(X) X(INCUMBENT, "incumbent") X(DEFAULT, "default") X(FIRST, "first")
+#define BASELINE_ORIGINS(X) X(INCUMBENT, "incumbent") X(IMPORTED, "imported") X(DEFAULT, "default") X(FIRST, "first")
 #define X(id, name) BASELINE_##id,
 enum baseline_from { BASELINE_ORIGINS(X) BASELINE_FROM_COUNT };
 #undef X

@@ -103,7 +103,8 @@ void submission_release(struct submission *submission) {
   environment_release(&submission->environment);
   free(submission->key_text);
   free(submission->space_text);
-  free(submission->row.incumbent);
+  for (size_t i = 0; i < submission->row.n_incumbents; i++)
+    free(submission->row.incumbents[i].config);
   lease_plan_release(&submission->row.plan);
   json_decref(submission->agents);
 }
@@ -227,22 +228,30 @@ static bool search_plan(const struct submission *submission, const struct space_
   return true;
 }
 
-/* The incumbent is the baseline where it is a point of the space that holds. */
+/* Whether the config is a point of the space that holds. */
+static bool incumbent_fits(const struct space *space, const struct space_facts *facts, const char *config,
+                           bool *ret_fits, uint64_t *ret_ordinal, struct error *error) {
+  cleanup_json json_t *values = NULL;
+  struct error no_point;
+  *ret_fits = false;
+  if (!json_parse(config, strlen(config), &values, &no_point) ||
+      !space_config_from_json(space, values, ret_ordinal, &no_point))
+    return true;
+  return space_holds(space, facts, *ret_ordinal, ret_fits, error);
+}
+
+/* The newest incumbent that fits is the baseline. */
 static bool incumbent_apply(const struct submission *submission, const struct space_facts *facts, struct job_row *row,
                             struct error *error) {
-  cleanup_json json_t *values = NULL;
-  uint64_t ordinal;
-  bool holds = false;
-  struct error no_point;
-  if (!row->incumbent)
-    return true;
-  if (json_parse(row->incumbent, strlen(row->incumbent), &values, &no_point) &&
-      space_config_from_json(submission->space, values, &ordinal, &no_point) &&
-      !space_holds(submission->space, facts, ordinal, &holds, error))
-    return false;
-  if (holds) {
-    row->plan.baseline = ordinal;
-    row->plan.baseline_from = BASELINE_INCUMBENT;
+  bool fits = false;
+  for (size_t i = 0; i < row->n_incumbents && !fits; i++) {
+    uint64_t ordinal;
+    if (!incumbent_fits(submission->space, facts, row->incumbents[i].config, &fits, &ordinal, error))
+      return false;
+    if (fits) {
+      row->plan.baseline = ordinal;
+      row->plan.baseline_from = row->incumbents[i].from;
+    }
   }
   return true;
 }

@@ -39,6 +39,10 @@ const struct openapi_operation openapi_operations[ROUTE_COUNT] = {
                          "ChannelEntry", JSON_TYPE},
   [ROUTE_cache_get] = {"rocm cuda cpu torch triton gpu arch compute_units partition tag channel", NULL, NULL, "200 304",
                        "ChannelEntry", JSON_TYPE},
+  [ROUTE_import_post] = {"", "ImportRequest", JSON_TYPE, "200 201", "ImportAnswer", JSON_TYPE},
+  [ROUTE_import_list] = {"limit after kernel format tag", NULL, NULL, "200", "ImportList", JSON_TYPE},
+  [ROUTE_image_put] = {"", "Identity", JSON_TYPE, "200 201", "ImageAnswer", JSON_TYPE},
+  [ROUTE_image_get] = {"", NULL, NULL, "200 304", "Identity", JSON_TYPE},
   [ROUTE_token_post] = {"", "TokenRequest", JSON_TYPE, "201", "TokenAnswer", JSON_TYPE},
   [ROUTE_token_list] = {"limit after", NULL, NULL, "200", "TokenList", JSON_TYPE},
   [ROUTE_token_delete] = {"", NULL, NULL, "204", NULL, NULL},
@@ -54,7 +58,8 @@ const char openapi_queries[] = JSON({
   "wait": {"description": "seconds to wait for the first item", "schema": {"type": "integer", "minimum": 0, "maximum": 60, "default": 0}},
   "name": {"description": "only kernels of this name", "schema": {"type": "string"}},
   "state": {"description": "only jobs in this state", "schema": {"$ref": "#/components/schemas/JobState"}},
-  "kernel": {"description": "only jobs of this kernel", "schema": {"$ref": "#/components/schemas/Digest"}},
+  "kernel": {"description": "only those of this kernel", "schema": {"$ref": "#/components/schemas/Digest"}},
+  "format": {"description": "only those of this cache format", "schema": {"type": "string"}},
   "tag": {"description": "the deployment scenario", "schema": {"type": "string"}},
   "channel": {"description": "the channel's name", "schema": {"type": "string", "default": "stable"}},
   "rocm": {"description": "ROCm's version", "schema": {"type": "string"}},
@@ -95,8 +100,9 @@ const char openapi_schemas[] = JSON({
     "additionalProperties": {"type": ["integer", "number", "string", "boolean", "null"]}},
   "Config": {"type": "object", "additionalProperties": {"type": ["integer", "string", "boolean", "null"]}},
   "Space": {"type": "object", "description": "parameters, roles, conditions and default, or a list of configs"},
-  "Manifest": {"type": "object", "required": ["name", "language", "entry", "sources", "key", "arguments"], "properties": {
-    "name": {"type": "string"}, "language": {"type": "string", "enum": ["hip", "triton", "c"]}, "entry": {"type": "string"},
+  "Manifest": {"type": "object", "required": ["name", "language", "key"],
+    "description": "external: name, language, key and exports, nothing else; others: entry, sources and arguments are required too", "properties": {
+    "name": {"type": "string"}, "language": {"type": "string", "enum": ["hip", "triton", "c", "external"]}, "entry": {"type": "string"},
     "sources": {"type": "array", "items": {"type": "object", "required": ["path", "digest"], "properties": {
       "path": {"type": "string"}, "digest": {"$ref": "#/components/schemas/Digest"}}}},
     "key": {"type": "array", "items": {"type": "string"}}, "arguments": {"type": "array", "items": {"type": "object"}},
@@ -135,7 +141,7 @@ const char openapi_schemas[] = JSON({
     "strategy": {"type": "string", "enum": ["random", "descent", "evolution"]}, "trials": {"type": "integer", "minimum": 1, "maximum": 100000}}},
   "Finals": {"type": ["object", "null"], "additionalProperties": false, "properties": {
     "devices": {"type": "integer", "minimum": 1, "maximum": 16, "default": 1}}},
-  "BaselineFrom": {"type": "string", "enum": ["incumbent", "default", "first"]},
+  "BaselineFrom": {"type": "string", "enum": ["incumbent", "imported", "default", "first"]},
   "Ranges": {"type": "array", "description": "[first, count] pairs of ordinals", "items": {"type": "array",
     "items": {"type": "integer"}, "minItems": 2, "maxItems": 2}},
   "JobRequest": {"type": "object", "required": ["kernel", "key", "space", "environment"], "additionalProperties": false, "properties": {
@@ -277,6 +283,35 @@ const char openapi_schemas[] = JSON({
     "updated_at": {"$ref": "#/components/schemas/Time"}}},
   "ChannelList": {"type": "object", "required": ["items", "next"], "properties": {
     "items": {"type": "array", "items": {"$ref": "#/components/schemas/ChannelEntry"}}, "next": {"$ref": "#/components/schemas/Next"}}},
+  "ImportRequest": {"type": "object", "required": ["format", "environment", "kernels"], "additionalProperties": false, "properties": {
+    "format": {"type": "string"}, "environment": {"$ref": "#/components/schemas/Environment"},
+    "tag": {"type": "string", "default": "default", "maxLength": 200},
+    "kernels": {"type": "array", "minItems": 1, "items": {"type": "object", "required": ["entries"], "additionalProperties": false, "properties": {
+      "manifest": {"$ref": "#/components/schemas/Manifest"}, "kernel": {"$ref": "#/components/schemas/Digest"},
+      "entries": {"type": "array", "minItems": 1, "items": {"$ref": "#/components/schemas/ImportedEntry"}}}}}}},
+  "ImportedEntry": {"type": "object", "required": ["key", "config"], "additionalProperties": false, "properties": {
+    "key": {"$ref": "#/components/schemas/Key"}, "config": {"$ref": "#/components/schemas/Flat"},
+    "ms": {"type": "array", "maxItems": 3, "description": "none, the median, or the median and the 20th and 80th percentile",
+      "items": {"type": "number", "exclusiveMinimum": 0}},
+    "provenance": {"$ref": "#/components/schemas/Flat"}}},
+  "Flat": {"type": "object", "additionalProperties": {"type": ["integer", "number", "string", "boolean", "null"]}},
+  "ImportAnswer": {"type": "object", "required": ["kernels", "environment", "missing", "tag", "added", "changed", "known"], "properties": {
+    "kernels": {"type": "array", "items": {"type": "object", "required": ["kernel", "name", "entries"], "properties": {
+      "kernel": {"$ref": "#/components/schemas/Digest"}, "name": {"type": "string"}, "entries": {"type": "integer"}}}},
+    "environment": {"$ref": "#/components/schemas/Environment"}, "tag": {"type": "string"},
+    "missing": {"type": "array", "description": "members of a full environment that this one lacks", "items": {"type": "string"}},
+    "added": {"type": "integer"}, "changed": {"type": "integer"}, "known": {"type": "integer"}}},
+  "ImportList": {"type": "object", "required": ["items", "next"], "properties": {
+    "items": {"type": "array", "items": {"type": "object", "required": ["import", "kernel", "name", "key", "environment", "tag",
+      "config", "ms", "provenance", "format", "imported_by", "imported_at"], "properties": {
+      "import": {"$ref": "#/components/schemas/Id"}, "kernel": {"$ref": "#/components/schemas/Digest"}, "name": {"type": "string"},
+      "key": {"$ref": "#/components/schemas/Key"}, "environment": {"$ref": "#/components/schemas/Environment"},
+      "tag": {"type": "string"}, "config": {"$ref": "#/components/schemas/Flat"},
+      "ms": {"type": "array", "items": {"type": "number"}}, "provenance": {"$ref": "#/components/schemas/Flat"},
+      "format": {"type": "string"}, "imported_by": {"type": "string"}, "imported_at": {"$ref": "#/components/schemas/Time"}}}},
+    "next": {"$ref": "#/components/schemas/Next"}}},
+  "Identity": {"type": "object", "description": "what the paths of an image's caches are made of; its digest is that of its canonical JSON"},
+  "ImageAnswer": {"type": "object", "required": ["image"], "properties": {"image": {"$ref": "#/components/schemas/Digest"}}},
   "TokenRequest": {"type": "object", "required": ["name", "role"], "additionalProperties": false, "properties": {
     "name": {"type": "string", "pattern": "^[A-Za-z0-9._-]{1,64}$"}, "role": {"$ref": "#/components/schemas/Role"}}},
   "TokenAnswer": {"type": "object", "required": ["token", "name", "role"], "properties": {

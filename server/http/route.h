@@ -53,6 +53,10 @@ enum route_place { ROUTE_MEMORY, ROUTE_DATABASE };
   ROUTE(channel_list, "GET", "/v1/channels", TOKEN_READER, ROUTE_DATABASE, 0, 1, "List channel entries") \
   ROUTE(channel_get, "GET", "/v1/channels/{name}", TOKEN_READER, ROUTE_DATABASE, 0, 1, "Read a channel entry") \
   ROUTE(cache_get, "GET", "/v1/cache", TOKEN_READER, ROUTE_DATABASE, 0, 1, "What a starting container asks: environment and channel to release") \
+  ROUTE(import_post, "POST", "/v1/imports", TOKEN_SUBMITTER, ROUTE_DATABASE, 64 * MIB, 1, "Import tables that were tuned elsewhere") \
+  ROUTE(import_list, "GET", "/v1/imports", TOKEN_READER, ROUTE_DATABASE, 0, 1, "List imported entries") \
+  ROUTE(image_put, "PUT", "/v1/images/{digest}", TOKEN_SUBMITTER, ROUTE_DATABASE, 16 * MIB, 1, "Keep the identity of a container image") \
+  ROUTE(image_get, "GET", "/v1/images/{digest}", TOKEN_READER, ROUTE_DATABASE, 0, 1, "Read the identity of a container image") \
   ROUTE(token_post, "POST", "/v1/tokens", TOKEN_ADMIN, ROUTE_DATABASE, 4 * KIB, 1, "Make a token") \
   ROUTE(token_list, "GET", "/v1/tokens", TOKEN_ADMIN, ROUTE_DATABASE, 0, 1, "List tokens") \
   ROUTE(token_delete, "DELETE", "/v1/tokens/{name}", TOKEN_ADMIN, ROUTE_DATABASE, 0, 1, "Revoke a token") \

@@ -22,6 +22,13 @@ struct job_build {
 must_check bool job_builds_load(struct db *db, const struct digest *kernel, struct job_build **ret_builds,
                                 size_t *ret_n, struct error *error);
 
+/* A config that was the best one known before a job. */
+struct job_incumbent {
+  char *config; /* JSON text of its values; owned */
+  enum baseline_from from;
+};
+#define JOB_INCUMBENTS_MAX 2 /* what a job found, and what was imported */
+
 /* A job to store, and what it is stored as. */
 struct job_row {
   struct digest kernel, key_digest, space_digest, environment_digest; /* with tag and run: the identity */
@@ -40,7 +47,8 @@ struct job_row {
   uint64_t default_config;
   size_t n_likely; /* of a search, which depends on them; other jobs get theirs when they start */
   uint64_t likely[LIKELY_MAX];
-  char *incumbent;        /* JSON text of the values that won before, of a job that is new; NULL: none; owned */
+  size_t n_incumbents; /* of a job that is new; the newest first */
+  struct job_incumbent incumbents[JOB_INCUMBENTS_MAX];
   struct lease_plan plan; /* of a job that is new: owned */
 
   bool wanted;  /* by a request that was not refused */

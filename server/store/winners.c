@@ -75,14 +75,29 @@ bool kernels_pace(struct db *db, const struct digest *kernels, size_t n, int64_t
 
 static const struct statement incumbents_statement = {
     "jobs_incumbents",
-    "SELECT r.n, w.config_values FROM unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::text[]) WITH ORDINALITY"
-    "  AS r(kernel, key_digest, environment, tag, n) JOIN environments e ON e.digest = r.environment"
-    " CROSS JOIN LATERAL (SELECT id FROM jobs WHERE environment_id = e.id AND tag = r.tag AND kernel = r.kernel"
-    "  AND key_digest = r.key_digest AND state = 'done' ORDER BY id DESC LIMIT 1) j"
-    " JOIN winners w ON w.job_id = j.id"};
+    "SELECT r.n, c.config, c.is_imported"
+    " FROM unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::text[], $5::text[]) WITH ORDINALITY"
+    "  AS r(kernel, key_digest, environment, identity, tag, n)"
+    " CROSS JOIN LATERAL ("
+    "  (SELECT w.config_values AS config, j.finished_at AS at, false AS is_imported FROM environments e"
+    "    CROSS JOIN LATERAL (SELECT id, finished_at FROM jobs WHERE environment_id = e.id AND tag = r.tag"
+    "     AND kernel = r.kernel AND key_digest = r.key_digest AND state = 'done' ORDER BY id DESC LIMIT 1) j"
+    "    JOIN winners w ON w.job_id = j.id WHERE e.digest = r.environment)"
+    "  UNION ALL"
+    "  (SELECT config, imported_at, true FROM imports WHERE kernel = r.kernel AND key_digest = r.key_digest"
+    "    AND tag = r.tag AND r.identity::jsonb @> environment::jsonb"
+    "    ORDER BY environment_digest = r.environment DESC, imported_at DESC, id DESC LIMIT 1)) c"
+    " ORDER BY r.n, c.at DESC"};
+
+static void incumbent_add(struct job_row *job, const struct db_rows *rows, int row) {
+  ALWAYS(job->n_incumbents < JOB_INCUMBENTS_MAX);
+  job->incumbents[job->n_incumbents++] =
+      (struct job_incumbent){xstrdup(db_get(rows, row, "config")),
+                             db_get_bool(rows, row, "is_imported") ? BASELINE_IMPORTED : BASELINE_INCUMBENT};
+}
 
 bool jobs_incumbents(struct db *db, struct job_row *const *jobs, size_t n, struct error *error) {
-  enum { KERNEL, KEY, ENVIRONMENT, TAG, COLUMNS };
+  enum { KERNEL, KEY, ENVIRONMENT, IDENTITY, TAG, COLUMNS };
   struct db_array columns[COLUMNS];
   cleanup_free struct job_row **asked = xcalloc(n + 1, sizeof *asked);
   size_t n_asked = 0;
@@ -91,10 +106,13 @@ bool jobs_incumbents(struct db *db, struct job_row *const *jobs, size_t n, struc
   for (size_t i = 0; i < n; i++) {
     if (jobs[i]->known)
       continue;
+    cleanup_json json_t *environment = environment_to_json(jobs[i]->environment);
+    cleanup_free char *identity = json_canonical(environment);
     asked[n_asked++] = jobs[i];
     db_array_digest(&columns[KERNEL], &jobs[i]->kernel);
     db_array_digest(&columns[KEY], &jobs[i]->key_digest);
     db_array_digest(&columns[ENVIRONMENT], &jobs[i]->environment_digest);
+    db_array_text(&columns[IDENTITY], identity);
     db_array_text(&columns[TAG], jobs[i]->tag);
   }
   struct db_parameters parameters = {0};
@@ -105,6 +123,6 @@ bool jobs_incumbents(struct db *db, struct job_row *const *jobs, size_t n, struc
   for (size_t i = 0; i < COLUMNS; i++)
     db_array_release(&columns[i]);
   for (int row = 0; ok && n_asked && row < db_count(rows); row++)
-    asked[db_get_integer(rows, row, "n") - 1]->incumbent = xstrdup(db_get(rows, row, "config_values"));
+    incumbent_add(asked[db_get_integer(rows, row, "n") - 1], rows, row);
   return ok;
 }

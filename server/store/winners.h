@@ -24,8 +24,9 @@ must_check bool winners_past(struct db *db, const struct digest *kernels, size_t
 must_check bool kernels_pace(struct db *db, const struct digest *kernels, size_t n, int64_t *ret_config_us,
                              struct error *error);
 
-/* Fills `incumbent` of those of `jobs` that are not known: the values that won the newest done job of the same kernel, key,
- * environment and tag. */
+/* Fills the incumbents of those of `jobs` that are not known: the values that won the newest done job of the same kernel,
+ * key, environment and tag, and those that were imported for them, the newer first. An import's environment may state less
+ * than the job's; one that is equal goes before one that only fits. */
 must_check bool jobs_incumbents(struct db *db, struct job_row *const *jobs, size_t n, struct error *error);
 
 #endif

@@ -1,6 +1,7 @@
-/* Bodies of jobs, enrolments and results from anybody: each is refused with a sentence and a pointer, or what was read
+/* Bodies of jobs, enrolments, imports and results from anybody: each is refused with a sentence and a pointer, or what was read
  * keeps the promises that the SQL relies on. */
 #include "server/core/enrolment.h"
+#include "server/core/import_post.h"
 #include "server/core/job_request.h"
 #include "server/core/results.h"
 
@@ -50,6 +51,30 @@ static void check_enrolment(const json_t *json) {
   ALWAYS(enrolment.n_devices >= 1 && environment_is_full(&enrolment.devices[0].environment, &error));
 }
 
+static void check_import(const json_t *json) {
+  cleanup_import_post struct import_post post = {0};
+  struct error error = {0};
+  if (!import_post_parse(json, &post, &error)) {
+    check_refusal(&error);
+    return;
+  }
+  for (size_t i = 0; i < post.n_kernels; i++)
+    if (!post.kernels[i].kernel)
+      return; /* it is the database that knows its key */
+  if (!import_post_read(&post, &error)) {
+    check_refusal(&error);
+    return;
+  }
+  ALWAYS(post.n_rows >= 1 && post.n_rows <= IMPORT_ENTRIES_MAX);
+  for (size_t i = 0; i < post.n_rows; i++) {
+    const struct import_row *row = &post.rows[i];
+    ALWAYS(row->key[0] == '{' && row->config[0] == '{' && row->provenance[0] == '{');
+    ALWAYS(row->n_ms == 0 || row->n_ms == 1 || row->n_ms == IMPORT_MS_MAX);
+    ALWAYS(i == 0 || memcmp(&row[-1].kernel, &row->kernel, sizeof row->kernel) < 0 ||
+           memcmp(&row[-1].key_digest, &row->key_digest, sizeof row->key_digest) < 0);
+  }
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
   cleanup_json json_t *json = NULL;
@@ -59,5 +84,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
   check_results(json);
   check_job(json);
   check_enrolment(json);
+  check_import(json);
   return 0;
 }

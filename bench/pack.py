@@ -22,7 +22,7 @@ from wavetune.compiling import compile_task, store_result  # noqa: E402
 from wavetune.folder import load_kernel  # noqa: E402
 from wavetune.importing import write_folder  # noqa: E402
 from wavetune.function import make_manifest  # noqa: E402
-from wavetune.record import installed_key  # noqa: E402
+from wavetune.artifacts import installed_key  # noqa: E402
 from wavetune.source import load_function  # noqa: E402
 from wavetune.target import make_target  # noqa: E402
 
@@ -46,8 +46,7 @@ def make(folder, processes):
 
 
 def one_after_another(plan, tasks, objects):
-    return [store_result(compile_task(task, plan.decorated.jit, plan.target, plan.version), plan.target, plan.version,
-                         objects) for task in tasks]
+    return [store_result(*compile_task(task, plan.decorated.jit), plan.target, plan.version, objects) for task in tasks]
 
 
 def timed(compile_them, plan, tasks):

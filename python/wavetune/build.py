@@ -14,14 +14,16 @@ from pathlib import Path
 from typing import Any
 
 from . import options as option_roles
+from .artifacts import Image, installed_key
 from .canonical import canonical, digest
 from .compiling import Task, compile_task, store_result
 from .errors import PackError, one_line
 from .folder import Kernel
 from .function import check_function
+from .expressions import Expression
 from .keys import Key, format_key, order_key
 from .pool import run_tasks
-from .record import config_objects, installed_key, make_record
+from .record import config_objects, make_record
 from .source import Decorated, load_function
 from .spaces import Config
 from .specialise import Variant, define_values, variants_of
@@ -45,6 +47,7 @@ class Request:
     toolchain: dict[str, str] = field(default_factory=dict)
     cache: str | None = None
     module: str | None = None
+    image: Image | None = None
 
 
 @dataclass
@@ -98,16 +101,29 @@ def make_plan(request: Request) -> Plan:
     return Plan(request, version, target, backend, decorated, variants, own)
 
 
+def _scalars(manifest: dict[str, Any], variant: Variant, names: list[str]) -> dict[str, Any]:
+    """What passed scalars are in a call that needs this variant; a float and a bool are like any other."""
+    values = {}
+    for argument in manifest["arguments"]:
+        name, dtype = argument["name"], argument["dtype"]
+        if "shape" in argument or name not in names:
+            continue
+        if dtype == "bool":
+            values[name] = True
+        elif dtype.startswith(("float", "bfloat")):
+            values[name] = 0.5
+        else:
+            values[name] = Expression(str(argument["value"])).evaluate(variant.keys[0])
+    return values
+
+
 def make_task(plan: Plan, variant: Variant, config: Config) -> Task:
-    jit = plan.decorated.jit
+    jit, manifest = plan.decorated.jit, plan.request.kernel.manifest
     constexprs, chosen, environment = option_roles.split_config(
         config, plan.request.kernel.space.roles, {p.name for p in jit.params if p.is_constexpr},
         option_roles.option_names(plan.backend))
-    constexprs.update(define_values(plan.request.kernel.manifest, variant.keys[0], config))
-    for parameter in jit.params:
-        if parameter.is_constexpr and parameter.name not in constexprs:
-            constexprs[parameter.name] = getattr(parameter.default, "value", parameter.default)
-    return Task(variant, constexprs, chosen, environment)
+    constexprs.update(define_values(manifest, variant.keys[0], config))
+    return Task(variant, _scalars(manifest, variant, jit.arg_names), constexprs, chosen, environment)
 
 
 class _Progress:
@@ -142,8 +158,8 @@ def compile_all(plan: Plan, tasks: list[Task], objects: Path) -> list[dict[str, 
 
     def run(number: int) -> dict[str, Any]:
         try:
-            return store_result(compile_task(tasks[distinct[number]], jit, target, version), target, version,
-                                objects)
+            return store_result(*compile_task(tasks[distinct[number]], jit), target, version, objects,
+                                plan.request.image)
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # whatever a compiler raises belongs to its config
@@ -187,8 +203,11 @@ def make_build(plan: Plan, folder: Path) -> dict[str, Any]:
     variants = [_variant_json(variant, configs, [next(results) for _ in configs])
                 for variant, configs in zip(plan.variants, plan.configs)]
     import triton
-    return {"kernel": plan.request.kernel.hash, "toolchain": {"triton": triton.__version__, **plan.request.toolchain},
-            "arch": plan.request.arch, "warp_size": plan.target.warp_size, "variants": variants}
+    kernel = plan.request.kernel
+    configs = config_objects(plan.decorated, kernel.space.configs or plan.configs[0], plan.backend)
+    return {"kernel": kernel.hash, "toolchain": {"triton": triton.__version__, **plan.request.toolchain},
+            "arch": plan.request.arch, "warp_size": plan.target.warp_size, "variants": variants,
+            "record": make_record(plan.decorated, kernel.hash, kernel.manifest, configs, plan.backend)}
 
 
 def _publish(made: Path, place: Path) -> None:
@@ -208,7 +227,7 @@ def check_place(place: Path) -> None:
 
 
 def pack(request: Request, place: Path) -> dict[str, Any]:
-    """Makes the build and its record at `place`; returns what `pack --json` prints."""
+    """Makes the build at `place`; returns what `pack --json` prints."""
     started = time.monotonic()
     check_place(place)
     plan = make_plan(request)
@@ -218,9 +237,6 @@ def pack(request: Request, place: Path) -> dict[str, Any]:
         made = Path(scratch) / "build"
         made.mkdir()
         build = make_build(plan, made)
-        configs = config_objects(plan.decorated, [c for c in request.kernel.space.configs or plan.configs[0]])
-        record = make_record(plan.decorated, request.kernel.hash, request.kernel.manifest, configs, plan.backend)
-        (made / "record.json").write_text(canonical(record))
         text = canonical(build)
         if len(text.encode()) > SIZE_MAX:
             raise PackError(f"build.json would have {len(text.encode())} bytes, a server takes {SIZE_MAX}; pack fewer "

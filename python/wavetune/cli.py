@@ -1,4 +1,4 @@
-"""python3 -m wavetune pack|keys|env: the command line. Exit codes are those of docs/exit-codes.md."""
+"""python3 -m wavetune pack|keys|identity|env: the command line. Exit codes are those of docs/exit-codes.md."""
 
 import argparse
 import json
@@ -29,7 +29,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="python3 -m wavetune", description="Packs Triton kernels ahead of time, with no GPU.")
+    parser = _Parser(prog="python3 -m wavetune", description="Packs Triton kernels ahead of time, and records what an image's caches need.")
     parser.add_argument("--version", action="version", version=f"wavetune {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=_Parser)
     raw = argparse.RawDescriptionHelpFormatter
@@ -45,6 +45,8 @@ def _parser() -> argparse.ArgumentParser:
     pack.add_argument("--cache", metavar="FOLDER", help="Triton's cache to use and keep (a private one)")
     pack.add_argument("--torch", metavar="VERSION", help="of the deployment (that of this Python, when it has one)")
     pack.add_argument("--rocm", metavar="VERSION", help="of the deployment (not stated)")
+    pack.add_argument("--image", metavar="FILE", help="identity.json of the image whose Triton cache will hold the code "
+                      "objects (one like this Python's)")
     file = pack.add_argument_group("for a file")
     file.add_argument("--kernel", metavar="FOLDER", help="where the kernel folder goes")
     file.add_argument("--signature", metavar="TEXT", help="what the function is called with (python/README.md)")
@@ -58,6 +60,17 @@ def _parser() -> argparse.ArgumentParser:
     keys.add_argument("place", metavar="DIR[:VERSION]", help="a kernel folder")
     _common(keys)
     keys.add_argument("--build", metavar="FOLDER", help="say which variant of this build a key gets")
+
+    identity = commands.add_parser("identity", help="record what the paths of this image's caches are made of")
+    identity.add_argument("--output", "-o", metavar="FILE", help="where identity.json goes (standard output)")
+    identity.add_argument("--function", action="append", default=[], metavar="KERNEL=MODULE:NAME",
+                          help="a decorated function and the kernel it stands for: its name, its hash or its folder; may "
+                          "be repeated")
+    identity.add_argument("--arch", metavar="ARCH", help="of the GPU that the image will run on (that of this machine)")
+    identity.add_argument("--gpu", metavar="NAME", help="its name as torch has it (that of this machine)")
+    identity.add_argument("--put", action="store_true", help="keep it at the server: $WAVETUNE_URL, $WAVETUNE_TOKEN")
+    identity.add_argument("--json", action="store_true", help="print one JSON document: the digest, the notes, and the "
+                          "identity where no --output is")
 
     env = commands.add_parser("env", help="print the versions of triton and torch that this Python has, as JSON")
     env.add_argument("--json", action="store_true", help="the same: it is always JSON")
@@ -83,9 +96,14 @@ def _request(arguments: argparse.Namespace, kernel: Any, keys: list[Any]) -> Any
     torch = getattr(arguments, "torch", None) or describe()["torch"]
     rocm = getattr(arguments, "rocm", None)
     toolchain = {name: value for name, value in (("torch", torch), ("rocm", rocm)) if value}
+    image = None
+    if getattr(arguments, "image", None) is not None:
+        from .artifacts import image_of
+        from .canonical import read_json
+        image = image_of(read_json(Path(arguments.image)), arguments.image)
     return Request(kernel, keys, arguments.arch, getattr(arguments, "processes", 1),
                    getattr(arguments, "timeout", 0.0), arguments.gpu_name, toolchain,
-                   getattr(arguments, "cache", None), getattr(arguments, "module", None))
+                   getattr(arguments, "cache", None), getattr(arguments, "module", None), image)
 
 
 def _pack(arguments: argparse.Namespace) -> int:
@@ -147,6 +165,32 @@ def _keys(arguments: argparse.Namespace) -> int:
     return 1 if build is not None and any(entry["variant"] is None for entry in result) else 0
 
 
+def _identity(arguments: argparse.Namespace) -> int:
+    from .canonical import canonical, digest
+    from .identity import make_identity, put_identity
+    identity, notes = make_identity(arguments.arch, arguments.gpu, arguments.function)
+    text, own = canonical(identity), digest(identity)
+    for note in notes:
+        print(f"wavetune identity: {note}", file=sys.stderr)
+    if arguments.output is not None:
+        path = Path(arguments.output)
+        beside = path.with_name(f".{path.name}.{os.getpid()}")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            beside.write_text(text)
+            beside.rename(path)
+        except OSError as error:
+            raise PackError(f"cannot write {path}: {error.strerror}", 1) from None
+    if arguments.put:
+        put_identity(text, own, dict(os.environ))
+    if arguments.json:
+        inline = {"identity": identity} if arguments.output is None else {"file": arguments.output}
+        print(json.dumps({"digest": own, "notes": notes, **inline}))
+    else:
+        print(text if arguments.output is None else f"{arguments.output}: identity {own}")
+    return 0
+
+
 def _env(arguments: argparse.Namespace) -> int:
     from .interpreter import describe
     print(json.dumps(describe()))
@@ -161,10 +205,10 @@ def main(argv: list[str] | None = None) -> int:
     arguments = _parser().parse_args(argv)
     signal.signal(signal.SIGTERM, _on_term)
     try:
-        if arguments.command != "env":
+        if arguments.command in ("pack", "keys"):
             from .build import clean_environment
             clean_environment()
-        return {"pack": _pack, "keys": _keys, "env": _env}[arguments.command](arguments)
+        return {"pack": _pack, "keys": _keys, "identity": _identity, "env": _env}[arguments.command](arguments)
     except PackError as error:
         print(f"wavetune {arguments.command}: {error}", file=sys.stderr)
         return error.status

@@ -2,26 +2,33 @@
 
 Runs in a worker process. The environment of the compile was set before; objects and texts go to the build's folder
 under their digests, written beside and renamed, so that two workers may write the same one.
+What is compiled is what Triton's JIT makes of a call with stand-ins of tensors, so that its cache finds it later.
 """
 
 import os
+import sys
+import types
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Mapping
+from typing import Any, Iterator, Mapping
 
+from .artifacts import Image, cache_entry
 from .canonical import digest_bytes
 from .errors import PackError
 from .specialise import Variant
-from .target import scratch_pointers, uses_buffer_ops
+from .target import scratch_pointers
 
 _TEXTS = {"hip": ("ttgir", "amdgcn"), "cuda": ("ttgir", "ptx")}
 
 
 @dataclass(frozen=True)
 class Task:
-    """`constexprs`: every constexpr of the function, `environment`: variables that the compile sees."""
+    """`constexprs`: those that are given (not the function's defaults), `scalars`: values of the passed arguments that
+    are no buffers, `environment`: variables that the compile sees."""
 
     variant: Variant
+    scalars: Mapping[str, Any]
     constexprs: Mapping[str, Any]
     options: Mapping[str, Any]
     environment: Mapping[str, str]
@@ -34,31 +41,70 @@ class Task:
         return (self.variant.when, items(self.constexprs), items(self.options), items(self.environment))
 
 
-def _attributes(task: Task, jit: Any, backend: Any, version: tuple[int, int]) -> dict[tuple[int], list[list[Any]]]:
-    uses_range = uses_buffer_ops(version, os.environ)
-    attributes = {}
-    for index, name in enumerate(jit.arg_names):
-        text = task.variant.attributes.get(name, "")
-        if not uses_range:
-            text = text.replace("S", "")
-        if text:
-            attributes[(index,)] = backend.parse_attr(text)
-    return attributes
+class _Tensor:
+    """What the JIT asks of a tensor: its type, its alignment, on AMD whether 32 bits reach all of it."""
+
+    def __init__(self, dtype: str, is_small: bool):
+        self.dtype, self.is_small = dtype, is_small
+
+    def data_ptr(self) -> int:
+        return 0
+
+    def ptr_range(self) -> int:
+        return 0 if self.is_small else 2**31
 
 
-def compile_task(task: Task, jit: Any, target: Any, version: tuple[int, int]) -> Any:
-    """Triton's CompiledKernel. Any exception is the compiler's answer to this config."""
-    import triton
-    from triton.compiler import ASTSource, make_backend
-    compiled_in = {**task.variant.constexprs, **task.constexprs}
-    signature = {name: "constexpr" if name in compiled_in else task.variant.signature[name] for name in jit.arg_names}
-    source = ASTSource(fn=jit, signature=signature,
-                       constexprs={(jit.arg_names.index(name),): value for name, value in compiled_in.items()},
-                       attrs=_attributes(task, jit, make_backend(target), version))
-    options = dict(task.options)
-    if jit.debug:
-        options["debug"] = True
-    return triton.compile(source, target=target, options=options)
+@contextmanager
+def _some_torch() -> Iterator[None]:
+    """Triton's AMD backend imports torch to look at an argument; where there is none, a stand-in is enough."""
+    if "torch" in sys.modules:
+        yield
+        return
+    torch = types.ModuleType("torch")
+    torch.Tensor = _Tensor  # type: ignore[attr-defined]
+    sys.modules["torch"] = torch
+    try:
+        yield
+    finally:
+        del sys.modules["torch"]
+
+
+def _arguments(task: Task, jit: Any) -> tuple[list[Any], dict[str, Any]]:
+    """How the kernel is called: in the function's order as far as that goes, by name from the first one left out."""
+    values = {**task.scalars, **task.constexprs}
+    for name, kind in task.variant.signature.items():
+        if kind.startswith("*"):
+            dtype = kind.removeprefix("*").removeprefix("k")
+            values[name] = _Tensor(dtype, "S" in task.variant.attributes.get(name, ""))
+    ordered = []
+    for name in jit.arg_names:
+        if name not in values or name in task.options:
+            break
+        ordered.append(values.pop(name))
+    return ordered, {**values, **task.options}
+
+
+def compile_task(task: Task, jit: Any) -> tuple[Any, Any]:
+    """Triton's CompiledKernel, and the options that its JIT compiled it with. Any exception is the compiler's answer to
+    this config."""
+    from triton.compiler import compile as compile_source
+    jit.device_caches.clear()  # of kernels that an earlier task compiled
+    jit.device_caches[0]  # binds the JIT to the target, and sets its `compile`
+    calls = []
+
+    def compile_and_keep(source: Any, **arguments: Any) -> Any:
+        calls.append((source, arguments["options"]))
+        return compile_source(source, **arguments)
+
+    jit.compile = compile_and_keep
+    ordered, named = _arguments(task, jit)
+    with _some_torch():
+        compiled = jit.run(*ordered, grid=None, warmup=True, **named)
+    (source, options), = calls
+    wanted = {name: task.variant.signature.get(name, "constexpr") for name in jit.arg_names}
+    if source.signature != wanted:
+        raise PackError(f"Triton compiles for {source.signature}, and the variant is {wanted}")
+    return compiled, options
 
 
 def _store(data: bytes, objects: Path) -> str:
@@ -71,7 +117,8 @@ def _store(data: bytes, objects: Path) -> str:
     return digest
 
 
-def store_result(compiled: Any, target: Any, version: tuple[int, int], objects: Path) -> dict[str, Any]:
+def store_result(compiled: Any, options: Any, target: Any, version: tuple[int, int], objects: Path,
+                 image: Image | None = None) -> dict[str, Any]:
     """{"digest", "metadata"} of docs/builds.md; what a launch without Triton cannot do is a PackError."""
     metadata = compiled.metadata
     for member in ("global_scratch_size", "profile_scratch_size"):
@@ -85,10 +132,16 @@ def store_result(compiled: Any, target: Any, version: tuple[int, int], objects: 
         if name in compiled.asm:
             text = compiled.asm[name]
             texts[name] = _store(text if isinstance(text, bytes) else str(text).encode(), objects)
-    binary = compiled.asm["hsaco" if target.backend == "hip" else "cubin"]
-    return {"digest": _store(binary, objects),
+    extension = "hsaco" if target.backend == "hip" else "cubin"
+    binary = compiled.asm[extension]
+    digest = _store(binary, objects)
+    entry = cache_entry(compiled, options, target, image)
+    cache = {} if entry is None else {"cache": {
+        "folder": entry.folder, "files": {f"{entry.name}.json": _store(entry.metadata, objects),
+                                          f"{entry.name}.{extension}": digest}}}
+    return {"digest": digest,
             "metadata": {"name": metadata.name, "shared": metadata.shared, "num_warps": metadata.num_warps,
                          "warp_size": target.warp_size, "num_ctas": getattr(metadata, "num_ctas", 1),
                          "launch_cooperative_grid": bool(getattr(metadata, "launch_cooperative_grid", False)),
                          "scratch": scratch_pointers(version), "global_scratch_size": 0, "profile_scratch_size": 0,
-                         "files": texts}}
+                         "files": texts, **cache}}

@@ -239,7 +239,7 @@ def test_buffers_have_fills_and_a_module_can_be_named(tmp_path):
     assert kernel["name"] == "mine" and kernel["arguments"][1:3] == [
         {"name": "y_ptr", "dtype": "int8", "shape": ["n", "2"], "access": "read", "fill": {"integers": [-3, 3]}},
         {"name": "z_ptr", "dtype": "bfloat16", "shape": ["n"], "access": "readwrite", "fill": {"uniform": [0.0, 0.5]}}]
-    assert read(tmp_path / "b", "record.json")["function"]["module"] == "package.kernels"
+    assert read(tmp_path / "b")["record"]["function"]["module"] == "package.kernels"
 
 
 def test_a_python_without_triton_is_told_which_one_has_it(add_folder, tmp_path):

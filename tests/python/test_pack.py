@@ -79,11 +79,11 @@ def test_every_code_object_is_for_the_arch_and_takes_what_the_build_says(packed)
 def test_the_folder_holds_what_the_build_names_under_its_digest_and_nothing_else(packed):
     build = read(packed[1])
     named = {digest[7:] for variant in build["variants"] for o in variant["objects"]
-             for digest in (o["digest"], *o["metadata"]["files"].values())}
+             for digest in (o["digest"], *o["metadata"]["files"].values(), *o["metadata"]["cache"]["files"].values())}
     assert set(os.listdir(packed[1] / "objects")) == named
     for name in named:
         assert hashlib.sha256((packed[1] / "objects" / name).read_bytes()).hexdigest() == name
-    assert sorted(os.listdir(packed[1])) == ["build.json", "objects", "record.json"]
+    assert sorted(os.listdir(packed[1])) == ["build.json", "objects"]
 
 
 def test_objects_and_texts_hold_no_path_of_this_machine(packed):
@@ -162,7 +162,6 @@ def test_two_runs_give_equal_bytes_whatever_the_shell_the_folder_and_the_process
     pack_add(tmp_path / "elsewhere", tmp_path / "two", "--key", "n=7", "--processes", "3", AMDGCN_USE_BUFFER_OPS="0",
              TRITON_DEFAULT_FP_FUSION="0")
     assert (tmp_path / "one/build.json").read_bytes() == (tmp_path / "two/build.json").read_bytes()
-    assert (tmp_path / "one/record.json").read_bytes() == (tmp_path / "two/record.json").read_bytes()
     assert sorted(os.listdir(tmp_path / "one/objects")) == sorted(os.listdir(tmp_path / "two/objects"))
 
 
@@ -225,11 +224,11 @@ def test_a_file_under_dejavus_decorator_is_packed_with_its_record(tmp_path):
         "n_elements=98432", *ADD)
     (variant,) = read(tmp_path / "build")["variants"]
     assert len(variant["objects"]) == 7
-    record = read(tmp_path / "build", "record.json")
+    record = read(tmp_path / "build")["record"]
     assert record["autotune"]["decorator"] == "triton_dejavu" and record["key_names"] == ["n_elements"]
     assert record["dejavu"]["search_parameters"].startswith(
         "autotuner params: warmup 25 rep 50 cuda_graphs False quantiles (0.5, 0.2, 0.8) ")
-    assert record["kernel"] == read(tmp_path / "build")["kernel"]
+    assert record["kernel"] == read(tmp_path / "build")["kernel"] and record["dejavu"]["rep"] == 50
 
 
 def test_a_file_is_packed_for_nvidia_with_that_gpus_configs(tmp_path):

@@ -38,8 +38,9 @@ def test_the_hashes_of_dejavu_are_those_that_it_computed_under_triton_3_3():
 
 def record(path, configs=(), module=None, arguments=()):
     decorated = load_function(path, None, AMD, module)
-    manifest = {"key": ["n"], "arguments": list(arguments)}
-    return make_record(decorated, "sha256:0", manifest, config_objects(decorated, list(configs)), make_backend(AMD))
+    manifest = {"name": "add/triton", "key": ["n"], "arguments": list(arguments)}
+    backend = make_backend(AMD)
+    return make_record(decorated, "sha256:0", manifest, config_objects(decorated, list(configs), backend), backend)
 
 
 def test_the_hashes_are_those_of_a_cache_that_dejavu_wrote_under_triton_3_6(tmp_path):
@@ -85,7 +86,7 @@ def test_the_folder_of_tritons_own_autotune_cache_follows_from_the_record(tmp_pa
     path = KERNELS / "matmul.py"
     decorated = load_function(path, None, AMD)
     buffers = [{"name": name, "dtype": "float16", "shape": ["M"]} for name in "abc"]
-    made = make_record(decorated, "", {"key": [], "arguments": buffers}, decorated.autotuner.configs, make_backend(AMD))
+    made = make_record(decorated, "", {"name": "", "key": [], "arguments": buffers}, decorated.autotuner.configs, make_backend(AMD))
     key = (4096, 4096, 4096, *made["argument_dtypes"])
     decorated.autotuner.check_disk_cache(key, decorated.autotuner.configs, lambda: _tuned(decorated.autotuner))
     environment = triton._C.libtriton.get_cache_invalidating_env_vars()
@@ -104,8 +105,20 @@ def _tuned(autotuner):
 def test_a_function_under_no_decorator_is_recorded_with_the_configs_of_its_space():
     made = record(KERNELS / "vector_add.py", [{"BLOCK_SIZE": 256, "num_warps": 4, "waves_per_eu": 2}], "package.module")
     assert made["autotune"] is None and "dejavu" not in made
-    assert made["configs"] == ["BLOCK_SIZE: 256, waves_per_eu: 2, num_warps: 4, num_ctas: 1, num_stages: 3, maxnreg: None"]
+    assert made["configs"] == ["BLOCK_SIZE: 256, waves_per_eu: 2, num_warps: 4, num_ctas: 1, num_stages: 2, maxnreg: None"]
     assert made["function"]["signature"] == "JITFunction(package.module:add_kernel)"
+
+
+def test_where_the_values_of_the_decorators_key_come_from_is_recorded(tmp_path):
+    path = tmp_path / "keyed.py"
+    path.write_text(f"""import triton, triton.language as tl
+@triton.autotune(key=['n', 'rows', 'BLOCK'], configs=[])
+@triton.jit
+{ADD}""")
+    scalars = [{"name": "n", "dtype": "int64", "value": "N"}, {"name": "rows", "dtype": "int64", "value": "2 * N"}]
+    made = record(path, arguments=scalars)
+    assert made["key_names"] == ["n", "rows", "BLOCK"] and made["tuning_key"] == ["N", "2 * N", "BLOCK"]
+    assert made["name"] == "add/triton"
 
 
 @pytest.mark.parametrize("name", ["key", "backend_hash", "version"])

@@ -1,0 +1,381 @@
+"""Reports to a wavetune server which keys a program's autotuners are asked for: `import wavetune.demand; wavetune.demand.watch()`,
+or `python3 -m wavetune.demand SCRIPT|-m MODULE …` (WAVETUNE_DEMAND=0 runs it unwatched).
+
+Only functions that identity.json names are watched. A launch with a known key costs one update of a dict; a thread of its
+own posts sums, at most one request a minute. It is never in the way: nothing here raises into the program, what does not fit
+into bounded memory is dropped and counted, and a server that is away is tried again ever more rarely.
+
+$WAVETUNE_URL, $WAVETUNE_TOKEN (role demand), $WAVETUNE_IDENTITY (/etc/wavetune/identity.json), $WAVETUNE_ENVIRONMENT (a JSON
+object; else what the identity says), $WAVETUNE_IMAGE (the identity's digest).
+"""
+
+import atexit
+import json
+import os
+import random
+import sys
+import threading
+import time
+import weakref
+from importlib.machinery import PathFinder
+from typing import Any
+
+INTERVAL_S = 60.0
+INTERVAL_MAX_S = 900.0
+TIMEOUT_S = 2.0
+LAST_S = 1.0  # for the last report, when the program ends
+ITEMS_MAX = 4096  # kept for the next report
+BATCH_MAX = 500
+_MODULES = ("triton.runtime.autotuner", "triton_dejavu.autotuner")
+_SCALARS = (bool, int, float, str, type(None))
+
+
+class _Cache(dict):
+    """An Autotuner's cache (key to config), which counts how often a key is found in it."""
+
+    def __init__(self, known: dict[Any, Any], watcher: "Watcher", record: dict[str, Any]):
+        super().__init__(known)
+        self.watcher, self.record = watcher, record
+        self.counts: dict[Any, int] = {}
+        self.spent_s, self.best_ms = 0.0, None
+
+    def __contains__(self, key: Any) -> bool:
+        found = dict.__contains__(self, key)
+        if found:
+            counts = self.counts
+            if key in counts:
+                counts[key] += 1
+            elif len(counts) < ITEMS_MAX:
+                counts[key] = 1
+            else:
+                self.watcher.dropped += 1
+        return found
+
+    def __setitem__(self, key: Any, config: Any) -> None:
+        dict.__setitem__(self, key, config)
+        if self.spent_s:
+            self.watcher.missed(self.record, key, self.spent_s * 1000, self.best_ms)
+            self.spent_s, self.best_ms = 0.0, None
+
+    def benched(self, seconds: float, timing: Any) -> None:
+        self.spent_s += seconds
+        ms = timing[0] if isinstance(timing, (list, tuple)) else timing
+        if isinstance(ms, (int, float)) and 0 < ms < float("inf"):
+            self.best_ms = ms if self.best_ms is None else min(self.best_ms, ms)
+
+
+def _typed(value: Any) -> Any:
+    """What str() made of a value, as triton-dejavu keeps keys, back as the value."""
+    if not isinstance(value, str):
+        return value
+    if value in ("True", "False", "None"):
+        return {"True": True, "False": False, "None": None}[value]
+    for kind in (int, float):
+        try:
+            if str(kind(value)) == value:
+                return kind(value)
+        except ValueError:
+            pass
+    return value
+
+
+def wavetune_key(record: dict[str, Any], key: Any) -> dict[str, Any] | None:
+    """The kernel's key of an autotuner's key tuple; None where the record does not say how."""
+    names, members = record.get("key_names", []), record.get("tuning_key", [])
+    values = [value for value in key if not (isinstance(value, str) and value.startswith("torch."))]
+    if not names or len(values) != len(names) or len(members) != len(names):
+        return None
+    result: dict[str, Any] = {}
+    for member, value in zip(members, map(_typed, values)):
+        if not member.isidentifier() or type(value) not in _SCALARS or result.get(member, value) != value or \
+                value in (float("inf"), float("-inf")) or value != value:
+            return None
+        result[member] = value
+    return result
+
+
+class _Finder:
+    """Patches the modules with autotuners as soon as the program has imported them."""
+
+    def __init__(self, watcher: "Watcher"):
+        self.watcher = watcher
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        if name not in _MODULES:
+            return None
+        try:
+            spec = PathFinder.find_spec(name, path)
+            execute = spec.loader.exec_module
+
+            def exec_module(module: Any) -> None:
+                execute(module)
+                self.watcher.patch(module)
+
+            spec.loader.exec_module = exec_module
+            return spec
+        except Exception:
+            return None
+
+
+class Watcher:
+    """`identity`: the parsed identity.json. Everything but patching happens in a thread of its own."""
+
+    def __init__(self, identity: dict[str, Any], url: str, token: str, environment: dict[str, Any], image: str | None,
+                 interval_s: float = INTERVAL_S):
+        self.url, self.token, self.interval_s = url.rstrip("/"), token, interval_s
+        self.head = {"environment": environment, "image": image}
+        self.records = {}
+        for record in identity.get("functions") or []:
+            function = record["function"]
+            self.records[function["module"], function.get("qualname") or function["name"]] = record
+        self.caches: list[weakref.ref[_Cache]] = []
+        self.events: list[tuple[Any, ...]] = []
+        self.pending: dict[tuple[str, str], list[Any]] = {}
+        self.dropped = self.reports = self.failures = 0
+        self.original: list[tuple[Any, str, Any]] = []
+        self.finder = _Finder(self)
+        self.ended = threading.Event()
+        self.thread: threading.Thread | None = None
+
+    # In the program's threads.
+
+    def start(self) -> None:
+        for name in _MODULES:
+            if name in sys.modules:
+                self.patch(sys.modules[name])
+        sys.meta_path.insert(0, self.finder)  # type: ignore[arg-type]
+        os.register_at_fork(after_in_child=self._after_fork)
+        atexit.register(self.stop)
+        self._start_thread()
+
+    def _start_thread(self) -> None:
+        self.thread = threading.Thread(target=self._work, name="wavetune-demand", daemon=True)
+        self.thread.start()
+
+    def _after_fork(self) -> None:
+        """The parent reports what it counted; a child counts anew."""
+        if self.thread is None:
+            return
+        for cache in self._alive():
+            cache.counts = {}
+        self.events, self.pending, self.ended = [], {}, threading.Event()
+        try:
+            self._start_thread()
+        except RuntimeError:
+            self.thread = None
+
+    def stop(self) -> None:
+        """Posts what is left, in at most LAST_S."""
+        thread, self.thread = self.thread, None
+        if thread is not None:
+            self.ended.set()
+            thread.join(LAST_S)
+        if self.finder in sys.meta_path:
+            sys.meta_path.remove(self.finder)  # type: ignore[arg-type]
+        for holder, name, value in self.original:
+            setattr(holder, name, value)
+        self.original = []
+
+    def patch(self, module: Any) -> None:
+        try:
+            self._patch(module.Autotuner, getattr(getattr(sys.modules.get("triton"), "knobs", None), "autotuning", None)
+                        if module.__name__ == _MODULES[0] else None)
+        except Exception:
+            self.failures += 1
+
+    def _patch(self, tuners: Any, knobs: Any) -> None:
+        init, bench = tuners.__init__, tuners._bench
+
+        def watched_init(tuner: Any, *args: Any, **kwargs: Any) -> None:
+            init(tuner, *args, **kwargs)
+            self.adopt(tuner)
+
+        def watched_bench(tuner: Any, *args: Any, **kwargs: Any) -> Any:
+            started = time.perf_counter()
+            timing = bench(tuner, *args, **kwargs)
+            try:
+                if type(tuner.cache) is _Cache:
+                    tuner.cache.benched(time.perf_counter() - started, timing)
+            except Exception:
+                self.failures += 1
+            return timing
+
+        self._replace(tuners, "__init__", watched_init)
+        if hasattr(knobs, "listener"):
+            self._listen(knobs)
+        else:
+            self._replace(tuners, "_bench", watched_bench)
+        import gc
+        for found in gc.get_objects():  # those made before
+            if type(found) is tuners:
+                self.adopt(found)
+
+    def _replace(self, holder: Any, name: str, value: Any) -> None:
+        self.original.append((holder, name, getattr(holder, name)))
+        setattr(holder, name, value)
+
+    def _listen(self, knobs: Any) -> None:
+        """Triton since 3.8 tells a listener of what it tuned."""
+        before = knobs.listener
+
+        def listener(**told: Any) -> None:
+            try:
+                record = self._record(told["fn"])
+                if record is not None and not told["cache_hit"]:
+                    timing = told["configs_timings"][told["best_config"]]
+                    ms = timing[0] if isinstance(timing, (list, tuple)) else timing
+                    self.missed(record, told["key"], told["duration"] * 1000, ms)
+            except Exception:
+                self.failures += 1
+            if before is not None:
+                before(**told)
+
+        self._replace(knobs, "listener", listener)
+
+    def _record(self, function: Any) -> dict[str, Any] | None:
+        while not hasattr(function, "cache_key"):
+            function = function.fn
+        return self.records.get((function.__module__, function.fn.__qualname__))
+
+    def adopt(self, tuner: Any) -> None:
+        try:
+            record = self._record(tuner)
+            if record is not None and type(tuner.cache) is dict:
+                tuner.cache = _Cache(tuner.cache, self, record)
+                self.caches.append(weakref.ref(tuner.cache))
+        except Exception:
+            self.failures += 1
+
+    def missed(self, record: dict[str, Any], key: Any, tuning_ms: float, kernel_ms: Any) -> None:
+        if len(self.events) < ITEMS_MAX:
+            self.events.append((record, key, tuning_ms, kernel_ms))
+        else:
+            self.dropped += 1
+
+    # In the thread.
+
+    def _alive(self) -> list[_Cache]:
+        return [cache for cache in (reference() for reference in self.caches) if cache is not None]
+
+    def _add(self, record: dict[str, Any], key: Any, hits: int, misses: int, tuning_ms: float, kernel_ms: Any) -> None:
+        own = wavetune_key(record, key)
+        if own is None:
+            self.dropped += 1
+            return
+        place = (record.get("kernel") or record["name"], json.dumps(own, sort_keys=True))
+        if place not in self.pending and len(self.pending) >= ITEMS_MAX:
+            self.dropped += 1
+            return
+        item = self.pending.setdefault(place, [0, 0, 0.0, None])
+        item[0], item[1], item[2] = item[0] + hits, item[1] + misses, item[2] + tuning_ms
+        if isinstance(kernel_ms, (int, float)) and 0 < kernel_ms < float("inf"):
+            item[3] = float(kernel_ms)
+
+    def collect(self) -> None:
+        """Takes what was counted into the sums that are to be posted."""
+        events, self.events = self.events, []
+        for record, key, tuning_ms, kernel_ms in events:
+            self._add(record, key, 0, 1, tuning_ms, kernel_ms)
+        for cache in self._alive():
+            counts, cache.counts = cache.counts, {}
+            for key, n in counts.items():
+                self._add(cache.record, key, n, 0, 0.0, None)
+        self.caches = [reference for reference in self.caches if reference() is not None]
+
+    def post(self) -> bool:
+        """Posts the sums; what the server did not take stays."""
+        import urllib.request
+        while self.pending:
+            batch = list(self.pending.items())[:BATCH_MAX]
+            items = [{"kernel": kernel, "key": json.loads(key), "hits": hits, "misses": misses,
+                      "tuning_ms": tuning_ms or None, "kernel_ms": kernel_ms}
+                     for (kernel, key), (hits, misses, tuning_ms, kernel_ms) in batch]
+            request = urllib.request.Request(
+                f"{self.url}/v1/demand", json.dumps({**self.head, "items": items}).encode(), method="POST",
+                headers={"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"})
+            with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:
+                answer.read(65536)
+            self.reports += 1
+            for place, _ in batch:
+                del self.pending[place]
+        return True
+
+    def _report(self) -> bool:
+        try:
+            self.collect()
+            return self.post()
+        except Exception:
+            self.failures += 1
+            return False
+
+    def _work(self) -> None:
+        ended, wait_s = self.ended, self.interval_s
+        while not ended.wait(wait_s * random.uniform(0.8, 1.2)):  # many containers start at once
+            wait_s = self.interval_s if self._report() else min(wait_s * 2, max(INTERVAL_MAX_S, self.interval_s))
+        self._report()
+
+
+_watcher: Watcher | None = None
+
+
+def watch(**more: Any) -> bool:
+    """Starts watching, once in a process; whether it does. `more`: identity (parsed), url, token, environment, image,
+    interval_s, in place of the variables."""
+    global _watcher
+    try:
+        if _watcher is not None:
+            return True
+        settings = _settings(more)
+        if settings is None:
+            return False
+        _watcher = Watcher(**settings)
+        _watcher.start()
+        return True
+    except Exception:
+        return False
+
+
+def _settings(more: dict[str, Any]) -> dict[str, Any] | None:
+    variables = os.environ
+    url, token = more.get("url") or variables.get("WAVETUNE_URL"), more.get("token") or variables.get("WAVETUNE_TOKEN")
+    if not url or not token:
+        return None
+    identity = more.get("identity")
+    if identity is None:
+        with open(variables.get("WAVETUNE_IDENTITY", "/etc/wavetune/identity.json"), encoding="utf-8") as file:
+            identity = json.load(file)
+    environment = more.get("environment")
+    if environment is None and "WAVETUNE_ENVIRONMENT" in variables:
+        environment = json.loads(variables["WAVETUNE_ENVIRONMENT"])
+    if environment is None:
+        triton = (identity.get("triton") or {}).get("version")
+        stated = {"rocm": identity.get("rocm"), "torch": identity.get("torch"), "triton": triton, "gpu": identity.get("gpu")}
+        environment = {name: value for name, value in stated.items() if value}
+    image = more.get("image") or variables.get("WAVETUNE_IMAGE")
+    if image is None:
+        from .canonical import digest
+        image = digest(identity)
+    return {"identity": identity, "url": url, "token": token, "environment": environment, "image": image,
+            "interval_s": more.get("interval_s", INTERVAL_S)}
+
+
+def main(argv: list[str]) -> None:
+    """Runs a script or a module as python3 would, watched."""
+    import runpy
+    if not argv or argv[0] == "-m" and len(argv) < 2:
+        print("usage: python3 -m wavetune.demand SCRIPT|-m MODULE ARGUMENT…", file=sys.stderr)
+        raise SystemExit(2)
+    if os.environ.get("WAVETUNE_DEMAND") != "0":
+        from wavetune.demand import watch as watch_imported  # this module is __main__, the program may import it again
+        watch_imported()
+    if argv[0] == "-m":
+        sys.argv = argv[1:]
+        runpy.run_module(argv[1], run_name="__main__", alter_sys=True)
+    else:
+        sys.argv = argv
+        sys.path.insert(0, os.path.dirname(os.path.abspath(argv[0])))
+        runpy.run_path(argv[0], run_name="__main__")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

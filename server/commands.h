@@ -15,6 +15,7 @@ int signals_wait(int also);
 /* Options of every command that serves. */
 /* clang-format off */
 #define SERVE_OPTIONS \
+  {"publisher-key", OPTION_LIST, "FILE|FOLDER", NULL, 0, 0, "public key of a publisher; then channels take only entries that one signed", false}, \
   {"listen", OPTION_TEXT, "ADDRESS", "127.0.0.1", 0, 0, "numeric address to listen on; 0.0.0.0 or :: for all", false}, \
   {"port", OPTION_INTEGER, "PORT", "7200", 0, 65535, "0: any free one", false}, \
   {"workers", OPTION_INTEGER, "N", "4", 1, 256, "database workers, a connection each", false}, \

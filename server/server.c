@@ -154,6 +154,14 @@ static struct server *server_new(const struct server_options *options) {
 
 static void server_free(struct server *server) {
   queue_free(server->queue);
+static bool publisher_keys_read(struct server *server, const struct server_options *options, struct error *error) {
+  for (size_t i = 0; i < options->n_publisher_keys; i++)
+    if (!trusted_keys_add(&server->publisher_keys, options->publisher_keys[i], error))
+      return error_prefix(error, "--publisher-key: ");
+  server->options.publisher_keys = NULL; /* the caller's */
+  return true;
+}
+
   auth_free(server->auth);
   response_memory_free(server->memory);
   blob_cache_free(server->blobs);
@@ -163,6 +171,7 @@ static void server_free(struct server *server) {
   pthread_cond_destroy(&server->stop_signal);
   free(server->openapi);
   free(server->workers);
+  trusted_keys_release(&server->publisher_keys);
   free((char *)server->options.listen);
   free((char *)server->options.database);
   server->magic = 0;
@@ -176,7 +185,8 @@ bool server_start(const struct server_options *options, struct server **ret_serv
   json_object_seed(0); /* before threads make objects at the same time */
   struct server *server = server_new(options);
   server->schema_version = migrations_version(migrations);
-  if (!daemon_start(server, &server->daemon, error) || !threads_start(server, error)) {
+  if (!publisher_keys_read(server, options, error) || !daemon_start(server, &server->daemon, error) ||
+      !threads_start(server, error)) {
     server_stop(server);
     return false;
   }
@@ -222,3 +232,4 @@ void server_stop(struct server *server) {
 int server_port(const struct server *server) { return daemon_port(server->daemon); }
 const struct server_options *server_options(const struct server *server) { return &server->options; }
 struct agent_table *server_agents(struct server *server) { return server->agents; }
+const struct trusted_keys *server_publisher_keys(const struct server *server) { return &server->publisher_keys; }

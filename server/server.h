@@ -12,6 +12,10 @@ struct server_options {
   const char *listen;      /* "127.0.0.1" */
   int port;                /* 0: any free one; server_port tells */
   const char *database;    /* libpq connection string */
+  /* Files of public keys, and folders with them: whose signatures move channels. Read by server_start and not kept. */
+  size_t n_publisher_keys;
+  const char *const *publisher_keys;
+
   int workers;             /* database workers, default 4 */
   int event_threads;       /* default 2 */
   int64_t lease_ms;        /* default 30000 */
@@ -43,8 +47,12 @@ const struct server_options *server_options(const struct server *server);
 struct agent_table;
 struct agent_table *server_agents(struct server *server);
 
+/* The keys of those whose signatures move channels; none: an entry needs no signature. Read-only after the start. */
+struct trusted_keys;
+const struct trusted_keys *server_publisher_keys(const struct server *server);
+
 /* Housekeeping, called about every 250 ms on the housekeeper thread with its own worker (connection). Each module has one
- * and paces itself: leases_housekeep, agents_housekeep, tokens_housekeep, channels_housekeep. */
+ * and paces itself (core/housekeep.h). */
 
 /* Wakes at most `most` requests that wait under `key` (see request_park), longest waiting first. Any thread. */
 void park_wake(struct server *server, const char *key, size_t most);

@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "common/cache/signing_key.h"
 #include "server/http/auth.h"
 #include "server/http/queue.h"
 #include "server/server.h"
@@ -28,6 +29,7 @@ struct server {
   struct response_memory *memory;
   struct blob_cache *blobs;
   struct agent_table *agents;
+  struct trusted_keys publisher_keys;
   struct daemon *daemon;
   char *openapi;                     /* the document's text */
   atomic_size_t n_open, n_suspended; /* requests begun and not completed; of these, suspended */

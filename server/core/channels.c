@@ -6,7 +6,8 @@
 char *channel_etag(const struct channel_state *state, char text[CHANNEL_ETAG_SIZE]) {
   char digest[DIGEST_TEXT_SIZE];
   digest_format(&state->release, digest);
-  snprintf(text, CHANNEL_ETAG_SIZE, "%" PRId64 "-%s", state->counter, digest + strlen("sha256:"));
+  snprintf(text, CHANNEL_ETAG_SIZE, "%" PRId64 ".%" PRId64 "-%s", state->counter, state->signings,
+           digest + strlen("sha256:"));
   return text;
 }
 
@@ -60,15 +61,91 @@ bool channel_precondition_check(const char *if_match, const char *if_none_match,
   return true;
 }
 
-enum channel_decision channel_decide(const struct channel_state *state, const struct digest *wanted,
-                                     const char *if_match, const char *if_none_match) {
+bool channel_move_parse(const json_t *json, struct channel_move *ret, struct error *error) {
+  static const char *const members[] = {"release", "counter", "expires", "signatures", NULL};
+  struct channel_move move = {0};
+  if (!json_only_members(json, "", members, error) ||
+      !json_get_digest(json, "", "release", JSON_REQUIRED, &move.release, error) ||
+      !json_get_integer(json, "", "counter", JSON_OPTIONAL, 1, INT64_MAX, &move.counter, error) ||
+      !channel_expires_parse(json, &move.expires_s, error) ||
+      !channel_signatures_parse(json, move.signatures, &move.n_signatures, error))
+    return false;
+  if (move.n_signatures && !move.counter)
+    return error_at(error, "/counter", "state the counter too: it is a part of what the signatures are over");
+  *ret = move;
+  return true;
+}
+
+static const struct channel_signature *signature_by(const struct channel_entry *entry, const struct digest *key) {
+  for (size_t i = 0; i < entry->n_signatures; i++)
+    if (digest_equal(&entry->signatures[i].key, key))
+      return &entry->signatures[i];
+  return NULL;
+}
+
+static bool signature_is_there(const struct channel_entry *entry, const struct channel_signature *signature) {
+  const struct channel_signature *there = signature_by(entry, &signature->key);
+  return there && string_equal(there->text, signature->text);
+}
+
+static bool move_is_done(const struct channel_entry *entry, const struct channel_move *wanted) {
+  if (!digest_equal(&entry->release, &wanted->release) || entry->expires_s != wanted->expires_s ||
+      (wanted->counter && entry->counter != wanted->counter))
+    return false;
+  for (size_t i = 0; i < wanted->n_signatures; i++)
+    if (!signature_is_there(entry, &wanted->signatures[i]))
+      return false;
+  return true;
+}
+
+enum channel_decision channel_decide(const struct channel_state *state, const struct channel_entry *entry,
+                                     const struct channel_move *wanted, const char *if_match,
+                                     const char *if_none_match) {
   char etag[CHANNEL_ETAG_SIZE];
   bool exists = state->counter > 0;
-  if (exists && digest_equal(&state->release, wanted))
+  if (exists && move_is_done(entry, wanted))
     return CHANNEL_KEEP;
   if (if_none_match && exists)
     return CHANNEL_REFUSE;
   if (if_match && !(exists && (strcmp(if_match, "*") == 0 || list_has(if_match, channel_etag(state, etag)))))
     return CHANNEL_REFUSE;
+  if (wanted->counter && wanted->counter - 1 != state->counter)
+    return CHANNEL_REFUSE;
   return CHANNEL_MOVE;
+}
+
+bool channel_signing_parse(const json_t *json, struct channel_signing *ret, struct error *error) {
+  static const char *const members[] = {"environment", "tag", "counter", "signature", NULL};
+  const char *tag = "default";
+  json_t *environment, *signature;
+  cleanup_channel_signing struct channel_signing signing = {0};
+  if (!json_only_members(json, "", members, error) ||
+      !json_get_object(json, "", "environment", JSON_REQUIRED, &environment, error) ||
+      !json_get_string(json, "", "tag", JSON_OPTIONAL, &tag, error) ||
+      !json_get_integer(json, "", "counter", JSON_REQUIRED, 1, INT64_MAX, &signing.counter, error) ||
+      !json_get_object(json, "", "signature", JSON_REQUIRED, &signature, error) ||
+      !channel_signature_parse(signature, "/signature", &signing.signature, error))
+    return false;
+  if (!environment_parse(environment, &signing.environment, error))
+    return error_pointer_prefix(error, "/environment");
+  signing.tag = xstrdup(tag);
+  *ret = signing;
+  signing = (struct channel_signing){0};
+  return true;
+}
+
+void channel_signing_release(struct channel_signing *signing) {
+  environment_release(&signing->environment);
+  free(signing->tag);
+  *signing = (struct channel_signing){0};
+}
+
+enum signing_decision channel_signing_decide(const struct channel_entry *entry, const struct channel_signing *signing) {
+  if (entry->counter != signing->counter)
+    return SIGNING_ELSEWHERE;
+  if (signature_is_there(entry, &signing->signature))
+    return SIGNING_KEEP;
+  if (entry->n_signatures == CHANNEL_SIGNATURES_MAX && !signature_by(entry, &signing->signature.key))
+    return SIGNING_FULL;
+  return SIGNING_ADD;
 }

@@ -1,4 +1,4 @@
-/* What the routes of channels and of the cache share: an entry as JSON, and answering with the one that a query means.
+/* What the routes of channels and of the cache share: an entry as JSON, and finding the one that a query means.
  *
  * Memory: rows are borrowed. Threads: a database worker's. */
 #ifndef WAVETUNE_SERVER_HTTP_CHANNEL_ENTRY_H
@@ -9,8 +9,26 @@
 
 must_check json_t *channel_row_to_json(const struct channel_row *row); /* a new reference */
 
-/* Answers with the entry of `channel` that the query's tag and environment members mean, remembered until a channel
- * moves; 404 says what is nearest, 422 lists those that fit. `match` is Wavetune-Match or NULL. */
+/* Answers with a row that was read just now, or moved. */
+void channel_row_answer(struct request *request, const struct channel_row *row);
+
+/* The row of `channel` that the query's tag and environment members mean, of *ret_rows. NULL when it was answered that
+ * there is none: 404 says what is nearest, 422 lists those that fit. */
+must_check const struct channel_row *channel_row_find(struct worker *worker, struct request *request,
+                                                      const char *channel, struct channel_rows *ret_rows);
+
+/* Answers with that row's entry, remembered until a channel moves. `match` is Wavetune-Match or NULL. */
 void channel_entry_answer(struct worker *worker, struct request *request, const char *channel, const char *match);
+
+/* How often a move or a signature is tried anew, each time because somebody else moved the channel in between; and what
+ * is answered then. */
+#define CHANNEL_ATTEMPTS 16
+void channel_contended_answer(struct request *request, const char *name);
+
+/* 412 with the entry that is there; the row's counter is 0 when there is none. */
+void channel_elsewhere_answer(struct request *request, const struct channel_row *row);
+
+/* Whether the operator's keys (--publisher-key) allow the entry; without any all are allowed. Otherwise answers 403. */
+must_check bool channel_publisher_is_trusted(struct request *request, const struct channel_entry *entry);
 
 #endif

@@ -35,8 +35,11 @@ const struct openapi_operation openapi_operations[ROUTE_COUNT] = {
   [ROUTE_release_export] = {"", NULL, NULL, "200 304", "Object", JSON_TYPE},
   [ROUTE_channel_put] = {"", "ChannelRequest", JSON_TYPE, "200", "ChannelEntry", JSON_TYPE},
   [ROUTE_channel_list] = {"limit after", NULL, NULL, "200", "ChannelList", JSON_TYPE},
-  [ROUTE_channel_get] = {"rocm cuda cpu torch triton gpu arch compute_units partition tag", NULL, NULL, "200 304",
+  [ROUTE_channel_get] = {"rocm cuda cpu torch triton gpu arch compute_units partition tag release", NULL, NULL, "200 304",
                          "ChannelEntry", JSON_TYPE},
+  [ROUTE_channel_entries] = {"rocm cuda cpu torch triton gpu arch compute_units partition tag limit after", NULL, NULL, "200",
+                             "ChannelList", JSON_TYPE},
+  [ROUTE_channel_signature_post] = {"", "SignatureRequest", JSON_TYPE, "200", "ChannelEntry", JSON_TYPE},
   [ROUTE_cache_get] = {"rocm cuda cpu torch triton gpu arch compute_units partition tag channel", NULL, NULL, "200 304",
                        "ChannelEntry", JSON_TYPE},
   [ROUTE_import_post] = {"", "ImportRequest", JSON_TYPE, "200 201", "ImportAnswer", JSON_TYPE},
@@ -276,11 +279,22 @@ const char openapi_schemas[] = JSON({
       "release": {"$ref": "#/components/schemas/Digest"}, "environment": {"$ref": "#/components/schemas/Environment"},
       "tag": {"type": "string"}, "winners": {"type": "integer"}, "created_at": {"$ref": "#/components/schemas/Time"}}}},
     "next": {"$ref": "#/components/schemas/Next"}}},
-  "ChannelRequest": {"type": "object", "required": ["release"], "properties": {"release": {"$ref": "#/components/schemas/Digest"}}},
-  "ChannelEntry": {"type": "object", "required": ["channel", "environment", "tag", "counter", "release", "updated_at"], "properties": {
+  "Signature": {"type": "object", "required": ["key", "signature"], "additionalProperties": false, "properties": {
+    "key": {"$ref": "#/components/schemas/Digest"},
+    "signature": {"type": "string", "pattern": "^[A-Za-z0-9+/]{86}==$"}}},
+  "ChannelRequest": {"type": "object", "required": ["release"], "additionalProperties": false, "properties": {
+    "release": {"$ref": "#/components/schemas/Digest"}, "counter": {"type": ["integer", "null"], "minimum": 1},
+    "expires": {"type": ["string", "null"], "pattern": "^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$"},
+    "signatures": {"type": ["array", "null"], "maxItems": 8, "items": {"$ref": "#/components/schemas/Signature"}}}},
+  "SignatureRequest": {"type": "object", "required": ["environment", "counter", "signature"], "additionalProperties": false,
+    "properties": {"environment": {"$ref": "#/components/schemas/Environment"}, "tag": {"type": "string", "default": "default"},
+      "counter": {"type": "integer", "minimum": 1}, "signature": {"$ref": "#/components/schemas/Signature"}}},
+  "ChannelEntry": {"type": "object", "required": ["channel", "environment", "tag", "counter", "release", "signatures", "updated_at"], "properties": {
     "channel": {"type": "string"}, "environment": {"$ref": "#/components/schemas/Environment"}, "tag": {"type": "string"},
     "counter": {"type": "integer"}, "release": {"$ref": "#/components/schemas/Digest"},
-    "updated_at": {"$ref": "#/components/schemas/Time"}}},
+    "expires": {"$ref": "#/components/schemas/Time"},
+    "signatures": {"type": "array", "items": {"$ref": "#/components/schemas/Signature"}},
+    "updated_at": {"$ref": "#/components/schemas/Time"}, "moved_by": {"type": "string"}}},
   "ChannelList": {"type": "object", "required": ["items", "next"], "properties": {
     "items": {"type": "array", "items": {"$ref": "#/components/schemas/ChannelEntry"}}, "next": {"$ref": "#/components/schemas/Next"}}},
   "ImportRequest": {"type": "object", "required": ["format", "environment", "kernels"], "additionalProperties": false, "properties": {

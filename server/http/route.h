@@ -49,7 +49,7 @@ enum route_place { ROUTE_MEMORY, ROUTE_DATABASE };
   ROUTE(release_list, "GET", "/v1/releases", TOKEN_READER, ROUTE_DATABASE, 0, 1, "List releases") \
   ROUTE(release_get, "GET", "/v1/releases/{digest}", TOKEN_READER, ROUTE_DATABASE, 0, 1, "Read a release's canonical bytes") \
   ROUTE(release_export, "GET", "/v1/releases/{digest}/export/{format}", TOKEN_READER, ROUTE_DATABASE, 0, 1, "Read a release rendered for a consumer") \
-  ROUTE(channel_put, "PUT", "/v1/channels/{name}", TOKEN_ADMIN, ROUTE_DATABASE, 4 * KIB, 1, "Point a channel at a release") \
+  ROUTE(channel_put, "PUT", "/v1/channels/{name}", TOKEN_ADMIN, ROUTE_DATABASE, 16 * KIB, 1, "Point a channel at a release") \
   ROUTE(channel_list, "GET", "/v1/channels", TOKEN_READER, ROUTE_DATABASE, 0, 1, "List channel entries") \
   ROUTE(channel_get, "GET", "/v1/channels/{name}", TOKEN_READER, ROUTE_DATABASE, 0, 1, "Read a channel entry") \
   ROUTE(cache_get, "GET", "/v1/cache", TOKEN_READER, ROUTE_DATABASE, 0, 1, "What a starting container asks: environment and channel to release") \
@@ -61,6 +61,8 @@ enum route_place { ROUTE_MEMORY, ROUTE_DATABASE };
   ROUTE(token_list, "GET", "/v1/tokens", TOKEN_ADMIN, ROUTE_DATABASE, 0, 1, "List tokens") \
   ROUTE(token_delete, "DELETE", "/v1/tokens/{name}", TOKEN_ADMIN, ROUTE_DATABASE, 0, 1, "Revoke a token") \
   ROUTE(metrics_get, "GET", "/metrics", TOKEN_READER, ROUTE_MEMORY, 0, 1, "Prometheus metrics") \
+  ROUTE(channel_entries, "GET", "/v1/channels/{name}/entries", TOKEN_READER, ROUTE_DATABASE, 0, 1, "Read a channel's history") \
+  ROUTE(channel_signature_post, "POST", "/v1/channels/{name}/signatures", TOKEN_ADMIN, ROUTE_DATABASE, 16 * KIB, 1, "Add a signature to a channel entry") \
   ROUTE(healthz_get, "GET", "/healthz", TOKEN_ANYONE, ROUTE_MEMORY, 0, 1, "The process runs") \
   ROUTE(readyz_get, "GET", "/readyz", TOKEN_ANYONE, ROUTE_MEMORY, 0, 1, "The database answers and is migrated") \
   ROUTE(openapi_get, "GET", "/openapi.json", TOKEN_ANYONE, ROUTE_MEMORY, 0, 1, "This contract for programs")

@@ -1,4 +1,4 @@
-/* PUT and GET of channels, and noticing that another server moved one.
+/* PUT and GET of channels, their history, and noticing that another server moved one.
  *
  * Memory: rows live as long as the handler. Threads: database workers; channels_housekeep: the housekeeper. */
 #include "common/log.h"
@@ -8,97 +8,78 @@
 #include "server/http/page.h"
 #include "server/http/routes.h"
 
-/* Each further attempt means that somebody else moved the channel in between. */
-#define MOVE_ATTEMPTS 16
-
-static void etag_header(struct request *request, const struct channel_state *state) {
-  char etag[CHANNEL_ETAG_SIZE];
-  cleanup_free char *quoted = xasprintf("\"%s\"", channel_etag(state, etag));
-  request_add_header(request, "ETag", quoted);
-}
-
-static void row_answer(struct request *request, const struct channel_row *row) {
-  etag_header(request, &row->state);
-  request_answer_json(request, 200, channel_row_to_json(row));
-}
-
-/* `row` is NULL when there is no entry yet. */
-static void precondition_answer(struct request *request, const char *name, const struct channel_row *row) {
-  struct error error;
-  char etag[CHANNEL_ETAG_SIZE], digest[DIGEST_TEXT_SIZE];
-  if (!row) {
-    error_set(&error, "channel \"%s\" has no entry yet for this environment and tag, so If-Match cannot hold", name);
-    request_problem_extra(request, 412, &error, json_pack("{s:n}", "etag"));
-    return;
-  }
-  error_set(&error, "channel \"%s\" is at counter %lld, release %s: read it, and decide again", name,
-            (long long)row->state.counter, digest_format(&row->state.release, digest));
-  cleanup_free char *quoted = xasprintf("\"%s\"", channel_etag(&row->state, etag));
-  etag_header(request, &row->state);
-  request_problem_extra(request, 412, &error,
-                        json_pack("{s:s, s:o}", "etag", quoted, "entry", channel_row_to_json(row)));
+/* What the move would make of the row; borrows its texts. */
+static struct channel_entry entry_after(const struct channel_row *row, const struct channel_move *move) {
+  struct channel_entry entry = row->entry;
+  entry.release = move->release;
+  entry.counter = move->counter;
+  entry.expires_s = move->expires_s;
+  entry.n_signatures = move->n_signatures;
+  memcpy(entry.signatures, move->signatures, sizeof entry.signatures);
+  return entry;
 }
 
 /* Reads, decides and moves once. False: somebody else moved it in between. */
 static bool channel_put_once(struct worker *worker, struct request *request, const char *name,
-                             const struct digest *release) {
+                             const struct channel_move *move) {
   struct error error;
-  bool known;
   char text[DIGEST_TEXT_SIZE];
   cleanup_channel_rows struct channel_rows before = {0}, after = {0};
-  if (!channel_row_of_release(worker->db, name, release, &known, &before, &error)) {
+  if (!channel_row_of_release(worker->db, name, &move->release, &before, &error)) {
     answer_failure(worker, request, &error);
     return true;
   }
-  if (!known) {
+  if (!before.n) {
     request_problem(request, 422, "/release", "there is no release %s; POST /v1/releases makes one",
-                    digest_format(release, text));
+                    digest_format(&move->release, text));
     return true;
   }
-  const struct channel_row *row = before.n ? before.all : NULL;
-  const struct channel_state none = {0}, *state = row ? &row->state : &none;
-  switch (
-      channel_decide(state, release, request_header(request, "If-Match"), request_header(request, "If-None-Match"))) {
+  const struct channel_row *row = before.all;
+  const struct channel_state state = channel_row_state(row);
+  const struct channel_entry wanted = entry_after(row, move);
+  if (!channel_publisher_is_trusted(request, &wanted))
+    return true;
+  switch (channel_decide(&state, &row->entry, move, request_header(request, "If-Match"),
+                         request_header(request, "If-None-Match"))) {
   case CHANNEL_KEEP:
-    row_answer(request, row);
+    channel_row_answer(request, row);
     return true;
   case CHANNEL_REFUSE:
-    precondition_answer(request, name, row);
+    channel_elsewhere_answer(request, row);
     return true;
   case CHANNEL_MOVE:
     break;
   }
-  if (!channel_move(worker->db, name, state, release, request->token_name, &after, &error)) {
+  if (!channel_move(worker->db, name, &state, move, request->token_name, &after, &error)) {
     answer_failure(worker, request, &error);
     return true;
   }
   if (!after.n)
     return false;
   response_memory_forget_channels(worker->server);
-  row_answer(request, after.all);
+  channel_row_answer(request, after.all);
   return true;
 }
 
+static const char *const no_arguments[] = {NULL};
+
 static void channel_put(struct worker *worker, struct request *request) {
-  static const char *const members[] = {"release", NULL}, *const no_arguments[] = {NULL};
   const char *name = request->segments[0];
   struct error error;
-  struct digest release;
+  struct channel_move move;
   if (!request_query_only(request, no_arguments))
     return;
   if (!channel_name_check(name, &error) ||
       !channel_precondition_check(request_header(request, "If-Match"), request_header(request, "If-None-Match"),
                                   &error) ||
-      !json_only_members(request->json, "", members, &error) ||
-      !json_get_digest(request->json, "", "release", JSON_REQUIRED, &release, &error)) {
+      !channel_move_parse(request->json, &move, &error)) {
     request_refuse(request, 422, &error);
     return;
   }
-  for (int attempt = 0; attempt < MOVE_ATTEMPTS; attempt++)
-    if (channel_put_once(worker, request, name, &release))
+  for (int attempt = 0; attempt < CHANNEL_ATTEMPTS; attempt++)
+    if (channel_put_once(worker, request, name, &move))
       return;
-  error_set(&error, "channel \"%s\" is being moved by others all the time; try again", name);
-  request_unavailable(request, &error);
+  channel_contended_answer(request, name);
 }
 
 void route_channel_put(struct worker *worker, struct request **requests, size_t n) {
@@ -108,12 +89,46 @@ void route_channel_put(struct worker *worker, struct request **requests, size_t 
 
 #define X(member, hardware) #member,
 static const char *const entry_arguments[] = {ENVIRONMENT_TEXTS(X) "compute_units", "tag", NULL};
+static const char *const history_arguments[] = {ENVIRONMENT_TEXTS(X) "compute_units", "tag", "limit", "after", NULL};
 #undef X
 
+/* The entry that a move to this release would follow: read for that move, so never from memory. */
+static void entry_of_release_answer(struct worker *worker, struct request *request, const char *digest) {
+  static const char *const arguments[] = {"release", NULL};
+  struct error error;
+  struct digest release;
+  cleanup_channel_rows struct channel_rows rows = {0};
+  if (!request_query_only(request, arguments))
+    return;
+  if (!channel_name_check(request->segments[0], &error) ||
+      (!digest_parse(digest, &release) && !error_set(&error, "release=%.80s is no digest, sha256:…", digest)))
+    request_refuse(request, 422, &error);
+  else if (!channel_row_of_release(worker->db, request->segments[0], &release, &rows, &error))
+    answer_failure(worker, request, &error);
+  else if (!rows.n)
+    request_problem(request, 422, "", "there is no release %s; POST /v1/releases makes one", digest);
+  else if (!rows.all->entry.counter)
+    request_problem(request, 404, "", "channel \"%s\" has no entry yet for that release's environment and tag",
+                    request->segments[0]);
+  else
+    channel_row_answer(request, rows.all);
+}
+
 void route_channel_get(struct worker *worker, struct request **requests, size_t n) {
-  for (size_t i = 0; i < n; i++)
-    if (request_query_only(requests[i], entry_arguments))
+  for (size_t i = 0; i < n; i++) {
+    const char *release = request_query(requests[i], "release");
+    if (release)
+      entry_of_release_answer(worker, requests[i], release);
+    else if (request_query_only(requests[i], entry_arguments))
       channel_entry_answer(worker, requests[i], requests[i]->segments[0], NULL);
+  }
+}
+
+static void rows_answer(struct request *request, const struct channel_rows *rows, int64_t next) {
+  json_t *items = json_array();
+  for (size_t i = 0; i < rows->n; i++)
+    ALWAYS(json_array_append_new(items, channel_row_to_json(&rows->all[i])) == 0);
+  request_answer_json(request, 200, page_to_json(items, next));
 }
 
 static void channel_list(struct worker *worker, struct request *request) {
@@ -123,19 +138,35 @@ static void channel_list(struct worker *worker, struct request *request) {
   cleanup_channel_rows struct channel_rows rows = {0};
   if (!request_query_only(request, arguments) || !page_by_id(request, 0, &limit, &after))
     return;
-  if (!channel_rows_list(worker->db, after, limit, &rows, &next, &error)) {
+  if (!channel_rows_list(worker->db, after, limit, &rows, &next, &error))
     answer_failure(worker, request, &error);
-    return;
-  }
-  json_t *items = json_array();
-  for (size_t i = 0; i < rows.n; i++)
-    ALWAYS(json_array_append_new(items, channel_row_to_json(&rows.all[i])) == 0);
-  request_answer_json(request, 200, page_to_json(items, next));
+  else
+    rows_answer(request, &rows, next);
 }
 
 void route_channel_list(struct worker *worker, struct request **requests, size_t n) {
   for (size_t i = 0; i < n; i++)
     channel_list(worker, requests[i]);
+}
+
+static void channel_history(struct worker *worker, struct request *request) {
+  int64_t limit, before, next;
+  struct error error;
+  cleanup_channel_rows struct channel_rows rows = {0}, entries = {0};
+  if (!request_query_only(request, history_arguments) || !page_by_id(request, INT64_MAX, &limit, &before))
+    return;
+  const struct channel_row *row = channel_row_find(worker, request, request->segments[0], &rows);
+  if (!row)
+    return;
+  if (!channel_entries_list(worker->db, row, before, limit, &entries, &next, &error))
+    answer_failure(worker, request, &error);
+  else
+    rows_answer(request, &entries, next);
+}
+
+void route_channel_entries(struct worker *worker, struct request **requests, size_t n) {
+  for (size_t i = 0; i < n; i++)
+    channel_history(worker, requests[i]);
 }
 
 void channels_housekeep(struct worker *worker) {

@@ -5,34 +5,60 @@
 
 void channel_rows_release(struct channel_rows *rows) {
   for (size_t i = 0; i < rows->n; i++) {
-    free(rows->all[i].name);
-    environment_release(&rows->all[i].environment);
-    free(rows->all[i].tag);
+    channel_entry_release(&rows->all[i].entry);
     free(rows->all[i].updated_at);
+    free(rows->all[i].moved_by);
   }
   free(rows->all);
   *rows = (struct channel_rows){0};
 }
 
+/* Expiry and signatures of the entry that row `c` has now. */
+#define OF_THE_ENTRY(table)                                                                                            \
+  table ".name = c.name AND " table ".tag = c.tag"                                                                     \
+        " AND " table ".environment_digest = c.environment_digest AND " table ".counter = c.counter"
+#define EXPIRES(column) "extract(epoch FROM " column ")::bigint"
+#define SIGNATURES                                                                                                     \
+  "(SELECT json_build_object('signatures', COALESCE(json_agg(json_build_object("                                       \
+  "'key', 'sha256:' || encode(s.key, 'hex'), 'signature', s.signature) ORDER BY s.key), '[]'))"                        \
+  " FROM channel_signatures s WHERE " OF_THE_ENTRY("s") ") AS signatures"
 #define CHANNEL_COLUMNS                                                                                                \
-  "c.id, c.name, r.environment, c.tag, c.counter, c.release, " SQL_TIME("c.updated_at") " AS updated_at"
+  "c.id, c.name, r.environment, c.tag, c.counter, c.release, c.signings, " SQL_TIME(                                   \
+      "c.updated_at") " AS updated_at, NULL AS moved_by, (SELECT " EXPIRES("e.expires_at") " FROM channel_entries e "  \
+                                                                                           "WHERE " OF_THE_ENTRY("e") ") AS expires, " SIGNATURES
+
+static struct channel_row row_read(const struct db_rows *rows, int row) {
+  cleanup_json json_t *environment = db_get_json(rows, row, "environment"),
+                      *signatures = db_get_json(rows, row, "signatures");
+  struct error bad;
+  struct channel_row channel = {
+      .id = db_get_integer(rows, row, "id"),
+      .entry = {.channel = xstrdup(db_get(rows, row, "name")),
+                .tag = xstrdup(db_get(rows, row, "tag")),
+                .counter = db_get_integer(rows, row, "counter"),
+                .expires_s = db_get_integer(rows, row, "expires")},
+      .signings = db_get_integer(rows, row, "signings"),
+      .updated_at = xstrdup(db_get(rows, row, "updated_at")),
+      .moved_by = db_is_null(rows, row, "moved_by") ? NULL : xstrdup(db_get(rows, row, "moved_by")),
+  };
+  if (channel.entry.counter)
+    channel.entry.release = db_get_digest(rows, row, "release");
+  ALWAYS(environment_parse(environment, &channel.entry.environment, &bad) &&
+         channel_signatures_parse(signatures, channel.entry.signatures, &channel.entry.n_signatures, &bad));
+  return channel;
+}
 
 /* At most `limit` rows. */
 static struct channel_rows rows_read(const struct db_rows *rows, int64_t limit) {
   struct channel_rows read = {.all = xcalloc((size_t)db_count(rows) + 1, sizeof *read.all)};
-  for (int row = 0; row < db_count(rows) && row < limit; row++) {
-    struct channel_row *channel = &read.all[read.n++];
-    cleanup_json json_t *environment = db_get_json(rows, row, "environment");
-    struct error bad;
-    *channel = (struct channel_row){
-        .id = db_get_integer(rows, row, "id"),
-        .name = xstrdup(db_get(rows, row, "name")),
-        .tag = xstrdup(db_get(rows, row, "tag")),
-        .state = {db_get_integer(rows, row, "counter"), db_get_digest(rows, row, "release")},
-        .updated_at = xstrdup(db_get(rows, row, "updated_at")),
-    };
-    ALWAYS(environment_parse(environment, &channel->environment, &bad));
-  }
+  for (int row = 0; row < db_count(rows) && row < limit; row++)
+    read.all[read.n++] = row_read(rows, row);
+  return read;
+}
+
+static struct channel_rows page_read(const struct db_rows *rows, int64_t limit, int64_t *ret_next) {
+  struct channel_rows read = rows_read(rows, limit);
+  *ret_next = db_count(rows) > limit ? read.all[limit - 1].id : 0;
   return read;
 }
 
@@ -64,33 +90,57 @@ bool channel_rows_list(struct db *db, int64_t after, int64_t limit, struct chann
   cleanup_rows struct db_rows *rows = NULL;
   if (!db_run(db, &channels_list_statement, &parameters, &rows, error))
     return false;
-  *ret = rows_read(rows, limit);
-  *ret_next = db_count(rows) > limit ? ret->all[limit - 1].id : 0;
+  *ret = page_read(rows, limit, ret_next);
   return true;
 }
 
 static const struct statement channel_of_release_statement = {
-    "channel_of_release",
-    "SELECT c.id, c.name, r.environment, r.tag, c.counter, c.release, " SQL_TIME(
-        "c.updated_at") " AS updated_at"
-                        " FROM releases r LEFT JOIN channels c"
-                        "  ON c.name = $1 AND c.tag = r.tag AND c.environment_digest = r.environment_digest"
-                        " WHERE r.digest = $2::bytea"};
+    "channel_of_release", "SELECT " CHANNEL_COLUMNS " FROM releases r CROSS JOIN LATERAL (SELECT c.id, $1::text AS name,"
+                          "  r.environment_digest, r.tag, COALESCE(c.counter, 0) AS counter, c.release,"
+                          "  COALESCE(c.signings, 0) AS signings, c.updated_at"
+                          "  FROM (SELECT) one LEFT JOIN channels c"
+                          "   ON c.name = $1 AND c.tag = r.tag AND c.environment_digest = r.environment_digest) c"
+                          " WHERE r.digest = $2::bytea"};
 
-bool channel_row_of_release(struct db *db, const char *name, const struct digest *release, bool *ret_known,
-                            struct channel_rows *ret, struct error *error) {
+bool channel_row_of_release(struct db *db, const char *name, const struct digest *release, struct channel_rows *ret,
+                            struct error *error) {
   struct db_parameters parameters = {0};
   db_text(&parameters, name);
   db_digest(&parameters, release);
   cleanup_rows struct db_rows *rows = NULL;
   if (!db_run(db, &channel_of_release_statement, &parameters, &rows, error))
     return false;
-  *ret_known = db_count(rows) > 0;
-  *ret = rows_read(rows, *ret_known && !db_is_null(rows, 0, "id") ? 1 : 0);
+  *ret = rows_read(rows, 1);
   return true;
 }
 
-/* $3 is the counter that the row must have, 0 for none. A counter never comes back, so it alone tells the state. */
+static const struct statement channel_entries_statement = {
+    "channel_entries_list", "SELECT c.counter AS id, c.name, r.environment, c.tag, c.counter, c.release, 0 AS "
+                            "signings, " SQL_TIME("c.moved_at") " AS updated_at, c.moved_by, " EXPIRES(
+                                "c.expires_at") " AS expires, " SIGNATURES
+                                                " FROM channel_entries c JOIN releases r ON r.digest = c.release"
+                                                " WHERE c.name = $1 AND c.tag = $2 AND c.environment_digest = "
+                                                "$3::bytea AND c.counter < $4"
+                                                " ORDER BY c.counter DESC LIMIT $5"};
+
+bool channel_entries_list(struct db *db, const struct channel_row *row, int64_t before, int64_t limit,
+                          struct channel_rows *ret, int64_t *ret_next, struct error *error) {
+  struct digest environment = environment_digest(&row->entry.environment);
+  struct db_parameters parameters = {0};
+  db_text(&parameters, row->entry.channel);
+  db_text(&parameters, row->entry.tag);
+  db_digest(&parameters, &environment);
+  db_integer(&parameters, before);
+  db_integer(&parameters, limit + 1);
+  cleanup_rows struct db_rows *rows = NULL;
+  if (!db_run(db, &channel_entries_statement, &parameters, &rows, error))
+    return false;
+  *ret = page_read(rows, limit, ret_next);
+  return true;
+}
+
+/* $3 is the counter that the row must have, 0 for none. A counter never comes back, so it and the signings tell the
+ * state. What this statement inserts it cannot read: expiry and signatures are answered as they were given. */
 static const struct statement channel_move_statement = {
     "channel_move",
     "WITH target AS (SELECT digest, environment_digest, environment, tag FROM releases WHERE digest = $2::bytea),"
@@ -99,19 +149,34 @@ static const struct statement channel_move_statement = {
     "  ON CONFLICT (name, tag, environment_digest) DO NOTHING RETURNING *),"
     " moved AS (UPDATE channels c SET release = t.digest, counter = c.counter + 1, updated_at = now() FROM target t"
     "  WHERE c.name = $1 AND c.tag = t.tag AND c.environment_digest = t.environment_digest AND c.counter = $3::bigint"
-    "  RETURNING c.*),"
+    "  AND c.signings = $4::bigint RETURNING c.*),"
     " c AS (SELECT * FROM created UNION ALL SELECT * FROM moved),"
-    " entry AS (INSERT INTO channel_entries (name, environment_digest, tag, counter, release, moved_by, moved_at)"
-    "  SELECT name, environment_digest, tag, counter, release, $4, updated_at FROM c)"
-    " SELECT " CHANNEL_COLUMNS " FROM c JOIN target r ON true"};
+    " entry AS (INSERT INTO channel_entries (name, environment_digest, tag, counter, release, moved_by, moved_at,"
+    "   expires_at)"
+    "  SELECT name, environment_digest, tag, counter, release, $5, updated_at, to_timestamp($6::bigint) FROM c),"
+    " signed AS (INSERT INTO channel_signatures (name, environment_digest, tag, counter, key, signature, added_by)"
+    "  SELECT name, environment_digest, tag, counter, decode(substr(s->>'key', 8), 'hex'), s->>'signature', $5"
+    "  FROM c, json_array_elements($7::json->'signatures') s)"
+    " SELECT c.id, c.name, r.environment, c.tag, c.counter, c.release, c.signings, " SQL_TIME(
+        "c.updated_at") " AS updated_at, NULL AS moved_by, $6::bigint AS expires, $7::json AS signatures FROM c JOIN "
+                        "target r ON true"};
 
-bool channel_move(struct db *db, const char *name, const struct channel_state *from, const struct digest *release,
+bool channel_move(struct db *db, const char *name, const struct channel_state *from, const struct channel_move *move,
                   const char *moved_by, struct channel_rows *ret, struct error *error) {
+  cleanup_json json_t *signatures =
+      json_pack("{s:o}", "signatures", channel_signatures_to_json(move->signatures, move->n_signatures));
+  cleanup_free char *signatures_text = json_dumps(signatures, JSON_COMPACT);
   struct db_parameters parameters = {0};
   db_text(&parameters, name);
-  db_digest(&parameters, release);
+  db_digest(&parameters, &move->release);
   db_integer(&parameters, from->counter);
+  db_integer(&parameters, from->signings);
   db_text(&parameters, moved_by);
+  if (move->expires_s)
+    db_integer(&parameters, move->expires_s);
+  else
+    db_text(&parameters, NULL);
+  db_text(&parameters, signatures_text);
   cleanup_rows struct db_rows *rows = NULL;
   if (!db_run(db, &channel_move_statement, &parameters, &rows, error))
     return false;
@@ -119,8 +184,34 @@ bool channel_move(struct db *db, const char *name, const struct channel_state *f
   return true;
 }
 
+static const struct statement channel_signature_statement = {
+    "channel_signature_add",
+    "WITH c AS (UPDATE channels SET signings = signings + 1 WHERE id = $1 AND counter = $2 AND signings = $3"
+    "  RETURNING *),"
+    " added AS (INSERT INTO channel_signatures (name, environment_digest, tag, counter, key, signature, added_by)"
+    "  SELECT name, environment_digest, tag, counter, $4::bytea, $5, $6 FROM c"
+    "  ON CONFLICT (name, tag, environment_digest, counter, key) DO UPDATE"
+    "  SET signature = excluded.signature, added_by = excluded.added_by, added_at = excluded.added_at)"
+    " SELECT id FROM c"};
+
+bool channel_signature_add(struct db *db, const struct channel_row *row, const struct channel_signature *signature,
+                           const char *added_by, bool *ret_done, struct error *error) {
+  struct db_parameters parameters = {0};
+  db_integer(&parameters, row->id);
+  db_integer(&parameters, row->entry.counter);
+  db_integer(&parameters, row->signings);
+  db_digest(&parameters, &signature->key);
+  db_text(&parameters, signature->text);
+  db_text(&parameters, added_by);
+  cleanup_rows struct db_rows *rows = NULL;
+  if (!db_run(db, &channel_signature_statement, &parameters, &rows, error))
+    return false;
+  *ret_done = db_count(rows) > 0;
+  return true;
+}
+
 static const struct statement channel_moves_statement = {
-    "channel_moves", "SELECT COALESCE(sum(counter), 0)::bigint AS moves FROM channels"};
+    "channel_moves", "SELECT COALESCE(sum(counter + signings), 0)::bigint AS moves FROM channels"};
 
 bool channel_moves(struct db *db, int64_t *ret_moves, struct error *error) {
   struct db_parameters parameters = {0};

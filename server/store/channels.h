@@ -1,20 +1,18 @@
-/* Channels: reading rows, and moving one by compare-and-set.
+/* Channels: reading rows and their history, moving one and adding a signature to one by compare-and-set.
  *
  * Memory: results are the caller's. Threads: a db's own. */
 #ifndef WAVETUNE_SERVER_STORE_CHANNELS_H
 #define WAVETUNE_SERVER_STORE_CHANNELS_H
 
-#include "common/environment.h"
 #include "server/core/channels.h"
 #include "server/store/db.h"
 
 struct channel_row {
-  int64_t id;
-  char *name;
-  struct environment environment;
-  char *tag;
-  struct channel_state state;
+  int64_t id;                 /* what pages go on from */
+  struct channel_entry entry; /* counter 0: no entry yet */
+  int64_t signings;
   char *updated_at; /* RFC 3339 */
+  char *moved_by;   /* the token's name; of history alone, else NULL */
 };
 struct channel_rows {
   size_t n;
@@ -22,6 +20,10 @@ struct channel_rows {
 };
 void channel_rows_release(struct channel_rows *rows);
 #define cleanup_channel_rows __attribute__((cleanup(channel_rows_release)))
+
+static inline struct channel_state channel_row_state(const struct channel_row *row) {
+  return (struct channel_state){row->entry.counter, row->entry.release, row->signings};
+}
 
 /* The rows of a channel and tag, in the order in which they were made. */
 must_check bool channel_rows_load(struct db *db, const char *name, const char *tag, struct channel_rows *ret,
@@ -31,18 +33,27 @@ must_check bool channel_rows_load(struct db *db, const char *name, const char *t
 must_check bool channel_rows_list(struct db *db, int64_t after, int64_t limit, struct channel_rows *ret,
                                   int64_t *ret_next, struct error *error);
 
-/* The row of a channel that a release's environment and tag name: one row, or none when there is no entry yet.
- * *ret_known: whether there is such a release at all. */
-must_check bool channel_row_of_release(struct db *db, const char *name, const struct digest *release, bool *ret_known,
+/* The row of a channel that a release's environment and tag name, whether there is an entry yet or not (then its counter is
+ * 0 and its release none). No row: there is no such release. */
+must_check bool channel_row_of_release(struct db *db, const char *name, const struct digest *release,
                                        struct channel_rows *ret, struct error *error);
 
-/* Moves the row of the release's environment and tag from exactly `from` to the release, and writes the history, in one
- * statement. No row in *ret: it was elsewhere by now. */
+/* All entries that a row ever had, newest first, with counters below `before`; *ret_next is 0 at the end. */
+must_check bool channel_entries_list(struct db *db, const struct channel_row *row, int64_t before, int64_t limit,
+                                     struct channel_rows *ret, int64_t *ret_next, struct error *error);
+
+/* Moves the row of the release's environment and tag from exactly `from` to the release, and writes the history with
+ * expiry and signatures, in one statement. No row in *ret: it was elsewhere by now. */
 must_check bool channel_move(struct db *db, const char *name, const struct channel_state *from,
-                             const struct digest *release, const char *moved_by, struct channel_rows *ret,
+                             const struct channel_move *move, const char *moved_by, struct channel_rows *ret,
                              struct error *error);
 
-/* How many moves were ever committed: grows with each, in whatever order they commit. */
+/* Adds a signature to the entry of `row`, or replaces the key's. *ret_done false: it was elsewhere by now. */
+must_check bool channel_signature_add(struct db *db, const struct channel_row *row,
+                                      const struct channel_signature *signature, const char *added_by, bool *ret_done,
+                                      struct error *error);
+
+/* How many moves and signatures were ever committed: grows with each, in whatever order they commit. */
 must_check bool channel_moves(struct db *db, int64_t *ret_moves, struct error *error);
 
 #endif

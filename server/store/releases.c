@@ -107,8 +107,9 @@ static bool spaces_load(struct db *db, const struct release_request *request, co
 }
 
 static const struct statement release_served_statement = {
-    "release_served", "SELECT c.counter, c.release, r.bytes FROM channels c JOIN releases r ON r.digest = c.release"
-                      " WHERE c.name = $1 AND c.tag = $2 AND c.environment_digest = $3::bytea"};
+    "release_served",
+    "SELECT c.counter, c.release, c.signings, r.bytes FROM channels c JOIN releases r ON r.digest = c.release"
+    " WHERE c.name = $1 AND c.tag = $2 AND c.environment_digest = $3::bytea"};
 
 bool release_served_load(struct db *db, const struct release_request *request, const struct environment *environment,
                          struct release_served *ret_served, struct channel_state *ret_state, struct error *error) {
@@ -128,7 +129,8 @@ bool release_served_load(struct db *db, const struct release_request *request, c
   if (!release_parse((const char *)bytes, size, &release, error))
     return error_prefix(error, "the release that channel %s serves cannot be read: ", request->channel);
   release_served_init(ret_served, release);
-  *ret_state = (struct channel_state){db_get_integer(rows, 0, "counter"), db_get_digest(rows, 0, "release")};
+  *ret_state = (struct channel_state){db_get_integer(rows, 0, "counter"), db_get_digest(rows, 0, "release"),
+                                      db_get_integer(rows, 0, "signings")};
   return true;
 }
 

@@ -75,6 +75,31 @@ void imported_release(struct imported *imported) {
   *imported = (struct imported){0};
 }
 
+/* Arrays without a capacity double when their length is a power of two. */
+static void *array_grow(void *array, size_t n, size_t size) {
+  return n & (n - 1) ? array : xreallocarray(array, n ? 2 * n : 1, size);
+}
+
+struct imported_kernel *imported_add_kernel(struct imported *imported) {
+  imported->kernels = array_grow(imported->kernels, imported->n_kernels, sizeof *imported->kernels);
+  struct imported_kernel *kernel = &imported->kernels[imported->n_kernels++];
+  *kernel = (struct imported_kernel){0};
+  return kernel;
+}
+
+struct imported_entry *imported_add_entry(struct imported_kernel *kernel) {
+  kernel->entries = array_grow(kernel->entries, kernel->n_entries, sizeof *kernel->entries);
+  struct imported_entry *entry = &kernel->entries[kernel->n_entries++];
+  *entry = (struct imported_entry){0};
+  return entry;
+}
+
+bool cache_file_refuse(const struct cache_file *file, struct error *error) {
+  struct error why = *error;
+  return error_at(error, why.pointer, "%.250s: %s%s%s", file->path, why.pointer, why.pointer[0] ? ": " : "",
+                  why.message);
+}
+
 bool cache_format_find(const char *name, const struct cache_format **ret, struct error *error) {
   cleanup_free char *names = NULL;
   size_t size = 0, n = 0;

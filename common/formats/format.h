@@ -97,6 +97,13 @@ struct import_request {
   const struct kernel *kernel; /* to map a table to by its "exports", or NULL: an external kernel */
 };
 
+/* Helpers of readers: room for one more; the new one is zeroed and counted. */
+struct imported_kernel *imported_add_kernel(struct imported *imported);
+struct imported_entry *imported_add_entry(struct imported_kernel *kernel);
+
+/* Puts the file's path and the JSON Pointer, when there is one, before the message. Returns false. */
+bool cache_file_refuse(const struct cache_file *file, struct error *error);
+
 struct cache_format {
   const char *name;    /* "vllm-moe" */
   const char *summary; /* one line for --help */

@@ -199,7 +199,7 @@ static bool read_kernel(const json_t *json, const char *at, const char *source, 
   static const char *const members[] = {"entries", "kernel", NULL};
   json_t *entries = NULL, *entry;
   size_t i;
-  struct imported_kernel *kernel = &imported->kernels[imported->n_kernels++];
+  struct imported_kernel *kernel = imported_add_kernel(imported);
   char below[JSON_POINTER_SIZE], pointer[JSON_POINTER_SIZE];
   if (!json_only_members(json, at, members, error) ||
       !json_get_digest(json, at, "kernel", JSON_REQUIRED, &kernel->hash, error) ||
@@ -210,11 +210,9 @@ static bool read_kernel(const json_t *json, const char *at, const char *source, 
   if (json_object_get(seen, digest_format(&kernel->hash, digest)))
     return error_at(error, at, "the kernel stands there twice");
   ALWAYS(json_object_set_new(seen, digest, json_true()) == 0);
-  kernel->entries = xcalloc(json_array_size(entries) + 1, sizeof *kernel->entries);
   json_array_foreach (entries, i, entry) {
-    kernel->n_entries++;
     json_pointer_index(pointer, sizeof pointer, below, i);
-    if (!read_entry(entry, pointer, source, &kernel->entries[i], error))
+    if (!read_entry(entry, pointer, source, imported_add_entry(kernel), error))
       return false;
   }
   return keys_are_distinct(kernel, below, error);
@@ -236,7 +234,6 @@ static bool read_file(const struct cache_file *file, struct imported *imported, 
   if (!environment_parse(environment, &parsed, error))
     return error_pointer_prefix(error, "/environment");
   imported->environment = json_incref(environment);
-  imported->kernels = xcalloc(json_object_size(kernels) + 1, sizeof *imported->kernels);
   cleanup_json json_t *seen = json_object(); /* kernels by hash */
   json_object_foreach (kernels, name, kernel) {
     char at[JSON_POINTER_SIZE];
@@ -254,7 +251,7 @@ static bool read_files(const struct import_request *request, struct imported *re
     return error_set(error, "the json format is one file, cache.json, not %zu", request->files->n);
   const struct cache_file *file = &request->files->files[0];
   if (!read_file(file, &imported, error))
-    return error_prefix(error, "%.300s: ", file->path);
+    return cache_file_refuse(file, error);
   *ret = imported;
   imported = (struct imported){0};
   return true;

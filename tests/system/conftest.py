@@ -33,10 +33,9 @@ def start(tmp_path):
     yield begin
     for program in reversed(programs):
         if program.process.poll() is None:
-            program.process.kill()
-            program.process.wait(20)
+            program.kill()
 
 
 @pytest.fixture
 def server(start, database):
-    return start(harness.Server, database)
+    return start(harness.Server, database, options=harness.UNHURRIED)

@@ -2,10 +2,10 @@
 
 import hashlib
 import itertools
-import threading
 
 import harness
 import pytest
+from harness import wait_until
 
 ENVIRONMENT = {"cpu": "gcc 1", "gpu": "Test CPU", "arch": "x86_64", "compute_units": 4, "partition": ""}
 SMALL = {"parameters": {"A": [1, 2, 3]}}
@@ -16,7 +16,7 @@ nonces = (f"n{n}" for n in itertools.count())
 
 
 class Hand:
-    """An agent that does what it is told, alive as long as the test beats for it."""
+    """An agent that does what it is told."""
 
     def __init__(self, server, name, boot="b1", agent=None, devices=("cpu0",)):
         self.server, self.boot = server, boot
@@ -70,30 +70,29 @@ def configs_of(lease):
 
 @pytest.fixture
 def server(start, database):
-    return start(harness.Server, database, options=("--lease-ms", "700", "--heartbeat-ms", "300", "--poll-ms", "200",
-                                                    *harness.LEASES_OF_8))
+    return start(harness.Server, database, options=(*harness.UNHURRIED, "--poll-ms", "200", *harness.LEASES_OF_8))
 
 
 @pytest.fixture
 def hands(server):
-    """Enrols agents and beats for them until the test ends."""
-    alive, is_over = [], threading.Event()
+    """Enrols agents."""
+    return lambda name, **more: Hand(server, name, **more)
 
-    def beat():
-        while not is_over.wait(0.3):
-            for hand in list(alive):
-                hand.beat()
 
-    thread = threading.Thread(target=beat)
-    thread.start()
+@pytest.fixture
+def expire(server, start, postgres, database):
+    """Has a lease expire that an agent holds. The test's server never does that by itself, as its leases are long; one on the
+    same database whose leases are short does, with all that are overdue."""
+    servers = []
 
-    def enrol(name, **more):
-        alive.append(Hand(server, name, **more))
-        return alive[-1]
+    def expire(lease):
+        if not servers:
+            servers.append(start(harness.Server, database, options=("--lease-ms", "100", "--heartbeat-ms", "600000")))
+        lost = f"select count(*) from leases where id = {lease['lease']} and (state <> 'held' or epoch > {lease['epoch']})"
+        postgres.sql(f"update leases set expires_at = now() - interval '1 s' where id = {lease['lease']}", conninfo=database)
+        wait_until(lambda: postgres.sql(lost, conninfo=database) == "1", 30, "the lease to be lost")
 
-    yield enrol
-    is_over.set()
-    thread.join()
+    return expire
 
 
 def register(server):

@@ -23,12 +23,20 @@ BUILD = pathlib.Path(os.environ.get("WAVETUNE_BUILD", SOURCE / "build/dev"))
 SHARED_DATA = SOURCE.parent / "shared" / "data"
 KERNELS = SOURCE / "kernels"
 QUICK = SOURCE / "tests/data/kernels/quick"  # 49 configs, 5 compiles, one best
+# Of a server whose agents the test plays: they need neither renew nor beat, and nothing is lost by a pause.
+UNHURRIED = ("--lease-ms", "600000", "--heartbeat-ms", "600000")
 LEASES_OF_8 = ("--lease-target-ms", "240")  # of a server: configs of a kernel that was never measured count 30 ms each
 MISBEHAVING = SOURCE / "tests/data/kernels/misbehaving"
+# What tests name as limits is ample for a machine of one's own; one that others load may take several times as long.
+PATIENCE = 5
+# `fetch` gives up after two seconds so that a start is never held up; here it must not, however slow the machine is.
+os.environ.setdefault("WAVETUNE_BUDGET_MS", "120000")
 
 
 def wait_until(condition, seconds=30, what="the condition"):
-    """Polls until `condition()` is true and returns its value; fails with `what` after `seconds`."""
+    """Polls until `condition()` is true and returns its value; fails with `what` after `seconds`, and PATIENCE. What is waited
+    for must last: a test never has to look at the right moment."""
+    seconds *= PATIENCE
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         value = condition()
@@ -84,7 +92,7 @@ class Postgres:
     def kill(self):
         """As a power cut: SIGQUIT is PostgreSQL's immediate shutdown (kill -9 would leave its shared memory)."""
         self.process.send_signal(signal.SIGQUIT)
-        self.process.wait(20)
+        self.process.wait(20 * PATIENCE)
 
     def stop(self):
         if self.process and self.process.poll() is None:
@@ -141,17 +149,20 @@ class Program:
     def kill(self):
         if self.process.poll() is None:
             self.process.kill()
-        self.process.wait(20)
+        self.process.wait(20 * PATIENCE)
+
+    def wait(self, seconds=30):
+        """Its exit status, once it ended by itself."""
+        return self.process.wait(seconds * PATIENCE)
 
     def stop(self, seconds=20):
         """Asks it to end and returns its exit status."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
             try:
-                self.process.wait(seconds)
+                self.wait(seconds)
             except subprocess.TimeoutExpired:
-                self.process.kill()
-                self.process.wait(10)
+                self.kill()
                 raise AssertionError(f"did not stop within {seconds} s; its log ends:\n{self.messages[-3000:]}")
         return self.process.returncode
 
@@ -183,7 +194,7 @@ class Server(Program):
     def port(self):
         return int(self.url.rsplit(":", 1)[1])
 
-    def request(self, method, path, body=None, token="admin", headers=None, timeout=70):
+    def request(self, method, path, body=None, token="admin", headers=None, timeout=300):
         """`body`: bytes as they are, anything else as JSON. `token`: "admin" for this server's, None for none."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
         headers = dict(headers or {})
@@ -231,7 +242,7 @@ class Agent(Program):
                          folder, {"WAVETUNE_TOKEN": token or server.token, **(environment or {})})
 
 
-def wavetune(server, *arguments, check=True, environment=None, timeout=300, token=None):
+def wavetune(server, *arguments, check=True, environment=None, timeout=600, token=None):
     """Runs the command line against a server and returns the finished process."""
     full = {**os.environ, **(environment or {})}
     if server:
@@ -255,24 +266,26 @@ def small_kernel(folder, parameters=None, **members):
 
 
 class GatedKernel:
-    """small_kernel, whose every call says by the file `reached` that it began, and waits until `gate` is there: so an agent
-    (with a long --config-timeout) is sure to be in the middle of a config for as long as the test wants."""
+    """small_kernel whose calls (of the configs for which `when` holds, which may name REPEAT) say by the file `reached` that
+    they began, and wait until `gate` is there: so an agent, with a long --config-timeout, is sure to be in the middle of a
+    config for as long as the test wants."""
 
-    def __init__(self, folder, parameters=None):
+    def __init__(self, folder, parameters=None, when="1"):
         self.folder = small_kernel(folder, parameters)
         self.reached, self.gate = folder.with_suffix(".reached"), folder.with_suffix(".gate")
         source = folder / "quick.c"
         source.write_text("#include <fcntl.h>\n#include <unistd.h>\n" + source.read_text().replace("  for (int repeat", f"""
   static int is_open;
-  if (!is_open)
+  if ({when} && !is_open) {{
     close(open("{self.reached}", O_CREAT | O_WRONLY, 0600));
-  while (!is_open && access("{self.gate}", F_OK) != 0)
-    usleep(10000);
-  is_open = 1;
+    while (access("{self.gate}", F_OK) != 0)
+      usleep(10000);
+    is_open = 1;
+  }}
   for (int repeat""", 1))
 
     def wait_reached(self):
-        wait_until(self.reached.exists, 120, "the kernel to be called")
+        wait_until(self.reached.exists, 60, "the kernel to be called")
 
     def open(self):
         self.gate.touch()
@@ -315,7 +328,7 @@ class FakeServer:
         self.http.server_close()
 
 
-def on_terminal(arguments, environment=None, timeout=120):
+def on_terminal(arguments, environment=None, timeout=600):
     """Runs a program with stderr on a pseudo-terminal: (its exit code, stdout, what the terminal got)."""
     master, slave = os.openpty()
     process = subprocess.Popen([str(a) for a in arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=slave,
@@ -336,6 +349,6 @@ def on_terminal(arguments, environment=None, timeout=120):
         out, _ = process.communicate(timeout=timeout)
     finally:
         process.kill()
-        reader.join(10)
+        reader.join(60)
         os.close(master)
     return process.returncode, out.decode(), b"".join(shown).decode()

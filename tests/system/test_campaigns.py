@@ -164,7 +164,7 @@ def test_a_search_goes_on_in_rounds_until_its_trials_are_used(server, hands, sub
 
 
 def test_a_round_of_a_search_is_not_cut_for_drained_devices(start, database):
-    server = start(harness.Server, database)
+    server = start(harness.Server, database, options=harness.UNHURRIED)
     hand = Hand(server, "one", devices=("cpu0", "cpu1"))
     server.request("POST", "/v1/jobs", {"kernel": register(server), "key": {"n": 64}, "space": THOUSAND, "environment": ENVIRONMENT,
                                         "search": {"strategy": "random", "trials": 1000}})
@@ -230,8 +230,8 @@ LONG = {"parameters": {"A": list(range(200))}}  # 6 s of configs that were never
 
 @pytest.fixture
 def patient(start, database):
-    """A server whose leases are long: what `server` names in the tests of tails."""
-    return start(harness.Server, database, options=("--lease-ms", "20000", "--heartbeat-ms", "300", "--poll-ms", "200"))
+    """A server whose leases hold more configs: what `server` names in the tests of tails."""
+    return start(harness.Server, database, options=(*harness.UNHURRIED, "--poll-ms", "200"))
 
 
 class Tails:
@@ -243,9 +243,11 @@ class Tails:
         self.job = submit_to(server, LONG)
         self.lease = self.one.pull().json
         assert configs_of(self.lease) == list(range(200)) and self.lease["renew_every_ms"] == 2000
+        self.age(-3600)  # young, however slow the test is
 
     def age(self, seconds=3):
-        self.postgres.sql(f"update leases set granted_at = granted_at - interval '{seconds} s' where state = 'held'",
+        """As if it had been granted so long ago."""
+        self.postgres.sql(f"update leases set granted_at = now() - interval '{seconds} s' where state = 'held'",
                           conninfo=self.server.database)
 
     def renewed(self):
@@ -301,10 +303,10 @@ def test_no_lease_is_split_that_is_young_short_or_the_asking_devices_own(tails):
 
 def test_a_parked_device_gets_a_tail_as_soon_as_there_is_one(tails):
     answers = []
-    waiting = threading.Thread(target=lambda: answers.append(tails.two.pull(wait=30)))
+    waiting = threading.Thread(target=lambda: answers.append(tails.two.pull(wait=60)))
     waiting.start()
     tails.age()
-    waiting.join(20)
+    waiting.join(300)
     assert configs_of(answers[0].json) == list(range(100, 200))
 
 

@@ -30,12 +30,12 @@ class Session:
 
     def close(self):
         self.process.stdin.close()
-        self.process.wait(20)
+        self.process.wait(300)
 
 
 @pytest.fixture
 def server(start, database):
-    return start(harness.Server, database, options=harness.LEASES_OF_8)
+    return start(harness.Server, database, options=(*harness.UNHURRIED, *harness.LEASES_OF_8))
 
 
 @pytest.fixture
@@ -103,7 +103,7 @@ def behind_lock(bench, session, change, *calls):
         session.run(change.format(lease=bench.lease["lease"], job=bench.job))
     session.run("commit")
     for thread in threads:
-        thread.join(30)
+        thread.join(300)
     return answers
 
 
@@ -134,7 +134,7 @@ def test_a_renewal_that_waited_while_the_lease_was_taken_away_is_refused(bench, 
 
 
 def test_the_same_results_at_two_servers_at_once_are_stored_once(bench, session, start, database):
-    other = start(harness.Server, database)
+    other = start(harness.Server, database, options=harness.UNHURRIED)
     answers = behind_lock(bench, session, None, lambda: bench.post(bench.configs, done=True),
                           lambda: bench.post(bench.configs, done=True, server=other))
     assert [a.status for a in answers] == [200, 200]
@@ -143,7 +143,7 @@ def test_the_same_results_at_two_servers_at_once_are_stored_once(bench, session,
 
 
 def test_the_same_seqs_with_two_bodies_at_once_store_one_of_them_whole(bench, session, start, database):
-    other = start(harness.Server, database)
+    other = start(harness.Server, database, options=harness.UNHURRIED)
     answers = behind_lock(bench, session, None, lambda: bench.post(bench.configs, done=True),
                           lambda: bench.post(bench.configs[:3], time_us=55.0, server=other))
     assert sorted(a.status for a in answers) == [200, 409]
@@ -153,7 +153,7 @@ def test_the_same_seqs_with_two_bodies_at_once_store_one_of_them_whole(bench, se
 
 
 def test_disjoint_results_of_one_lease_at_two_servers_both_count(bench, session, start, database):
-    other = start(harness.Server, database)
+    other = start(harness.Server, database, options=harness.UNHURRIED)
     first, second = bench.configs[:2], bench.configs[2:4]
 
     def post_second():
@@ -196,7 +196,8 @@ def test_cancelling_while_results_wait_leaves_nothing_open(bench, session):
 
 
 def test_posts_that_all_met_other_connections_posts_are_all_taken_in_the_end(postgres, database, start):
-    bench = Bench(postgres, database, start(harness.Server, database, options=("--workers", "1", *harness.LEASES_OF_8)))
+    options = ("--workers", "1", *harness.UNHURRIED, *harness.LEASES_OF_8)
+    bench = Bench(postgres, database, start(harness.Server, database, options=options))
     harness.wavetune(bench.server, "submit", harness.QUICK, "--key", "n=7", "--environment", json.dumps(ENVIRONMENT))
     leases = [bench.pull(f"m{n}").json for n in range(10)]
     first, others = Session(database), Session(database)
@@ -223,7 +224,7 @@ def test_posts_that_all_met_other_connections_posts_are_all_taken_in_the_end(pos
     bench.wait_blocked()
     others.run("commit")
     for thread in threads:
-        thread.join(30)
+        thread.join(300)
     first.close()
     others.close()
     assert [answer.status for answer in answers] == [200] * 11, answers
@@ -231,7 +232,8 @@ def test_posts_that_all_met_other_connections_posts_are_all_taken_in_the_end(pos
 
 
 def test_posts_of_many_jobs_lock_the_jobs_in_the_order_of_their_ids(postgres, database, start):
-    bench = Bench(postgres, database, start(harness.Server, database, options=("--workers", "1")))
+    options = ("--workers", "1", *harness.UNHURRIED)
+    bench = Bench(postgres, database, start(harness.Server, database, options=options))
     for n in range(8):
         harness.wavetune(bench.server, "submit", harness.QUICK, "--key", f"n={n + 1}", "--environment", json.dumps(ENVIRONMENT))
     leases = [bench.pull(f"m{n}").json for n in range(8)]
@@ -263,7 +265,7 @@ def test_posts_of_many_jobs_lock_the_jobs_in_the_order_of_their_ids(postgres, da
     free = bench.sql(f"select id from jobs where id >= {jobs[0]} order by id for update skip locked")
     job.run("commit")
     for thread in threads:
-        thread.join(30)
+        thread.join(300)
     first.close()
     job.close()
     assert free.split() == [str(other) for other in jobs[1:]], "who waits for a job holds none that comes after it"
@@ -271,7 +273,7 @@ def test_posts_of_many_jobs_lock_the_jobs_in_the_order_of_their_ids(postgres, da
 
 
 def test_an_agent_that_comes_back_locks_the_jobs_of_its_leases_in_the_order_of_their_ids(postgres, database, start):
-    bench = Bench(postgres, database, start(harness.Server, database))
+    bench = Bench(postgres, database, start(harness.Server, database, options=harness.UNHURRIED))
     for n in range(8):
         harness.wavetune(bench.server, "submit", harness.QUICK, "--key", f"n={n + 1}", "--environment", json.dumps(ENVIRONMENT))
     jobs = [bench.job, *(bench.pull(f"m{n}").json["job"] for n in range(8))]
@@ -285,7 +287,7 @@ def test_an_agent_that_comes_back_locks_the_jobs_of_its_leases_in_the_order_of_t
     bench.wait_blocked()
     free = bench.sql("select id from jobs order by id for update skip locked")
     job.run("commit")
-    thread.join(30)
+    thread.join(300)
     job.close()
     assert free.split() == sorted(jobs, key=int)[1:]
     assert answers[0].status == 200 and bench.sql("select count(*) from leases where state = 'open'") == "9"
@@ -328,7 +330,7 @@ class Tails(Bench):
 
 @pytest.fixture
 def tails(postgres, database, start):
-    return Tails(postgres, database, start(harness.Server, database))
+    return Tails(postgres, database, start(harness.Server, database, options=harness.UNHURRIED))
 
 
 def test_a_lease_whose_row_somebody_has_locked_is_not_split_and_nobody_waits_for_it(tails, session):
@@ -349,11 +351,11 @@ def test_a_job_that_ends_just_now_is_not_split(tails, session):
 
 
 def test_idle_devices_that_ask_two_servers_at_once_share_a_lease_without_overlap(tails, start, database):
-    other = start(harness.Server, database)
+    other = start(harness.Server, database, options=harness.UNHURRIED)
     answers = [None, None]
 
     def ask(index, server):
-        answers[index] = tails.ask(tails.idle[index], server, wait=10)
+        answers[index] = tails.ask(tails.idle[index], server, wait=60)
 
     threads = [threading.Thread(target=ask, args=pair) for pair in enumerate((tails.server, other))]
     for thread in threads:
@@ -361,7 +363,7 @@ def test_idle_devices_that_ask_two_servers_at_once_share_a_lease_without_overlap
     wait_until(lambda: all(answers) or tails.sql("select count(*) from leases where state = 'held'") == "3"
                or tails.sql("update leases set granted_at = now() - interval '10 s' where state = 'held'"), 20, "both to have one")
     for thread in threads:
-        thread.join(20)
+        thread.join(300)
     assert [answer.status for answer in answers] == [200, 200]
     overlap = tails.sql("select count(*) from leases a join leases b on a.id < b.id and a.remaining && b.remaining")
     left = tails.sql("select sum(upper(r) - lower(r)) from leases, unnest(remaining) r where state in ('open', 'held')")

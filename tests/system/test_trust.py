@@ -62,7 +62,8 @@ class Node:
 
 @pytest.fixture(scope="module")
 def server(postgres, tmp_path_factory):
-    it = harness.Server(postgres.database(), tmp_path_factory.mktemp("server"), options=("--lease-target-ms", "1"))
+    it = harness.Server(postgres.database(), tmp_path_factory.mktemp("server"),
+                        options=(*harness.UNHURRIED, "--lease-target-ms", "1"))
     it.kernel = register(it)
     yield it
     it.stop()
@@ -220,7 +221,7 @@ def test_a_job_is_decided_again_when_its_samples_are_quarantined_while_it_is_dec
     session.run(f"update leases set state = 'open', remaining = configs where id = {finals[0]['lease']}")
     session.run("commit")
     session.close()
-    thread.join(20)
+    thread.join(300)
     assert answers[0].status == 200
     assert "samples were quarantined while it was decided" in server.messages
     assert server.get(f"/v1/jobs/{job}")["state"] == "running"

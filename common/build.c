@@ -312,6 +312,8 @@ static bool parse(const json_t *json, const struct kernel *kernel, bool is_head,
     return error_at(error, "/kernel", "the build is for another kernel than \"%s\", %s; pack this one again",
                     kernel->name, digest_format(&kernel->hash, text));
   }
+  if (kernel->language == LANGUAGE_EXTERNAL)
+    return error_at(error, "/kernel", "kernel \"%s\" is known by name only: it takes no builds", kernel->name);
   if (kernel->language != LANGUAGE_TRITON)
     return error_at(error, "/kernel", "kernel \"%s\" is in %s, which agents compile themselves: it takes no builds",
                     kernel->name, language_name(kernel->language));

@@ -1,0 +1,236 @@
+"""Imported tables: they are the first incumbents, all or nothing, and the same again changes nothing. And images' identities."""
+
+import hashlib
+import json
+import shutil
+
+import harness
+import pytest
+from hands import ENVIRONMENT, Hand, hands, kernel, submit  # noqa: F401
+from harness import make_token, wavetune
+
+TABLES = harness.SHARED_DATA
+ROCM = {"rocm": "6.3.1", "gpu": "AMD Instinct MI300X"}
+
+
+@pytest.fixture(scope="module")
+def one_server(postgres, tmp_path_factory):
+    server = harness.Server(postgres.database(), tmp_path_factory.mktemp("server"), options=harness.UNHURRIED)
+    yield server
+    server.kill()
+
+
+@pytest.fixture
+def server(one_server, postgres):
+    """The server of all these tests, with nothing in it."""
+    postgres.sql("TRUNCATE imports, images, kernels, releases CASCADE", conninfo=one_server.database)
+    return one_server
+
+
+def manifest(name="dejavu/f", function="f"):
+    return {"name": name, "language": "external", "key": ["n", "dtype"], "exports": {"dejavu": {"function": function}}}
+
+
+def entry(n=1, block=64, **more):
+    return {"key": {"n": n, "dtype": "fp16"}, "config": {"BLOCK": block, "num_warps": 4}, **more}
+
+
+def post(server, kernels, environment=ROCM, format="triton", token="admin", **more):
+    return server.request("POST", "/v1/imports", {"format": format, "environment": environment, "kernels": kernels, **more},
+                          token=token)
+
+
+def external(*entries, **more):
+    return {"manifest": manifest(**more), "entries": list(entries)}
+
+
+def counts(answer):
+    return tuple(answer.json[name] for name in ("added", "changed", "known"))
+
+
+def assert_nothing_is_stored(server):
+    assert server.items("/v1/imports") == [] and server.items("/v1/kernels") == []
+
+
+def test_an_import_registers_kernels_and_says_what_it_took(server):
+    answer = post(server, [external(entry(1, ms=[0.25], provenance={"source": "f/cache.json"}), entry(2)),
+                           external(entry(1), name="dejavu/g", function="g")])
+    assert answer.status == 201 and counts(answer) == (3, 0, 0)
+    assert answer.json["environment"] == ROCM and answer.json["missing"] == ["arch", "compute_units", "partition"]
+    f, g = answer.json["kernels"]
+    assert (f["name"], f["entries"], g["name"], g["entries"]) == ("dejavu/f", 2, "dejavu/g", 1)
+    assert server.get(f"/v1/kernels/{f['kernel']}")["manifest"] == manifest()
+    assert [k["language"] for k in server.items("/v1/kernels")] == ["external"] * 2
+    item = next(i for i in server.items("/v1/imports") if i["ms"])
+    assert item["imported_by"].startswith("admin-") and item["imported_at"] and item["import"]
+    assert {name: item[name] for name in ("kernel", "name", "key", "environment", "tag", "config", "ms", "provenance",
+                                          "format")} == {
+        "kernel": f["kernel"], "name": "dejavu/f", "key": {"n": 1, "dtype": "fp16"}, "environment": ROCM, "tag": "default",
+        "config": {"BLOCK": 64, "num_warps": 4}, "ms": [0.25], "provenance": {"source": "f/cache.json"}, "format": "triton"}
+
+
+def test_the_same_again_is_known_and_the_newest_config_of_a_key_replaces_the_one_before(server):
+    assert counts(post(server, [external(entry(1), entry(2))])) == (2, 0, 0)
+    before = server.items("/v1/imports")
+    again = post(server, [external(entry(2), entry(1))])
+    assert again.status == 200 and counts(again) == (0, 0, 2) and server.items("/v1/imports") == before
+    assert counts(post(server, [external(entry(1, block=128), entry(2), entry(3))])) == (1, 1, 1)
+    assert [i["config"]["BLOCK"] for i in server.items("/v1/imports")] == [128, 64, 64]
+
+
+def test_environments_and_tags_are_apart(server):
+    post(server, [external(entry())])
+    assert counts(post(server, [external(entry(block=8))], tag="long")) == (1, 0, 0)
+    assert counts(post(server, [external(entry(block=8))], environment={**ROCM, "arch": "gfx942"})) == (1, 0, 0)
+    assert len(server.items("/v1/imports")) == 3
+
+
+def test_imports_are_listed_by_kernel_format_and_tag_in_pages(server):
+    f, g = (k["kernel"] for k in post(server, [external(entry(1), entry(2)),
+                                               external(entry(1), name="dejavu/g")]).json["kernels"])
+    post(server, [external(entry(7), name="json/h")], format="json", tag="long")
+    assert [i["key"]["n"] for i in server.items("/v1/imports?format=json")] == [7]
+    assert [i["key"]["n"] for i in server.items("/v1/imports?tag=long")] == [7]
+    assert {i["kernel"] for i in server.items(f"/v1/imports?kernel={g}")} == {g}
+    page = server.get(f"/v1/imports?kernel={f}&limit=1")
+    rest = server.get(f"/v1/imports?kernel={f}&limit=1&after={page['next']}")
+    assert len(page["items"] + rest["items"]) == 2 and rest["next"] is None
+    assert server.request("GET", "/v1/imports?kernel=f").status == 422
+
+
+def test_a_refused_import_leaves_nothing(server):
+    unknown = {"kernel": "sha256:" + "a" * 64, "entries": [entry()]}
+    answer = post(server, [external(entry(1)), unknown])
+    assert answer.status == 422 and "is not registered" in answer.json["detail"] and answer.json["pointer"] == "/kernels/1/kernel"
+    answer = post(server, [external(entry(1), entry(2), {"key": {"n": 3}, "config": {"B": 1}})])
+    assert answer.status == 422 and answer.json["pointer"] == "/kernels/0/entries/2/key/dtype"
+    assert_nothing_is_stored(server)
+
+
+def test_an_import_that_the_database_refuses_half_way_leaves_nothing(server, postgres):
+    postgres.sql("ALTER TABLE imports ADD CONSTRAINT odd CHECK (config::text NOT LIKE '%31%')", conninfo=server.database)
+    answer = post(server, [external(*(entry(n) for n in range(5)), entry(9, block=31))])
+    postgres.sql("ALTER TABLE imports DROP CONSTRAINT odd", conninfo=server.database)
+    assert answer.status == 500
+    assert_nothing_is_stored(server)
+
+
+def test_readers_may_not_import(server):
+    reader = make_token(server.database, "someone", "reader")
+    assert post(server, [external(entry())], token=reader).status == 403
+    assert server.request("GET", "/v1/imports", token=reader).status == 200
+
+
+def test_a_kernel_known_by_name_only_takes_no_jobs_and_no_builds(server):
+    hash_ = post(server, [external(entry())]).json["kernels"][0]["kernel"]
+    Hand(server, "node")
+    job = server.request("POST", "/v1/jobs", {"kernel": hash_, "key": {"n": 1, "dtype": "fp16"}, "environment": ENVIRONMENT,
+                                              "space": {"parameters": {"BLOCK": [64]}}})
+    assert job.status == 422 and "known by name only" in job.json["detail"] and job.json["pointer"] == "/kernel"
+    build = {"kernel": hash_, "toolchain": {"triton": "3.6.0"}, "arch": "gfx942", "warp_size": 64, "variants": []}
+    digest = hashlib.sha256(json.dumps(build, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    answer = server.request("PUT", f"/v1/kernels/{hash_}/builds/sha256:{digest}", build)
+    assert answer.status == 422 and "it takes no builds" in answer.json["detail"] and "by name only" in answer.json["detail"]
+
+
+def test_an_external_kernel_may_be_registered_by_itself(server):
+    answer = server.request("POST", "/v1/kernels", manifest())
+    assert answer.status == 201
+    assert counts(post(server, [{"kernel": answer.json["kernel"], "entries": [entry()]}])) == (1, 0, 0)
+    assert "external" in wavetune(server, "kernel", "list").stdout
+    assert json.loads(wavetune(server, "kernel", "show", answer.json["kernel"]).stdout) == manifest()
+
+
+@pytest.fixture
+def imported(server, kernel):
+    """Imports a config A for the registered kernel and n = 64."""
+    def imported(a, environment=ENVIRONMENT, n=64, **more):
+        answer = post(server, [{"kernel": kernel, "entries": [{"key": {"n": n}, "config": {"A": a}}]}], environment, "json",
+                      **more)
+        assert answer.status in (200, 201), answer
+    return imported
+
+
+@pytest.fixture
+def baseline(server, kernel, hands):
+    """Submits a job for n = 64 and says what it is measured against, and why."""
+    hands("node")
+    runs = iter(range(100))
+
+    def baseline(values=(1, 2, 3)):
+        job = server.request("POST", "/v1/jobs", {
+            "kernel": kernel, "key": {"n": 64}, "environment": ENVIRONMENT, "run": f"r{next(runs)}",
+            "space": {"parameters": {"A": list(values)}, "default": {"A": values[0]}}}).json
+        assert job["created"]
+        return values[server.get(f"/v1/jobs/{job['job']}")["baseline"]], job["baseline_from"]
+
+    return baseline
+
+
+def test_an_imported_config_is_the_baseline_of_a_job(imported, baseline):
+    imported(3)
+    assert baseline() == (3, "imported")
+
+
+def test_an_import_that_states_less_than_the_job_fits_and_an_equal_one_goes_first(imported, baseline):
+    imported(2, {"cpu": ENVIRONMENT["cpu"]})
+    assert baseline() == (2, "imported")
+    imported(3)
+    imported(1, {"gpu": ENVIRONMENT["gpu"]})
+    assert baseline() == (3, "imported")
+
+
+def test_another_environment_tag_or_key_is_no_baseline(imported, baseline):
+    imported(3, {**ENVIRONMENT, "cpu": "clang 19"})
+    imported(3, tag="long")
+    imported(3, n=128)
+    assert baseline() == (1, "default")
+
+
+def test_an_imported_config_that_is_no_point_of_the_space_is_no_baseline(imported, baseline):
+    imported(9)
+    assert baseline() == (1, "default")
+
+
+def test_what_was_tuned_later_is_the_baseline_and_an_import_after_that_again(server, hands, submit, imported, baseline):
+    imported(3)
+    job = submit({"parameters": {"A": [1, 2, 3]}})
+    hands("tuner").work(ratios={0: 1.5, 1: 0.4, 2: 1.0})
+    harness.wait_until(lambda: server.get(f"/v1/jobs/{job}")["state"] == "done", 30, "the job to be done")
+    assert baseline() == (2, "incumbent")
+    imported(1)
+    assert baseline() == (1, "imported")
+    assert baseline((2, 3)) == (2, "incumbent")  # the import is no point of that space
+
+
+def image(**members):
+    return {"version": 1, "triton": {"version": "3.6.0", "key": "k", "backend_hash": "b"}, "torch": "2.9.0", "gpu": None,
+            "devices": None, "variables": {}, "dejavu": None, "tunableop": None, "moe_device_name": None, "functions": [],
+            **members}
+
+
+def digest_of(document):
+    return "sha256:" + hashlib.sha256(json.dumps(document, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def test_the_identity_of_an_image_is_kept(server):
+    document, digest = image(), digest_of(image())
+    body = json.dumps(document, indent=2).encode()
+    put = server.request("PUT", f"/v1/images/{digest}", body)
+    assert put.status == 201 and put.json == {"image": digest}
+    assert server.request("PUT", f"/v1/images/{digest}", document).status == 200
+    got = server.request("GET", f"/v1/images/{digest}")
+    assert got.json == document and got.headers["ETag"] == f'"{digest}"' and digest_of(got.json) == digest
+    assert server.request("GET", f"/v1/images/{digest}", headers={"If-None-Match": f'"{digest}"'}).status == 304
+
+
+def test_an_identity_with_another_digest_or_that_cannot_be_read_is_refused(server):
+    digest = digest_of(image(torch="2.7.1"))
+    answer = server.request("PUT", f"/v1/images/{digest}", image(torch="2.8.0"))
+    assert answer.status == 422 and "not the path's" in answer.json["detail"]
+    wrong = image(triton={"version": 3})
+    answer = server.request("PUT", f"/v1/images/{digest_of(wrong)}", wrong)
+    assert answer.status == 422 and answer.json["pointer"].startswith("/triton")
+    assert server.request("GET", f"/v1/images/{digest}").status == 404
+    assert server.request("GET", "/v1/images/latest").status == 404
+    assert server.request("PUT", "/v1/images/latest", image()).status == 404

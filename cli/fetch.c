@@ -1,59 +1,48 @@
-/* wavetune fetch: what a container's entrypoint calls. Brings the release that a channel names into a folder, rendered
- * for its consumer, whole or not at all.
- *
- *   TO/<64 hex digits>/      one folder for each release, never changed once it is there; release.json and the rendering
- *   TO/current               a symbolic link to one of them, swapped by rename
- *   TO/.fetch.json           the entry and entity tag that current came from: what makes a second fetch one 304
- *   TO/.lock                 fetches take turns
- *
- * A start is never blocked for longer than --budget-ms and never left without the cache it had: when the server is away,
- * or what it sends does not hold together, current stays as it is and the exit code says so (5), or that there is none
- * (6). Folders that were replaced are kept for an hour, for whoever still reads them, and the last one for longer. */
-#include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <sys/file.h>
-#include <sys/stat.h>
+/* wavetune fetch: what a container's entrypoint calls. Brings the release that a channel names into a folder, rendered for
+ * its tools, whole or not at all: asks, decides what has to be done, and tells what became of it. Memory and threads: fetch.h. */
 #include <time.h>
 
-#include "cli/cli.h"
+#include "cli/fetch.h"
+#include "cli/files.h"
 #include "common/file.h"
-#include "common/release.h"
-#include "common/render.h"
+#include "common/node.h"
 
-#define HEX_DIGITS "0123456789abcdef"
-#define RELEASE_NAME_LENGTH 64
-#define KEEP_S 3600
-
-struct fetch {
-  struct http_client *client;
-  const char *to;
-  const char *format;
-  int64_t deadline_ms;
-  char *question; /* the /v1/cache path with its query: a changed one must not be answered by an old entity tag */
-  json_t *last;   /* .fetch.json, or NULL */
-};
+static const char *const match_names[] = {"exact", "minor", "compatible"};
 
 static void fetch_release(struct fetch *fetch) {
   if (fetch->client)
     http_client_free(fetch->client);
+  trusted_keys_release(&fetch->keys);
+  if (fetch->identity)
+    identity_free(fetch->identity);
+  for (size_t i = 0; fetch->renderings && i < fetch->n_formats; i++)
+    json_decref(fetch->renderings[i].json);
+  free(fetch->renderings);
+  free(fetch->formats);
+  environment_release(&fetch->asked);
   free(fetch->question);
-  json_decref(fetch->last);
+  free(fetch->absolute);
+  json_decref(fetch->state);
+  channel_entry_release(&fetch->kept.entry);
+  json_decref(fetch->kept.entry_json);
+  json_decref(fetch->entry);
 }
 
-static int64_t time_left_ms(const struct fetch *fetch) {
-  int64_t left = fetch->deadline_ms - clock_monotonic_ms();
-  return left > 1 ? left : 1;
-}
+/* Asking */
 
-/* GET within the budget. False, with a sentence, when no answer came. */
-static bool get(const struct fetch *fetch, const char *path, const char *if_none_match, struct http_response *ret,
-                struct error *error) {
+/* GET within the budget. False, with a sentence, when no whole answer came. */
+static bool get(struct fetch *fetch, const char *path, const char *if_none_match, size_t size_max,
+                struct http_response *ret, struct error *error) {
+  int64_t begin_ns = clock_monotonic_ns(), left_ms = fetch->deadline_ms - begin_ns / 1000000;
   struct http_request request = {
-      .method = "GET", .path = path, .if_none_match = if_none_match, .timeout_ms = time_left_ms(fetch)};
-  if (clock_monotonic_ms() >= fetch->deadline_ms)
+      .method = "GET", .path = path, .if_none_match = if_none_match, .timeout_ms = left_ms, .response_max = size_max};
+  if (left_ms <= 0)
     return error_set(error, "the time budget is used up");
-  return http_send(fetch->client, &request, ret, error);
+  bool is_answered = http_send(fetch->client, &request, ret, error);
+  fetch->took_ns[WORK_DOWNLOAD] += clock_monotonic_ns() - begin_ns;
+  if (!is_answered && ret->is_truncated)
+    fetch->refused = EXIT_TRUNCATED;
+  return is_answered;
 }
 
 static bool status_refused(const struct http_response *response, const char *what, struct error *error) {
@@ -62,251 +51,326 @@ static bool status_refused(const struct http_response *response, const char *wha
   return error_set(error, "%s: the server answered %d%s%s", what, response->status, detail[0] ? ": " : "", detail);
 }
 
-static bool is_release_name(const char *name) {
-  return strspn(name, HEX_DIGITS) == RELEASE_NAME_LENGTH && name[RELEASE_NAME_LENGTH] == '\0';
-}
-
-/* What TO/current points at; false when it is no link that a fetch made. */
-static bool current_read(const struct fetch *fetch, char name[RELEASE_NAME_LENGTH + 2]) {
-  cleanup_free char *path = xasprintf("%s/current", fetch->to);
-  ssize_t length = readlink(path, name, RELEASE_NAME_LENGTH + 1);
-  name[length > 0 ? length : 0] = '\0';
-  return is_release_name(name);
-}
-
-/* Writes release.json and the rendered files to TO/.<hex>.<random>, then renames it to TO/<hex>. */
-static bool folder_write(const struct fetch *fetch, const struct release *release, const char *bytes, size_t size,
-                         const char *name, struct error *error) {
-  cleanup_free char *final = xasprintf("%s/%s", fetch->to, name);
-  struct stat status;
-  if (stat(final, &status) == 0)
-    return true; /* fetched before; folders appear by rename, so it is whole */
-  cleanup_rendered struct rendered rendered = {0};
-  if (!render(fetch->format, release, &rendered, error))
-    return false;
-  char suffix[17];
-  random_hex(suffix, 8);
-  cleanup_free char *temporary = xasprintf("%s/.%s.%s", fetch->to, name, suffix);
-  cleanup_free char *own = xasprintf("%s/release.json", temporary);
-  bool ok = folder_make(temporary, 0755, error) && file_write_atomically(own, bytes, size, 0644, error);
-  for (size_t i = 0; ok && i < rendered.n; i++) {
-    cleanup_free char *path = xasprintf("%s/%s", temporary, rendered.files[i].path);
-    cleanup_free char *parent = xstrndup(path, (size_t)(strrchr(path, '/') - path));
-    ok = folder_make(parent, 0755, error) &&
-         file_write_atomically(path, rendered.files[i].bytes, rendered.files[i].size, 0644, error);
-  }
-  if (ok && rename(temporary, final) < 0 && errno != EEXIST && errno != ENOTEMPTY)
-    ok = error_set(error, "cannot rename %s to %s: %s", temporary, final, strerror(errno));
-  struct error ignored;
-  (void)!folder_remove(temporary, &ignored); /* absent after a rename */
-  return ok;
-}
-
-/* Points TO/current at `name`: a new link renamed over the old one, so that a reader sees one or the other. */
-static bool link_swap(const struct fetch *fetch, const char *name, struct error *error) {
-  char suffix[17];
-  random_hex(suffix, 8);
-  cleanup_free char *current = xasprintf("%s/current", fetch->to);
-  cleanup_free char *temporary = xasprintf("%s/.current.%s", fetch->to, suffix);
-  if (symlink(name, temporary) < 0 || rename(temporary, current) < 0) {
-    int reason = errno;
-    unlink(temporary);
-    return error_set(error, "cannot point %s at %s: %s", current, name, strerror(reason));
-  }
-  return true;
-}
-
-/* What a fetch that was killed left behind: half a folder, a link or a state that nobody renamed. */
-static bool is_leftover(const char *name) {
-  return (name[0] == '.' && strspn(name + 1, HEX_DIGITS) == RELEASE_NAME_LENGTH &&
-          name[1 + RELEASE_NAME_LENGTH] == '.') ||
-         string_starts(name, ".current.") || string_starts(name, ".fetch.json.");
-}
-
-/* Removes what is neither current nor the last one before it and was left alone for KEEP_S. Holding the lock. Links are
- * removed, never followed; what cannot be removed is tried again by the next fetch. */
-static void folder_prune(const struct fetch *fetch, const char *previous) {
-  char current[RELEASE_NAME_LENGTH + 2];
-  DIR *folder = current_read(fetch, current) ? opendir(fetch->to) : NULL;
-  if (!folder)
-    return;
-  time_t now = time(NULL);
-  for (const struct dirent *entry; (entry = readdir(folder));) {
-    const char *name = entry->d_name;
-    struct stat status;
-    bool is_release = is_release_name(name) && !string_equal(name, current) && !string_equal(name, previous);
-    if ((!is_release && !is_leftover(name)) || fstatat(dirfd(folder), name, &status, AT_SYMLINK_NOFOLLOW) < 0 ||
-        (is_release && !S_ISDIR(status.st_mode)) || now - status.st_mtime < KEEP_S)
-      continue;
-    cleanup_free char *path = xasprintf("%s/%s", fetch->to, name);
-    struct error ignored;
-    (void)!folder_remove(path, &ignored);
-  }
-  closedir(folder);
-}
-
-/* The hour of a replaced folder begins now, however old it is. Returns its name; owned by the caller. */
-static char *previous_note(const struct fetch *fetch, const char *name) {
-  char before[RELEASE_NAME_LENGTH + 2];
-  if (!current_read(fetch, before) || string_equal(before, name))
-    return xstrdup(cli_member(fetch->last, "previous"));
-  cleanup_free char *path = xasprintf("%s/%s", fetch->to, before);
-  utimensat(AT_FDCWD, path, NULL, AT_SYMLINK_NOFOLLOW);
-  return xstrdup(before);
-}
-
-static bool current_exists(const struct fetch *fetch) {
-  cleanup_free char *path = xasprintf("%s/current", fetch->to);
-  struct stat status;
-  return stat(path, &status) == 0 && S_ISDIR(status.st_mode);
-}
-
-/* Downloads what `entry` names, checks its digest, renders it and swaps the link. */
-static bool install(const struct fetch *fetch, const json_t *entry, const char *etag, struct error *error) {
-  struct digest wanted;
-  if (!json_get_digest(entry, "", "release", JSON_REQUIRED, &wanted, error))
-    return error_prefix(error, "the server's channel entry: ");
-  char text[DIGEST_TEXT_SIZE];
-  digest_format(&wanted, text);
-  cleanup_free char *path = xasprintf("/v1/releases/%s", text);
-  cleanup_http_response struct http_response response = {0};
-  if (!get(fetch, path, NULL, &response, error))
-    return false;
-  if (response.status != 200)
-    return status_refused(&response, text, error);
-  struct digest got = digest_of(response.body, response.size);
-  if (!digest_equal(&got, &wanted))
-    return error_set(error, "release %s arrived with other bytes; it was not used", text);
-  cleanup_release struct release *release = NULL;
-  if (!release_parse(response.body, response.size, &release, error))
-    return error_prefix(error, "release %s: ", text);
-  const char *name = text + strlen("sha256:");
-  if (!folder_write(fetch, release, response.body, response.size, name, error))
-    return false;
-  cleanup_free char *previous = previous_note(fetch, name);
-  if (!link_swap(fetch, name, error))
-    return false;
-  cleanup_json json_t *state =
-      json_pack("{s:s, s:s, s:s, s:s, s:O}", "question", fetch->question, "etag", etag ? etag : "", "format",
-                fetch->format, "previous", previous, "entry", entry);
-  cleanup_free char *state_text = json_canonical(state);
-  cleanup_free char *state_path = xasprintf("%s/.fetch.json", fetch->to);
-  if (!file_write_atomically(state_path, state_text, strlen(state_text), 0644, error))
-    return false;
-  folder_prune(fetch, previous);
-  return true;
-}
-
-/* The entity tag that a second fetch may ask with: only for the same question and format, and while current is there. */
+/* The entity tag that may be asked with: of the same question, when what it came with is what current points at. */
 static const char *known_etag(const struct fetch *fetch) {
-  bool is_same = fetch->last && string_equal(cli_member(fetch->last, "question"), fetch->question) &&
-                 string_equal(cli_member(fetch->last, "format"), fetch->format) && current_exists(fetch);
-  const char *etag = is_same ? cli_member(fetch->last, "etag") : "";
+  const struct kept *kept = &fetch->kept;
+  bool is_known = kept->is_there && kept->has_entry && kept->is_believed &&
+                  string_equal(cli_member(fetch->state, "question"), fetch->question) &&
+                  string_equal(cli_member(fetch->state, "name"), kept->name);
+  const char *etag = is_known ? cli_member(fetch->state, "etag") : "";
   return etag[0] ? etag : NULL;
 }
 
-enum fetched { FETCHED_FRESH, FETCHED_UNCHANGED, FETCHED_NOT };
+/* Doing */
 
-static enum fetched fetch_now(const struct fetch *fetch, json_t **ret_entry, struct error *error) {
+/* The release's bytes from its folder, else from the server; verified and read. *ret_bytes (the caller's) when they came
+ * from the server. */
+static bool release_get(struct fetch *fetch, const struct channel_entry *entry, const char *name,
+                        struct release **ret_release, bool *ret_is_new, struct error *error) {
+  cleanup_free char *bytes = NULL;
+  cleanup_http_response struct http_response response = {0};
+  size_t size = 0;
+  char text[DIGEST_TEXT_SIZE];
+  *ret_is_new = !folder_release_read(fetch, name, &bytes, &size);
+  if (*ret_is_new) {
+    cleanup_free char *path = xasprintf("/v1/releases/%s", digest_format(&entry->release, text));
+    if (!get(fetch, path, NULL, RELEASE_SIZE_MAX, &response, error))
+      return false;
+    if (response.status != 200)
+      return status_refused(&response, text, error);
+  }
+  return release_believe(fetch, entry, bytes ? bytes : response.body, bytes ? size : response.size, ret_release, error);
+}
+
+static bool release_write(struct fetch *fetch, const struct release *release, const char *staging,
+                          struct error *error) {
+  struct cache_file file = {.path = (char *)"release.json", .bytes = release->bytes, .size = release->size};
+  return file_create(staging, &file, error);
+}
+
+/* Renders what is missing of the release that `entry` names and makes it current. */
+static bool install(struct fetch *fetch, const struct channel_entry *entry, struct error *error) {
+  char text[DIGEST_TEXT_SIZE];
+  const char *name = digest_format(&entry->release, text) + strlen("sha256:");
+  cleanup_free char *staging = NULL;
+  bool is_whole = renderings_read(fetch, name, false);
+  if (!folder_stage(fetch, name, &staging, error))
+    return false;
+  if (!is_whole) {
+    cleanup_release struct release *release = NULL;
+    bool is_new;
+    if (!release_get(fetch, entry, name, &release, &is_new, error) ||
+        (is_new && !release_write(fetch, release, staging, error)) ||
+        !renderings_make(fetch, release, name, staging, error))
+      return false;
+  } else if (!renderings_are_useful(fetch, name, error)) {
+    return false;
+  }
+  int64_t begin_ns = clock_monotonic_ns();
+  fetch->is_fresh = !is_whole || !string_equal(name, fetch->kept.name);
+  ALWAYS(json_object_set_new(fetch->state, "name", json_string(name)) == 0);
+  bool ok = folder_publish(fetch, name, staging, error);
+  fetch->took_ns[WORK_WRITE] += clock_monotonic_ns() - begin_ns;
+  return ok;
+}
+
+/* The server says that nothing changed: true of the channel, while time goes on, and formats may be new here. */
+static bool keep_current(struct fetch *fetch, struct error *error) {
+  const struct kept *kept = &fetch->kept;
+  if (!entry_is_current(fetch, &kept->entry, error))
+    return false;
+  fetch->entry = json_incref(kept->entry_json);
+  if (!renderings_read(fetch, kept->name, false))
+    return install(fetch, &kept->entry, error);
+  return renderings_are_useful(fetch, kept->name, error);
+}
+
+static bool take_new(struct fetch *fetch, const struct http_response *response, struct error *error) {
+  cleanup_channel_entry struct channel_entry entry = {0};
+  cleanup_json json_t *json = NULL;
+  if (!json_parse(response->body, response->size, &json, error))
+    return error_prefix(error, "the server's channel entry: ");
+  if (!entry_believe(fetch, json, &entry, error))
+    return false;
+  fetch->entry = TAKE(json);
+  entry_note(fetch, &entry);
+  ALWAYS(json_object_set_new(fetch->state, "question", json_string(fetch->question)) == 0 &&
+         json_object_set_new(fetch->state, "etag", json_string(response->etag ? response->etag : "")) == 0);
+  return install(fetch, &entry, error);
+}
+
+static bool fetch_now(struct fetch *fetch, struct error *error) {
   const char *etag = known_etag(fetch);
   cleanup_http_response struct http_response response = {0};
-  if (!get(fetch, fetch->question, etag, &response, error))
-    return FETCHED_NOT;
-  if (response.status == 304 && etag) {
-    folder_prune(fetch, cli_member(fetch->last, "previous"));
-    *ret_entry = json_incref(json_object_get(fetch->last, "entry"));
-    return FETCHED_UNCHANGED;
-  }
-  if (response.status != 200) {
-    status_refused(&response, "no cache", error);
-    return FETCHED_NOT;
-  }
-  cleanup_json json_t *entry = NULL;
-  if (!json_parse(response.body, response.size, &entry, error) || !install(fetch, entry, response.etag, error))
-    return FETCHED_NOT;
-  *ret_entry = TAKE(entry);
-  return FETCHED_FRESH;
-}
-
-static int answer_print(const struct fetch *fetch, const struct options *options, enum fetched fetched,
-                        const json_t *entry, const struct error *error) {
-  bool is_kept = fetched == FETCHED_NOT && current_exists(fetch);
-  const char *outcome = fetched == FETCHED_FRESH       ? "fresh"
-                        : fetched == FETCHED_UNCHANGED ? "unchanged"
-                        : is_kept                      ? "stale"
-                                                       : "nothing";
-  if (fetched == FETCHED_NOT)
-    fprintf(stderr, "wavetune: %s; %s\n", error->message,
-            is_kept ? "the last good cache is kept" : "there is no cache to fall back on");
-  if (option_flag(options, "json")) {
-    cleanup_json json_t *answer = json_pack("{s:s, s:s+}", "outcome", outcome, "folder", fetch->to, "/current");
-    if (fetched == FETCHED_NOT)
-      json_object_set_new(answer, "reason", json_string(error->message));
-    if (entry)
-      json_object_set(answer, "entry", (json_t *)entry);
-    cli_print_json(answer);
-  } else if (fetched != FETCHED_NOT) {
-    printf("%s  %s/current  %s\n", outcome, fetch->to, cli_member(entry, "release"));
-  }
-  return fetched != FETCHED_NOT ? EXIT_OK : is_kept ? EXIT_STALE : EXIT_NOTHING;
-}
-
-/* Two fetches into one folder take turns; the one that waited finds the work done. */
-static bool folder_lock(const struct fetch *fetch, int *ret_fd, struct error *error) {
-  cleanup_free char *path = xasprintf("%s/.lock", fetch->to);
-  cleanup_fd int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (fd < 0)
-    return error_set(error, "cannot write to %s: %s", fetch->to, strerror(errno));
-  while (flock(fd, LOCK_EX | LOCK_NB) < 0) {
-    if (clock_monotonic_ms() >= fetch->deadline_ms)
-      return error_set(error, "another fetch into %s did not end within the budget", fetch->to);
-    usleep(10000);
-  }
-  *ret_fd = fd;
-  fd = -1;
+  if (!get(fetch, fetch->question, etag, 0, &response, error))
+    return false;
+  if (response.status != 200 && !(response.status == 304 && etag))
+    return status_refused(&response, "no cache", error);
+  if (response.status == 304 ? !keep_current(fetch, error) : !take_new(fetch, &response, error))
+    return false;
+  folder_prune(fetch);
   return true;
 }
 
-static bool format_check(const char *format, struct error *error) {
-#define X(name)                                                                                                        \
-  if (string_equal(format, #name))                                                                                     \
-    return true;
-  RENDERERS(X)
+/* Telling */
+
+/* Whether what is there may be used although the server's answer cannot be. */
+static bool is_kept(const struct fetch *fetch) { return fetch->kept.is_there && fetch->kept.is_believed; }
+
+static bool kept_is_expired(const struct fetch *fetch) {
+  return fetch->kept.has_entry && fetch->kept.entry.expires_s && fetch->kept.entry.expires_s <= time(NULL);
+}
+
+static int exit_code(const struct fetch *fetch, bool succeeded, bool tells_unchanged) {
+  if (succeeded)
+    return tells_unchanged && !fetch->is_fresh ? EXIT_UNCHANGED : EXIT_OK;
+  if (fetch->refused != EXIT_OK)
+    return fetch->refused;
+  return !is_kept(fetch) ? EXIT_NOTHING : kept_is_expired(fetch) ? EXIT_EXPIRED : EXIT_STALE;
+}
+
+static const char *outcome(const struct fetch *fetch, bool succeeded) {
+  if (succeeded)
+    return fetch->is_fresh ? "fresh" : "unchanged";
+  return is_kept(fetch) ? "stale" : "nothing";
+}
+
+static void failure_tell(const struct fetch *fetch, const struct error *error) {
+  char text[TIME_TEXT_SIZE];
+  if (!fetch->kept.is_there)
+    fprintf(stderr, "wavetune: %s; there is no cache to fall back on\n", error->message);
+  else if (!is_kept(fetch))
+    fprintf(stderr, "wavetune: %s; the cache that is there is not used: no trusted key signed it\n", error->message);
+  else if (kept_is_expired(fetch))
+    fprintf(stderr, "wavetune: %s; the last good cache is kept, which expired at %s\n", error->message,
+            time_text_format(fetch->kept.entry.expires_s, text));
+  else
+    fprintf(stderr, "wavetune: %s; the last good cache is kept\n", error->message);
+}
+
+static void success_tell(const struct fetch *fetch) {
+  if (fetch->keys.n == 0)
+    fputs("wavetune: nothing but digests was verified: name the publisher's key with --trusted-key\n", stderr);
+  for (size_t i = 0; i < fetch->n_formats; i++) {
+    const char *reason = cli_member(fetch->renderings[i].json, "reason");
+    if (reason[0])
+      fprintf(stderr, "wavetune: %s\n", reason);
+  }
+}
+
+static json_t *formats_to_json(const struct fetch *fetch) {
+  json_t *formats = json_array();
+  for (size_t i = 0; i < fetch->n_formats; i++) {
+    const json_t *rendering = fetch->renderings[i].json;
+    const char *reason = cli_member(rendering, "reason");
+    json_t *skipped = renderings_skipped(fetch, i);
+    if (!rendering) {
+      json_decref(skipped);
+      continue;
+    }
+    json_t *format =
+        json_pack("{s:s, s:s+++, s:O, s:o}", "format", fetch->formats[i]->name, "folder", fetch->absolute, "/current/",
+                  fetch->formats[i]->name, "files", json_object_get(rendering, "files"), "skipped", skipped);
+    if (reason[0])
+      ALWAYS(json_object_set_new(format, "reason", json_string(reason)) == 0);
+    ALWAYS(json_array_append_new(formats, format) == 0);
+  }
+  return formats;
+}
+
+static json_t *took_to_json(const struct fetch *fetch) {
+  static const char *const names[] = {"download", "verify", "read", "render", "write"};
+  json_t *took = json_object();
+  for (size_t i = 0; i < WORK_N; i++)
+    ALWAYS(json_object_set_new(took, names[i], json_real((double)(fetch->took_ns[i] / 1000) / 1000)) == 0);
+  return took;
+}
+
+static json_t *answer_make(const struct fetch *fetch, bool succeeded, const struct error *error) {
+  json_t *answer =
+      json_pack("{s:s, s:s+, s:o, s:o, s:o, s:o}", "outcome", outcome(fetch, succeeded), "folder", fetch->to,
+                "/current", "asked", environment_to_json(&fetch->asked), "formats", formats_to_json(fetch), "variables",
+                renderings_variables(fetch), "took_ms", took_to_json(fetch));
+  ALWAYS(answer != NULL);
+  if (!succeeded)
+    ALWAYS(json_object_set_new(answer, "reason", json_string(error->message)) == 0);
+  json_t *entry = succeeded ? fetch->entry : is_kept(fetch) && fetch->kept.has_entry ? fetch->kept.entry_json : NULL;
+  if (entry)
+    ALWAYS(json_object_set(answer, "entry", entry) == 0);
+  return answer;
+}
+
+/* `export NAME='value'` for a shell to eval. */
+static void variables_print(const json_t *variables) {
+  const char *name;
+  json_t *value;
+  json_object_foreach ((json_t *)variables, name, value) {
+    printf("export %s='", name);
+    for (const char *c = json_string_value(value); *c; c++)
+      fputs(*c == '\'' ? "'\\''" : (const char[]){*c, '\0'}, stdout);
+    puts("'");
+  }
+}
+
+static int answer_print(struct fetch *fetch, const struct options *options, bool succeeded, const struct error *error) {
+  bool as_json = option_flag(options, "json");
+  if (succeeded) {
+    success_tell(fetch);
+  } else {
+    failure_tell(fetch, error);
+    if (is_kept(fetch) && fetch->absolute)
+      renderings_read(fetch, fetch->kept.name, true);
+    else
+      renderings_forget(fetch);
+  }
+  if (option_flag(options, "print-env")) {
+    cleanup_json json_t *variables = renderings_variables(fetch);
+    if (as_json)
+      cli_print_json(variables);
+    else
+      variables_print(variables);
+  } else if (as_json) {
+    cleanup_json json_t *answer = answer_make(fetch, succeeded, error);
+    cli_print_json(answer);
+  } else if (succeeded) {
+    printf("%s  %s/current  %s\n", outcome(fetch, true), fetch->to, cli_member(fetch->entry, "release"));
+  }
+  return exit_code(fetch, succeeded, option_flag(options, "exit-code"));
+}
+
+/* Options */
+
+static bool match_of_option(const struct options *options, enum fetch_match *ret, struct error *error) {
+  const char *text = option_text(options, "match");
+  for (size_t i = 0; i < ARRAY_LENGTH(match_names); i++) {
+    if (string_equal(text, match_names[i])) {
+      *ret = (enum fetch_match)i;
+      return true;
+    }
+  }
+  return error_set(error, "--match \"%.40s\" is no rule; it is exact, minor or compatible", text);
+}
+
+static bool keys_of_option(const struct options *options, struct trusted_keys *keys, struct error *error) {
+  const char *const *paths, *more = getenv("WAVETUNE_TRUSTED_KEYS");
+  size_t n = option_list(options, "trusted-key", &paths);
+  for (size_t i = 0; i < n; i++)
+    if (!trusted_keys_add(keys, paths[i], error))
+      return false;
+  while (more && *more) {
+    cleanup_free char *path = xstrndup(more, strcspn(more, ":"));
+    more += strlen(path) + (more[strlen(path)] == ':');
+    if (*path && !trusted_keys_add(keys, path, error))
+      return error_prefix(error, "WAVETUNE_TRUSTED_KEYS: ");
+  }
+  return true;
+}
+
+#define X(member, hardware)                                                                                            \
+  if (!asked->member && known->member)                                                                                 \
+    asked->member = xstrdup(known->member);
+/* Members that were not given are the node's, then the image's. */
+static void environment_fill(struct environment *asked, const struct environment *known) {
+  ENVIRONMENT_TEXTS(X)
+  if (!asked->compute_units)
+    asked->compute_units = known->compute_units;
+}
 #undef X
-#define X(name) " " #name
-  return error_set(error, "--format \"%.64s\" is unknown; there are:%s", format, RENDERERS(X));
-#undef X
+
+static bool environment_ask(const struct options *options, struct fetch *fetch, struct error *error) {
+  cleanup_json json_t *given = NULL;
+  if (!cli_environment(options, &given, error))
+    return false;
+  if (!environment_parse(given, &fetch->asked, error))
+    return error_prefix(error, "--environment: ");
+  /* Who names another platform does not mean this node's AMD GPU. */
+  if (!fetch->asked.cuda && !fetch->asked.cpu) {
+    struct node_folders folders = node_folders_default();
+    cleanup_environment struct environment node = node_environment_read(&folders);
+    environment_fill(&fetch->asked, &node);
+  }
+  if (fetch->identity) {
+    struct environment image = {
+        .torch = fetch->identity->torch, .triton = fetch->identity->triton_version, .gpu = fetch->identity->gpu};
+    environment_fill(&fetch->asked, &image);
+  }
+  return true;
+}
+
+static bool options_read(const struct options *options, struct fetch *fetch, struct error *error) {
+  if (!fetch->to)
+    return error_set(error, "say where to: --to FOLDER, a private, writable place");
+  if (!formats_of_option(options, &fetch->formats, &fetch->n_formats, error) ||
+      !match_of_option(options, &fetch->match, error) || !keys_of_option(options, &fetch->keys, error) ||
+      !identity_of_option(options, &fetch->identity, error) || !environment_ask(options, fetch, error))
+    return false;
+  fetch->renderings = xcalloc(fetch->n_formats, sizeof *fetch->renderings);
+  cleanup_json json_t *environment = environment_to_json(&fetch->asked);
+  /* The strict rule is what a server does by itself. */
+  cleanup_free char *query = cli_query(environment, "tag", fetch->tag, "channel", fetch->channel,
+                                       fetch->match == MATCH_EXACT ? NULL : "match", match_names[fetch->match], NULL);
+  fetch->question = xasprintf("/v1/cache%s", query);
+  return true;
 }
 
 static int command_fetch(struct options *options) {
   __attribute__((cleanup(fetch_release))) struct fetch fetch = {
       .to = option_text(options, "to"),
-      .format = option_text(options, "format"),
+      .channel = option_text(options, "channel"),
+      .tag = option_text(options, "tag"),
       .deadline_ms = clock_monotonic_ms() + option_integer(options, "budget-ms"),
+      .state = json_object(),
+      .refused = EXIT_OK,
   };
   struct error error;
-  cleanup_json json_t *environment = NULL, *entry = NULL;
-  if (!fetch.to) {
-    error_set(&error, "say where to: --to FOLDER, a private, writable place");
+  cleanup_fd int lock = -1;
+  if (!options_read(options, &fetch, &error))
     return cli_fail(EXIT_USAGE, &error);
-  }
-  if (!format_check(fetch.format, &error) || !cli_environment(options, &environment, &error))
-    return cli_fail(EXIT_USAGE, &error);
-  cleanup_free char *query =
-      cli_query(environment, "tag", option_text(options, "tag"), "channel", option_text(options, "channel"), NULL);
-  fetch.question = xasprintf("/v1/cache%s", query);
   fetch.client = cli_connect(options);
   if (!fetch.client)
     return EXIT_USAGE;
-  cleanup_fd int lock = -1;
-  if (!folder_make(fetch.to, 0755, &error) || !folder_lock(&fetch, &lock, &error))
-    return answer_print(&fetch, options, FETCHED_NOT, NULL, &error);
-  cleanup_free char *state_path = xasprintf("%s/.fetch.json", fetch.to);
-  struct error ignored;
-  if (!json_parse_file(state_path, 1 << 20, &fetch.last, &ignored))
-    fetch.last = NULL; /* the first fetch, or a state to do without */
-  enum fetched fetched = fetch_now(&fetch, &entry, &error);
-  return answer_print(&fetch, options, fetched, entry, &error);
+  bool succeeded = folder_open(&fetch, &lock, &error) && fetch_now(&fetch, &error);
+  return answer_print(&fetch, options, succeeded, &error);
 }
 
 static const struct option_spec fetch_options[] = {
@@ -314,6 +378,10 @@ static const struct option_spec fetch_options[] = {
      .type = OPTION_TEXT,
      .argument = "FOLDER",
      .help = "where caches are kept; FOLDER/current is the one to use"},
+    {.name = "format",
+     .type = OPTION_LIST,
+     .argument = "FORMAT",
+     .help = "what to render below FOLDER/current/FORMAT; default: json"},
     {.name = "channel",
      .type = OPTION_TEXT,
      .argument = "NAME",
@@ -321,11 +389,25 @@ static const struct option_spec fetch_options[] = {
      .help = "the channel to follow"},
     OPTION_TAG,
     OPTION_ENVIRONMENT,
-    {.name = "format",
+    {.name = "match",
      .type = OPTION_TEXT,
-     .argument = "FORMAT",
-     .default_text = "json",
-     .help = "what to render: json"},
+     .argument = "RULE",
+     .default_text = "exact",
+     .help = "the widest rule that may find a cache: exact, minor (ROCm's patch level may differ), compatible"},
+    {.name = "trusted-key",
+     .type = OPTION_LIST,
+     .argument = "FILE|FOLDER",
+     .help = "a publisher's public key, or a folder of *.pub: what none of them signed is refused; more of them in "
+             "WAVETUNE_TRUSTED_KEYS, separated by ':'"},
+    OPTION_IDENTITY,
+    {.name = "print-env",
+     .type = OPTION_FLAG,
+     .help = "print `export NAME='value'` for the tools that the formats are for, and nothing else",
+     .flag_only = true},
+    {.name = "exit-code",
+     .type = OPTION_FLAG,
+     .help = "end with 7 when the cache that is there is the newest",
+     .flag_only = true},
     {.name = "budget-ms",
      .type = OPTION_INTEGER,
      .argument = "MS",
@@ -340,9 +422,14 @@ const struct command_spec spec_fetch = {
     .name = "fetch",
     .arguments = "",
     .summary = "bring a channel's cache to this machine; for container entrypoints",
-    .description = "Exits with 0 when FOLDER/current is fresh or unchanged, with 5 when the server was away (or sent "
-                   "what does not hold together) and the last good cache was kept, with 6 when there is none at all. "
-                   "Releases that were replaced are removed after an hour, but for the last one.",
+    .description =
+        "Ends with 0 when FOLDER/current is fresh or unchanged, with 5 when the server was away and the last good "
+        "cache "
+        "was kept, with 6 when there is none at all. What the server sent is refused with 10 (other bytes than their "
+        "digest says), 11 (older than what was seen), 12 (expired), 13 (not signed by a trusted key, or not what was "
+        "asked for) or 14 (cut short); what was there before is kept.\n"
+        "Members of the environment that are not given are read from this node's AMD GPUs and the image's identity. "
+        "Releases that were replaced are removed after an hour, but for the last one.",
     .options = fetch_options,
     .n_options = ARRAY_LENGTH(fetch_options),
     .run = command_fetch,

@@ -1,8 +1,8 @@
 /* wavetune publish, promote and diff: winners into an immutable release, a channel onto a release, one release held
  * against another. */
 #include "cli/cli.h"
+#include "common/cache/release.h"
 #include "common/file.h"
-#include "common/release.h"
 
 /* Demands that bytes are a release with this digest: what the server says is not taken on trust. */
 static bool release_check(const char *bytes, size_t size, const char *digest_text, struct release **ret_release,

@@ -77,6 +77,10 @@ void release_free(struct release *release);
 DEFINE_CLEANUP(struct release *, cleanup_release_free, release_free)
 #define cleanup_release __attribute__((cleanup(cleanup_release_free)))
 
+/* The order in the bytes: of two kernels, and of two winners by their keys. */
+int release_kernel_compare(const struct release_kernel *a, const struct release_kernel *b);
+int release_winner_compare(const struct release_winner *a, const struct release_winner *b);
+
 /* A winner's key: as values in the order of the kernel's key names (strings are owned by the caller, in `values` of
  * n_key_names; key_values_release frees), and as an object, a new reference. */
 void release_key_values(const struct release_kernel *kernel, const struct release_winner *winner,

@@ -6,11 +6,13 @@ void release_candidates_release(struct release_candidates *candidates) {
   for (size_t i = 0; i < candidates->n; i++) {
     struct release_candidate *candidate = &candidates->all[i];
     free(candidate->name);
+    json_decref(candidate->key_names);
     json_decref(candidate->key);
     free(candidate->key_text);
     free(candidate->state);
     free(candidate->reason);
     json_decref(candidate->config);
+    json_decref(candidate->provenance);
     json_decref(candidate->verdict);
     free(candidate->equivalents);
     free(candidate->quarantined);
@@ -32,11 +34,23 @@ static bool outcome_parse(const char *name, enum verdict_outcome *ret) {
   return false;
 }
 
+/* A median of microseconds as milliseconds of 9 significant digits, as verdicts have them: a quotient has 17. */
+static void ms_from_us(double us, struct release_candidate *candidate) {
+  char text[32];
+  if (us <= 0)
+    return;
+  snprintf(text, sizeof text, "%.9g", us / 1000);
+  candidate->n_ms = 1;
+  candidate->ms[0] = strtod(text, NULL);
+}
+
 bool release_candidate_read_verdict(struct release_candidate *candidate, json_t *verdict, struct error *error) {
   const char *outcome;
+  double winner_us = 0;
   json_t *set;
   if (!json_get_string(verdict, "", "verdict", JSON_REQUIRED, &outcome, error) ||
-      !json_get_array(verdict, "", "equivalence_set", JSON_REQUIRED, &set, error))
+      !json_get_array(verdict, "", "equivalence_set", JSON_REQUIRED, &set, error) ||
+      !json_get_number(verdict, "", "winner_us", JSON_OPTIONAL, &winner_us, error))
     return false;
   if (!outcome_parse(outcome, &candidate->outcome))
     return error_at(error, "/verdict", "\"%.32s\" is no outcome of a verdict", outcome);
@@ -48,6 +62,7 @@ bool release_candidate_read_verdict(struct release_candidate *candidate, json_t 
   for (size_t i = 0; i < n; i++)
     candidate->equivalents[i] = (uint64_t)json_integer_value(json_array_get(set, i));
   candidate->n_equivalents = n;
+  ms_from_us(winner_us, candidate);
   return true;
 }
 
@@ -67,23 +82,28 @@ const struct release_pin *release_pin_of(const struct release_request *request,
 
 static int served_compare(const void *a, const void *b) {
   const struct release_served_winner *left = a, *right = b;
-  int order = memcmp(left->winner->kernel.bytes, right->winner->kernel.bytes, DIGEST_SIZE);
+  int order = memcmp(left->kernel->hash.bytes, right->kernel->hash.bytes, DIGEST_SIZE);
   return order ? order : strcmp(left->key_text, right->key_text);
 }
 
 void release_served_init(struct release_served *served, struct release *release) {
   *served =
       (struct release_served){.release = release, .winners = xcalloc(release->n_winners + 1, sizeof *served->winners)};
-  for (; served->n < release->n_winners; served->n++) {
-    const struct release_winner *winner = &release->winners[served->n];
-    served->winners[served->n] = (struct release_served_winner){winner, json_canonical(winner->key)};
-  }
+  for (size_t i = 0; i < release->n_kernels; i++)
+    for (size_t j = 0; j < release->kernels[i].n_winners; j++) {
+      const struct release_kernel *kernel = &release->kernels[i];
+      json_t *key = release_key_object(kernel, &kernel->winners[j]);
+      served->winners[served->n++] =
+          (struct release_served_winner){kernel, &kernel->winners[j], key, json_canonical(key)};
+    }
   qsort(served->winners, served->n, sizeof *served->winners, served_compare);
 }
 
 void release_served_release(struct release_served *served) {
-  for (size_t i = 0; i < served->n; i++)
+  for (size_t i = 0; i < served->n; i++) {
+    json_decref(served->winners[i].key);
     free(served->winners[i].key_text);
+  }
   free(served->winners);
   if (served->release)
     release_free(served->release);
@@ -93,23 +113,37 @@ void release_served_release(struct release_served *served) {
 static int served_to_candidate(const void *wanted, const void *element) {
   const struct release_candidate *candidate = wanted;
   const struct release_served_winner *served = element;
-  int order = memcmp(candidate->kernel.bytes, served->winner->kernel.bytes, DIGEST_SIZE);
+  int order = memcmp(candidate->kernel.bytes, served->kernel->hash.bytes, DIGEST_SIZE);
   return order ? order : strcmp(candidate->key_text, served->key_text);
 }
 
-static const struct release_winner *served_of(const struct release_served *served,
-                                              const struct release_candidate *candidate) {
+static const struct release_served_winner *served_of(const struct release_served *served,
+                                                     const struct release_candidate *candidate) {
   if (!served->n)
     return NULL;
-  const struct release_served_winner *found =
-      bsearch(candidate, served->winners, served->n, sizeof *served->winners, served_to_candidate);
-  return found ? found->winner : NULL;
+  return bsearch(candidate, served->winners, served->n, sizeof *served->winners, served_to_candidate);
+}
+
+static const struct release_config *served_config(const struct release_served_winner *served) {
+  return &served->kernel->configs[served->winner->config];
+}
+
+static const json_t *served_provenance(const struct release_served_winner *served) {
+  return served->kernel->provenance[served->winner->provenance];
+}
+
+static bool served_is_imported(const struct release_served_winner *served) {
+  return string_equal(json_string_value(json_object_get(served_provenance(served), "origin")), "imported");
 }
 
 bool release_needs_space(const struct release_request *request, const struct release_served *served,
                          const struct release_candidate *candidate) {
-  const struct release_winner *winner = served_of(served, candidate);
-  return release_pin_of(request, candidate) || (winner && !digest_equal(&winner->space, &candidate->space));
+  if (!candidate->job)
+    return false;
+  const struct release_served_winner *winner = served_of(served, candidate);
+  return release_pin_of(request, candidate) ||
+         (winner &&
+          !(served_config(winner)->has_ordinal && digest_equal(&served_config(winner)->space, &candidate->space)));
 }
 
 void release_plan_release(struct release_plan *plan) {
@@ -144,12 +178,14 @@ static int by_name_kernel_and_key(const struct release_candidate *left, const st
   return order ? order : strcmp(left->key_text, right->key_text);
 }
 
-/* A group is one (kernel, key); in it the job that finished last comes first, unfinished ones after all others. */
+/* A group is one (kernel, key); in it the job that finished last comes first, then unfinished ones, then an import. */
 static int candidates_compare(const void *a, const void *b) {
   const struct release_candidate *left = a, *right = b;
   int order = by_name_kernel_and_key(left, right);
   if (order)
     return order;
+  if (!left->job != !right->job)
+    return left->job ? -1 : 1;
   if (left->finished_us != right->finished_us)
     return left->finished_us > right->finished_us ? -1 : 1;
   return left->job > right->job ? -1 : 1;
@@ -158,7 +194,7 @@ static int candidates_compare(const void *a, const void *b) {
 /* Why a job's winner cannot be released (the caller's), or NULL. */
 static char *unusable_reason(const struct release_request *request, const struct release_candidate *candidate) {
   if (request->has_as_of && (candidate->finished_us == 0 || candidate->finished_us > request->as_of_us))
-    return xstrdup("not finished as of that time");
+    return xasprintf("not %s as of that time", candidate->job ? "finished" : "imported");
   if (strcmp(candidate->state, "failed") == 0)
     return xasprintf("no winner: failed: %s", candidate->reason ? candidate->reason : "no reason was given");
   if (strcmp(candidate->state, "cancelled") == 0)
@@ -201,58 +237,75 @@ static char *conflict_reason(const struct release_candidate *other) {
 
 /* Whether what is served was the winner of a job that has since been flagged or quarantined; of several such jobs the
  * newest tells. */
-static bool served_is_tainted(const struct release_winner *served, const struct release_candidate *group, size_t n) {
+static bool served_is_tainted(const struct release_served_winner *served, const struct release_candidate *group,
+                              size_t n) {
   for (size_t i = 0; i < n; i++)
-    if (group[i].has_winner && json_equal(group[i].config, served->config))
+    if (group[i].has_winner && json_equal(group[i].config, served_config(served)->values))
       return group[i].flagged_by || group[i].quarantined;
   return false;
 }
 
 /* Whether the job's winner may take the place of what is served; else why not. */
-static bool may_replace(const struct release_request *request, const struct release_winner *served,
+static bool may_replace(const struct release_request *request, const struct release_served_winner *served,
                         const struct release_candidate *candidate, struct error *ret_reason) {
-  uint64_t ordinal = served->ordinal;
-  if (!digest_equal(&served->space, &candidate->space) &&
-      !space_config_from_json(candidate->points, served->config, &ordinal, ret_reason))
+  const struct release_config *config = served_config(served);
+  uint64_t ordinal = config->ordinal;
+  if (!(config->has_ordinal && digest_equal(&config->space, &candidate->space)) &&
+      !space_config_from_json(candidate->points, config->values, &ordinal, ret_reason))
     return error_set(ret_reason, "the space of job %lld does not have the config that is served",
                      (long long)candidate->job);
   return verdict_json_replaces(candidate->verdict, candidate->baseline, ordinal, request->min_gain, ret_reason);
 }
 
-/* Adds the winner of `newest` (NULL: there is none), or what is served instead. */
-static void group_include(const struct release_request *request, const struct release_winner *served,
-                          const struct release_candidate *group, size_t n, const struct release_candidate *newest,
-                          struct release_plan *plan) {
+/* Adds the winner of `newest` (NULL: there is none), what is served instead, or the import (NULL: there is none). Returns
+ * what was added of the group, or NULL. */
+static const struct release_candidate *
+group_include(const struct release_request *request, const struct release_served_winner *served,
+              const struct release_candidate *group, size_t n, const struct release_candidate *newest,
+              const struct release_candidate *import, struct release_plan *plan) {
   struct error reason;
   bool can_stay = served && !served_is_tainted(served, group, n);
-  if (newest && can_stay &&
-      json_equal(served->config, newest->config)) /* perhaps of another space: then it is one release */
-    plan_include(plan, (struct release_included){.candidate = newest, .kept = served});
-  else if (newest && (!can_stay || may_replace(request, served, newest, &reason)))
-    plan_include(plan, (struct release_included){.candidate = newest, .ordinal = newest->ordinal});
+  bool is_imported = can_stay && served_is_imported(served);
+  const struct release_candidate *better = newest ? newest : !can_stay || is_imported ? import : NULL;
+  if (better && can_stay && json_equal(served_config(served)->values, better->config) &&
+      !(newest && is_imported)) /* perhaps of another space: then it is one release */
+    plan_include(plan, (struct release_included){.candidate = better, .kept = served});
+  else if (better && (!can_stay || !newest || json_equal(served_config(served)->values, better->config) ||
+                      may_replace(request, served, newest, &reason)))
+    plan_include(plan, (struct release_included){.candidate = better, .ordinal = better->ordinal});
   else if (newest)
     plan_include(plan, (struct release_included){newest, NULL, served, xstrdup(reason.message), 0});
   else if (can_stay)
     plan_include(plan, (struct release_included){group, NULL, served, xstrdup("no job has a winner to replace it"), 0});
+  return better;
+}
+
+static char *superseded_reason(const struct release_candidate *by) {
+  return !by       ? xstrdup("superseded by what is served")
+         : by->job ? xasprintf("superseded by job %lld", (long long)by->job)
+                   : xstrdup("superseded by an import");
 }
 
 /* One (kernel, key) without a pin. */
 static void group_plan(const struct release_request *request, const struct release_served *served,
                        const struct release_candidate *group, size_t n, struct release_plan *plan) {
-  const struct release_candidate *newest = NULL, *former = NULL;
-  for (size_t i = 0; i < n && !former; i++) {
+  const struct release_candidate *newest = NULL, *former = NULL, *import = NULL;
+  for (size_t i = 0; i < n; i++) {
     cleanup_free char *reason = unusable_reason(request, &group[i]);
-    if (!reason)
+    if (!reason && !group[i].job)
+      import = &group[i];
+    else if (!reason && !former)
       *(newest ? &former : &newest) = &group[i];
   }
   bool conflict = former && jobs_conflict(newest, former);
-  group_include(request, served_of(served, group), group, n, conflict ? NULL : newest, plan);
+  const struct release_candidate *included =
+      group_include(request, served_of(served, group), group, n, conflict ? NULL : newest, import, plan);
   for (size_t i = 0; i < n; i++) {
     char *reason = unusable_reason(request, &group[i]);
     if (!reason && conflict && (&group[i] == newest || &group[i] == former))
       reason = conflict_reason(&group[i] == newest ? former : newest);
-    else if (!reason && &group[i] != newest)
-      reason = xasprintf("superseded by job %lld", (long long)newest->job);
+    else if (!reason && &group[i] != included)
+      reason = superseded_reason(group[i].job ? newest : included);
     if (reason)
       plan_skip_job(plan, &group[i], reason);
   }
@@ -281,17 +334,22 @@ static bool pin_is_in_space(const struct release_pin *pin, const struct environm
   return holds;
 }
 
-/* One (kernel, key) with a pin: the newest job whose space knows the config gives its number. */
+/* One (kernel, key) with a pin: the newest job whose space knows the config gives its number. Where there are only
+ * imports, no space knows better. */
 static void pinned_plan(const struct release_pin *pin, const struct environment *environment,
-                        const struct release_candidate *group, size_t n, struct release_plan *plan) {
+                        const struct release_served_winner *served, const struct release_candidate *group, size_t n,
+                        struct release_plan *plan) {
   cleanup_free char *first_reason = NULL;
+  bool stays = served && json_equal(served_config(served)->values, pin->config);
   bool found = false;
   for (size_t i = 0; i < n && !found; i++) {
-    uint64_t ordinal;
+    uint64_t ordinal = 0;
     char *reason = NULL;
-    found = pin_is_in_space(pin, environment, &group[i], &ordinal, &reason);
+    if (!group[i].job && i > 0)
+      break; /* imports come last */
+    found = !group[i].job || pin_is_in_space(pin, environment, &group[i], &ordinal, &reason);
     if (found)
-      plan_include(plan, (struct release_included){.candidate = &group[i], .pin = pin, .ordinal = ordinal});
+      plan_include(plan, (struct release_included){&group[i], pin, stays ? served : NULL, NULL, ordinal});
     else if (!first_reason)
       first_reason = TAKE(reason);
     free(reason);
@@ -310,23 +368,26 @@ static bool kernel_is_named(const struct release_request *request, const struct 
 }
 
 /* Of the included winners with one name (a run of them: they are sorted by name), drops those of kernels that the
- * request does not name and that were registered before the newest. */
+ * request does not name and that were registered before the newest. External kernels are no versions of one another: many
+ * imported tables share the name of their function. */
 static void kernels_supersede(const struct release_request *request, struct release_plan *plan) {
   size_t kept = 0;
   for (size_t first = 0, end; first < plan->n_included; first = end) {
-    const struct release_candidate *newest = plan->included[first].candidate;
+    const char *name = plan->included[first].candidate->name;
+    const struct release_candidate *newest = NULL;
     for (end = first; end < plan->n_included; end++) {
       const struct release_candidate *candidate = plan->included[end].candidate;
-      if (strcmp(candidate->name, newest->name) != 0)
+      if (strcmp(candidate->name, name) != 0)
         break;
-      if (candidate->kernel_order > newest->kernel_order)
+      if (!candidate->is_external && (!newest || candidate->kernel_order > newest->kernel_order))
         newest = candidate;
     }
     for (size_t i = first; i < end; i++) {
       const struct release_included *included = &plan->included[i];
       const struct release_candidate *candidate = included->candidate;
       char text[DIGEST_TEXT_SIZE];
-      if (digest_equal(&candidate->kernel, &newest->kernel) || kernel_is_named(request, &candidate->kernel)) {
+      if (candidate->is_external || digest_equal(&candidate->kernel, &newest->kernel) ||
+          kernel_is_named(request, &candidate->kernel)) {
         plan->included[kept++] = *included;
         continue;
       }
@@ -348,8 +409,9 @@ static void kernels_without_jobs_skip(const struct release_request *request,
     for (size_t j = 0; j < candidates->n && !has_job; j++)
       has_job = digest_equal(&candidates->all[j].kernel, &request->kernels[i]);
     if (!has_job)
-      plan_skip(plan, (struct release_skipped){NULL, request->kernels[i], NULL, 0,
-                                               xstrdup("no job tunes this kernel for this environment and tag")});
+      plan_skip(plan, (struct release_skipped){
+                          NULL, request->kernels[i], NULL, 0,
+                          xstrdup("no job tunes this kernel for this environment and tag, and no import has it")});
   }
 }
 
@@ -368,7 +430,7 @@ void release_plan(const struct release_request *request, const struct environmen
     const struct release_pin *pin = release_pin_of(request, group);
     if (pin) {
       pin_is_used[pin - request->pins] = true;
-      pinned_plan(pin, environment, group, end - first, ret_plan);
+      pinned_plan(pin, environment, served_of(served, group), group, end - first, ret_plan);
     } else {
       group_plan(request, served, group, end - first, ret_plan);
     }
@@ -380,30 +442,76 @@ void release_plan(const struct release_request *request, const struct environmen
                 (struct release_skipped){
                     NULL, request->pins[i].kernel, request->pins[i].key, 0,
                     xstrdup("pinned, but no job of this environment and tag has this kernel and key, so its space is "
-                            "not known; submit the job first")});
+                            "not known; submit the job first, or import a table that has it")});
   kernels_without_jobs_skip(request, candidates, ret_plan);
 }
 
-struct release *release_from_plan(const struct release_plan *plan, const struct environment *environment,
-                                  const char *tag) {
-  struct release *release = xcalloc(1, sizeof *release);
-  release->environment = environment_copy(environment);
-  release->tag = xstrdup(tag);
-  release->winners = xcalloc(plan->n_included ? plan->n_included : 1, sizeof *release->winners);
-  for (size_t i = 0; i < plan->n_included; i++) {
-    const struct release_included *included = &plan->included[i];
-    const struct release_candidate *candidate = included->candidate;
-    const struct release_winner *kept = included->kept;
-    release->winners[release->n_winners++] = (struct release_winner){
-        .name = xstrdup(candidate->name),
-        .kernel = candidate->kernel,
-        .key = json_incref(candidate->key),
-        .config = kept            ? json_incref(kept->config)
-                  : included->pin ? space_config_to_json(candidate->points, included->ordinal)
-                                  : json_incref(candidate->config),
-        .ordinal = kept ? kept->ordinal : included->ordinal,
-        .space = kept ? kept->space : candidate->space,
-    };
-  }
-  return release;
+const char *release_origin(const struct release_included *included) {
+  if (included->kept)
+    return json_string_value(json_object_get(served_provenance(included->kept), "origin"));
+  return included->pin ? "pinned" : json_string_value(json_object_get(included->candidate->provenance, "origin"));
+}
+
+static void entry_fill_kept(const struct release_served_winner *kept, struct release_entry *entry) {
+  const struct release_config *config = served_config(kept);
+  entry->config = config->values;
+  entry->has_ordinal = config->has_ordinal;
+  entry->ordinal = config->ordinal;
+  entry->space = config->space;
+  entry->provenance = served_provenance(kept);
+  entry->ms = kept->winner->ms;
+  entry->n_ms = kept->winner->n_ms;
+  entry->job = kept->winner->job;
+}
+
+static void entry_fill_pinned(const struct release_included *included, const json_t *provenance,
+                              struct release_entry *entry) {
+  entry->config = included->pin->config;
+  entry->provenance = provenance;
+  entry->has_ordinal = included->candidate->job != 0;
+}
+
+static void entry_fill_own(const struct release_candidate *candidate, struct release_entry *entry) {
+  entry->config = candidate->config;
+  entry->provenance = candidate->provenance;
+  entry->ms = candidate->ms;
+  entry->n_ms = candidate->n_ms;
+  entry->job = candidate->job;
+  entry->has_ordinal = candidate->job != 0;
+}
+
+static bool winner_add(struct release_builder *builder, const struct release_included *included, const json_t *pinned,
+                       struct error *error) {
+  const struct release_candidate *candidate = included->candidate;
+  const char *key_names[KEY_MEMBERS_MAX];
+  size_t n = json_array_size(candidate->key_names);
+  if (n > KEY_MEMBERS_MAX)
+    return error_set(error, "the key of kernel %.100s has %zu names; at most %d are possible", candidate->name, n,
+                     KEY_MEMBERS_MAX);
+  for (size_t i = 0; i < n; i++)
+    key_names[i] = json_string_value(json_array_get(candidate->key_names, i));
+  struct release_entry entry = {.name = candidate->name,
+                                .kernel = candidate->kernel,
+                                .key_names = key_names,
+                                .n_key_names = n,
+                                .key = candidate->key,
+                                .ordinal = included->ordinal,
+                                .space = candidate->space};
+  if (included->kept)
+    entry_fill_kept(included->kept, &entry);
+  else if (included->pin)
+    entry_fill_pinned(included, pinned, &entry);
+  else
+    entry_fill_own(candidate, &entry);
+  return release_builder_add(builder, &entry, error);
+}
+
+bool release_from_plan(const struct release_plan *plan, const struct environment *environment, const char *tag,
+                       struct release **ret_release, struct error *error) {
+  cleanup_json json_t *pinned = json_pack("{s:s}", "origin", "pinned");
+  cleanup_release_builder struct release_builder *builder = release_builder_new(environment, tag);
+  for (size_t i = 0; i < plan->n_included; i++)
+    if (!winner_add(builder, &plan->included[i], pinned, error))
+      return false;
+  return release_builder_finish(builder, ret_release, error);
 }

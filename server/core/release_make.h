@@ -12,7 +12,12 @@
  * A release that is to replace what a channel serves changes a (kernel, key) only for a reason: the new winner's job
  * measured the served config beside it, and verdict_json_replaces says that it wins by enough. Else the served config is
  * kept, as it is when no job has a usable winner at all. One whose own job is flagged or quarantined is not kept, and a pin
- * needs no reason.
+ * needs no reason. A config that stays what it was keeps all that the served winner says of it (times, job, provenance),
+ * so that a re-tune that changed nothing makes the same release; only what was imported and is now confirmed by a job
+ * becomes that job's.
+ *
+ * An imported incumbent is a candidate without a job. It stands in where no job is usable and nothing but an import is
+ * served. It has no space: a pin may name any config for a key that only imports know.
  *
  * Memory: a request and its plan own what they hold, but plans borrow candidates, pins and what is served, which must
  * outlive them.
@@ -20,7 +25,7 @@
 #ifndef WAVETUNE_SERVER_CORE_RELEASE_MAKE_H
 #define WAVETUNE_SERVER_CORE_RELEASE_MAKE_H
 
-#include "common/release.h"
+#include "common/cache/release_build.h"
 #include "common/space.h"
 #include "common/verdict.h"
 
@@ -53,22 +58,28 @@ must_check bool release_request_parse(const json_t *json, struct release_request
 void release_request_release(struct release_request *request);
 #define cleanup_release_request __attribute__((cleanup(release_request_release)))
 
-/* One job of the release's environment and tag, with its winner when it has one. */
+/* One job of the release's environment and tag, with its winner when it has one; or an import, which has only what is
+ * said to be for both. */
 struct release_candidate {
-  int64_t job;
-  char *name; /* the kernel's */
+  int64_t job; /* 0: an import */
+  char *name;  /* the kernel's */
   struct digest kernel;
+  bool is_external;     /* known by name only */
   int64_t kernel_order; /* kernels that were registered later have higher numbers */
+  json_t *key_names;    /* array of strings, in the manifest's order */
   json_t *key;
   char *key_text; /* canonical */
   struct digest space;
   const struct space *points; /* the space, where release_needs_space; in the candidates' spaces; else NULL */
   char *state;                /* as the API names it: "done", "failed", … */
   char *reason;               /* why it failed, or NULL */
-  int64_t finished_us;        /* 0: not finished */
+  int64_t finished_us;        /* 0: not finished; of an import, when it was made */
   bool has_winner;
   uint64_t ordinal, baseline;
-  json_t *config;  /* its values */
+  json_t *config;     /* its values */
+  json_t *provenance; /* what the release says of it, with "origin" */
+  size_t n_ms;
+  double ms[RELEASE_MS_MAX];
   json_t *verdict; /* verdict_to_json's */
   enum verdict_outcome outcome;
   size_t n_equivalents;
@@ -86,7 +97,9 @@ struct release_candidates {
 
 /* What a channel serves. */
 struct release_served_winner {
+  const struct release_kernel *kernel;
   const struct release_winner *winner;
+  json_t *key;    /* object */
   char *key_text; /* canonical */
 };
 struct release_served {
@@ -109,16 +122,16 @@ const struct release_pin *release_pin_of(const struct release_request *request,
 must_check bool release_needs_space(const struct release_request *request, const struct release_served *served,
                                     const struct release_candidate *candidate);
 
-/* Reads {"verdict": "FASTER", "equivalence_set": [17, 19], …} into the candidate. */
+/* Reads {"verdict": "FASTER", "equivalence_set": [17, 19], "winner_us": 203.1, …} into the candidate. */
 must_check bool release_candidate_read_verdict(struct release_candidate *candidate, json_t *verdict,
                                                struct error *error);
 
 struct release_included {
   const struct release_candidate *candidate; /* of a pin: the job whose space knows the pinned config */
-  const struct release_pin *pin;             /* NULL: the job's own winner, or what is served */
-  const struct release_winner *kept;         /* what is served and stays, or NULL */
-  char *kept_reason;                         /* NULL: the job's winner is the same config */
-  uint64_t ordinal;                          /* of the pin's config or the winner */
+  const struct release_pin *pin;             /* NULL: the candidate's own winner, or what is served */
+  const struct release_served_winner *kept;  /* what is served and stays, or NULL */
+  char *kept_reason;                         /* NULL: the config is the same */
+  uint64_t ordinal;                          /* of the pin's config or the job's winner */
 };
 
 struct release_skipped {
@@ -145,9 +158,12 @@ void release_plan(const struct release_request *request, const struct environmen
 void release_plan_release(struct release_plan *plan);
 #define cleanup_release_plan __attribute__((cleanup(release_plan_release)))
 
-/* The release of a plan, not sealed yet. */
-must_check struct release *release_from_plan(const struct release_plan *plan, const struct environment *environment,
-                                             const char *tag);
+/* "tuned", "pinned" or "imported". */
+const char *release_origin(const struct release_included *included);
+
+/* The release of a plan that includes something. */
+must_check bool release_from_plan(const struct release_plan *plan, const struct environment *environment,
+                                  const char *tag, struct release **ret_release, struct error *error);
 
 /* "2026-11-21T07:05:00.25Z" or with an offset, strictly RFC 3339, as microseconds since 1970. */
 must_check bool time_parse(const char *text, int64_t *ret_us, struct error *error);

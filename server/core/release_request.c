@@ -101,6 +101,13 @@ static bool pin_read(const json_t *json, size_t index, struct release_pin *pin, 
     return false;
   if (!key_parse(key_json, NULL, 0, &key, error))
     return error_pointer_prefix(error, json_pointer_member(key_at, sizeof key_at, at, "key"));
+  const char *name;
+  json_t *value;
+  json_object_foreach (config, name, value)
+    if (json_is_object(value) || json_is_array(value)) {
+      json_pointer_member(key_at, sizeof key_at, at, "config");
+      return error_at(error, key_at, "\"%.64s\" must be null, a boolean, a number or a string", name);
+    }
   pin->index = index;
   pin->key = key_to_json(&key);
   pin->key_text = json_canonical(pin->key);

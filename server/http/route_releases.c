@@ -1,7 +1,7 @@
 /* Making releases and reading them, as they are and rendered.
  *
  * Memory: requests, candidates and plans live as long as the handler. Threads: database workers. */
-#include "common/render.h"
+#include "common/formats/format.h"
 #include "server/core/cache_lookup.h"
 #include "server/http/answers.h"
 #include "server/http/page.h"
@@ -36,7 +36,7 @@ static json_t *included_to_json(const struct release_plan *plan) {
       continue;
     bool pinned = included->pin != NULL;
     json_t *object = named(candidate->name, &candidate->kernel, candidate->key, pinned ? 0 : candidate->job);
-    object_set(object, "pinned", json_boolean(pinned));
+    object_set(object, "origin", json_string(release_origin(included)));
     ALWAYS(json_array_append_new(array, object) == 0);
   }
   return array;
@@ -118,23 +118,20 @@ static void plan_answer(struct worker *worker, struct request *request, const st
   cleanup_json json_t *replaced = replaces;
   struct error error;
   bool is_new;
-  cleanup_free char *bytes = NULL;
-  size_t size;
-  cleanup_release struct release *release = release_from_plan(plan, environment, tag);
+  cleanup_release struct release *release = NULL;
   if (!plan->n_included) {
     error_set(&error, "nothing can be released for this environment and tag; \"skipped\" says why");
     request_problem_extra(request, 422, &error, json_pack("{s:o}", "skipped", skipped_to_json(plan)));
     return;
   }
-  /* A plan has one winner for each (kernel, key), which is all that sealing refuses. */
-  ALWAYS(release_seal(release, &bytes, &size, &error));
-  if (!release_store(worker->db, release, bytes, size, &is_new, &error)) {
+  if (!release_from_plan(plan, environment, tag, &release, &error) ||
+      !release_store(worker->db, release, &is_new, &error)) {
     answer_failure(worker, request, &error);
     return;
   }
   json_t *answer = json_object();
   object_set(answer, "release", json_digest_text(&release->digest));
-  object_set(answer, "bytes", json_stringn(bytes, size));
+  object_set(answer, "bytes", json_stringn(release->bytes, release->size));
   object_set(answer, "winners", json_integer((json_int_t)release->n_winners));
   object_set(answer, "included", included_to_json(plan));
   object_set(answer, "kept", kept_to_json(plan));
@@ -209,15 +206,6 @@ void route_release_get(struct worker *worker, struct request **requests, size_t 
   }
 }
 
-static bool format_is_known(const char *format) {
-#define X(name)                                                                                                        \
-  if (strcmp(format, #name) == 0)                                                                                      \
-    return true;
-  RENDERERS(X)
-#undef X
-  return false;
-}
-
 static void release_export(struct worker *worker, struct request *request) {
   struct error error;
   struct digest digest;
@@ -225,20 +213,29 @@ static void release_export(struct worker *worker, struct request *request) {
   size_t size;
   cleanup_free char *bytes = release_of_path(worker, request, &digest, &size);
   cleanup_release struct release *release = NULL;
-  cleanup_rendered struct rendered rendered = {0};
+  cleanup_cache_files struct cache_files files = {0};
+  const struct cache_format *format;
   if (!bytes)
     return;
-  if (!release_parse(bytes, size, &release, &error) || !render(request->segments[1], release, &rendered, &error)) {
-    error.pointer[0] = 0; /* it would point into a body, and there is none */
-    request_refuse(request, format_is_known(request->segments[1]) ? 422 : 404, &error);
+  if (!cache_format_find(request->segments[1], &format, &error)) {
+    request_refuse(request, 404, &error);
     return;
   }
-  /* Every format there is renders one file. */
-  ALWAYS(rendered.n == 1);
-  struct rendered_file *file = &rendered.files[0];
-  struct digest file_digest = digest_of(file->bytes, file->size);
-  request_answer_remembered(request, MEMORY_IMMUTABLE, "application/json", TAKE(file->bytes), file->size,
-                            digest_format(&file_digest, etag), NULL);
+  const struct cache_source source = {0};
+  struct render_request wanted = {.source = &source};
+  if (!release_parse(bytes, size, &release, &error)) {
+    answer_failure(worker, request, &error);
+    return;
+  }
+  wanted.release = release;
+  if (!format->render(&wanted, &files, &error)) {
+    error.pointer[0] = 0; /* it would point into a body, and there is none */
+    request_refuse(request, 422, &error);
+    return;
+  }
+  struct digest file_digest = digest_of(files.files[0].bytes, files.files[0].size);
+  request_answer_remembered(request, MEMORY_IMMUTABLE, "application/json", TAKE(files.files[0].bytes),
+                            files.files[0].size, digest_format(&file_digest, etag), NULL);
 }
 
 void route_release_export(struct worker *worker, struct request **requests, size_t n) {

@@ -14,8 +14,10 @@ void release_environments_release(struct release_environments *environments) {
  * a partial environment ambiguous. */
 static const struct statement release_environments_statement = {
     "release_environments",
-    "SELECT identity FROM environments"
-    " WHERE id IN (SELECT environment_id FROM jobs WHERE tag = $1 AND state IN ('done', 'failed')) ORDER BY id"};
+    "SELECT DISTINCT ON (digest) identity FROM (SELECT digest, identity FROM environments"
+    "  WHERE id IN (SELECT environment_id FROM jobs WHERE tag = $1 AND state IN ('done', 'failed'))"
+    " UNION ALL SELECT environment_digest, environment FROM (SELECT DISTINCT ON (environment_digest)"
+    "  environment_digest, environment FROM imports WHERE tag = $1) i) AS known (digest, identity)"};
 
 bool release_environments_load(struct db *db, const char *tag, struct release_environments *ret, struct error *error) {
   struct db_parameters parameters = {0};
@@ -35,12 +37,22 @@ bool release_environments_load(struct db *db, const char *tag, struct release_en
 
 static const struct statement release_candidates_statement = {
     "release_candidates",
-    "SELECT j.id, k.name, k.id AS kernel_order, j.kernel, j.key, j.space_digest, j.state, j.reason,"
+    "SELECT j.id, k.name, k.id AS kernel_order, k.manifest -> 'key' AS key_names, j.kernel, j.key, j.space_digest,"
+    "  j.state, j.reason, j.build,"
     "  COALESCE((extract(epoch FROM j.finished_at) * 1000000)::bigint, 0) AS finished_us, w.config, w.config_values,"
     "  j.baseline, w.verdict, w.flagged ->> 'job' AS flagged_by, w.flagged ->> 'ratio' AS flagged_ratio, w.quarantined"
     " FROM jobs j JOIN kernels k ON k.hash = j.kernel LEFT JOIN winners w ON w.job_id = j.id"
     " WHERE j.environment_id = (SELECT id FROM environments WHERE digest = $1::bytea) AND j.tag = $2"
     "  AND ($3::bytea[] IS NULL OR j.kernel = ANY ($3::bytea[]))"};
+
+static json_t *tuned_provenance(const struct db_rows *rows, int row) {
+  json_t *provenance = json_pack("{s:s}", "origin", "tuned");
+  if (!db_is_null(rows, row, "build")) {
+    struct digest build = db_get_digest(rows, row, "build");
+    ALWAYS(json_object_set_new(provenance, "build", json_digest_text(&build)) == 0);
+  }
+  return provenance;
+}
 
 static bool candidate_read(const struct db_rows *rows, int row, struct release_candidate *candidate,
                            struct error *error) {
@@ -49,6 +61,7 @@ static bool candidate_read(const struct db_rows *rows, int row, struct release_c
       .name = xstrdup(db_get(rows, row, "name")),
       .kernel = db_get_digest(rows, row, "kernel"),
       .kernel_order = db_get_integer(rows, row, "kernel_order"),
+      .key_names = db_get_json(rows, row, "key_names"),
       .key = db_get_json(rows, row, "key"),
       .space = db_get_digest(rows, row, "space_digest"),
       .state = xstrdup(db_get(rows, row, "state")),
@@ -62,6 +75,7 @@ static bool candidate_read(const struct db_rows *rows, int row, struct release_c
   candidate->ordinal = (uint64_t)db_get_integer(rows, row, "config");
   candidate->baseline = (uint64_t)db_get_integer(rows, row, "baseline");
   candidate->config = db_get_json(rows, row, "config_values");
+  candidate->provenance = tuned_provenance(rows, row);
   candidate->flagged_by = db_get_integer(rows, row, "flagged_by");
   candidate->flagged_ratio = db_get_double(rows, row, "flagged_ratio");
   candidate->quarantined = db_is_null(rows, row, "quarantined") ? NULL : xstrdup(db_get(rows, row, "quarantined"));
@@ -134,29 +148,70 @@ bool release_served_load(struct db *db, const struct release_request *request, c
   return true;
 }
 
-bool release_candidates_load(struct db *db, const struct release_request *request,
-                             const struct environment *environment, const struct release_served *served,
-                             struct release_candidates *ret, struct error *error) {
-  struct digest digest = environment_digest(environment);
+static const struct statement release_imports_statement = {
+    "release_imports",
+    "SELECT k.name, k.id AS kernel_order, k.language = 'external' AS is_external, k.manifest -> 'key' AS key_names,"
+    "  i.kernel, i.key, i.config, to_json(i.ms) AS ms, i.provenance, i.format,"
+    "  (extract(epoch FROM i.imported_at) * 1000000)::bigint AS imported_us"
+    " FROM imports i JOIN kernels k ON k.hash = i.kernel"
+    " WHERE i.environment_digest = $1::bytea AND i.tag = $2 AND ($3::bytea[] IS NULL OR i.kernel = ANY ($3::bytea[]))"};
+
+static struct release_candidate import_read(const struct db_rows *rows, int row) {
+  struct release_candidate import = {
+      .name = xstrdup(db_get(rows, row, "name")),
+      .kernel = db_get_digest(rows, row, "kernel"),
+      .is_external = db_get_bool(rows, row, "is_external"),
+      .kernel_order = db_get_integer(rows, row, "kernel_order"),
+      .key_names = db_get_json(rows, row, "key_names"),
+      .key = db_get_json(rows, row, "key"),
+      .state = xstrdup("done"),
+      .finished_us = db_get_integer(rows, row, "imported_us"),
+      .has_winner = true,
+      .outcome = VERDICT_SAME,
+      .config = db_get_json(rows, row, "config"),
+      .provenance = db_get_json(rows, row, "provenance"),
+  };
+  import.key_text = json_canonical(import.key);
+  ALWAYS(json_object_set_new(import.provenance, "origin", json_string("imported")) == 0);
+  ALWAYS(json_object_set_new(import.provenance, "format", json_string(db_get(rows, row, "format"))) == 0);
+  cleanup_json json_t *ms = db_get_json(rows, row, "ms");
+  for (; import.n_ms < json_array_size(ms) && import.n_ms < RELEASE_MS_MAX; import.n_ms++)
+    import.ms[import.n_ms] = json_number_value(json_array_get(ms, import.n_ms));
+  return import;
+}
+
+/* The rows of a statement over environment, tag and kernels. */
+static bool candidates_run(struct db *db, const struct statement *statement, const struct release_request *request,
+                           const struct digest *environment, struct db_rows **ret_rows, struct error *error) {
   struct db_array kernels;
   db_array_init(&kernels);
   for (size_t i = 0; i < request->n_kernels; i++)
     db_array_digest(&kernels, &request->kernels[i]);
   const char *kernels_text = db_array_finish(&kernels);
   struct db_parameters parameters = {0};
-  db_digest(&parameters, &digest);
+  db_digest(&parameters, environment);
   db_text(&parameters, request->tag);
   db_text(&parameters, request->n_kernels ? kernels_text : NULL);
-  cleanup_rows struct db_rows *rows = NULL;
-  bool ok = db_run(db, &release_candidates_statement, &parameters, &rows, error);
+  bool ok = db_run(db, statement, &parameters, ret_rows, error);
   db_array_release(&kernels);
-  if (!ok)
+  return ok;
+}
+
+bool release_candidates_load(struct db *db, const struct release_request *request,
+                             const struct environment *environment, const struct release_served *served,
+                             struct release_candidates *ret, struct error *error) {
+  struct digest digest = environment_digest(environment);
+  cleanup_rows struct db_rows *jobs = NULL, *imports = NULL;
+  if (!candidates_run(db, &release_candidates_statement, request, &digest, &jobs, error) ||
+      !candidates_run(db, &release_imports_statement, request, &digest, &imports, error))
     return false;
   cleanup_release_candidates struct release_candidates candidates = {
-      .all = xcalloc((size_t)db_count(rows) + 1, sizeof *candidates.all)};
-  for (int row = 0; row < db_count(rows); row++)
-    if (!candidate_read(rows, row, &candidates.all[candidates.n++], error))
+      .all = xcalloc((size_t)(db_count(jobs) + db_count(imports)) + 1, sizeof *candidates.all)};
+  for (int row = 0; row < db_count(jobs); row++)
+    if (!candidate_read(jobs, row, &candidates.all[candidates.n++], error))
       return false;
+  for (int row = 0; row < db_count(imports); row++)
+    candidates.all[candidates.n++] = import_read(imports, row);
   if (!spaces_load(db, request, served, &candidates, error))
     return false;
   *ret = candidates;
@@ -169,8 +224,7 @@ static const struct statement release_store_statement = {
                      " VALUES ($1::bytea, $2::bytea, $3::json, $4, $5::integer, $6::bytea)"
                      " ON CONFLICT (digest) DO NOTHING"};
 
-bool release_store(struct db *db, const struct release *release, const char *bytes, size_t size, bool *ret_is_new,
-                   struct error *error) {
+bool release_store(struct db *db, const struct release *release, bool *ret_is_new, struct error *error) {
   struct digest environment = environment_digest(&release->environment);
   cleanup_json json_t *json = environment_to_json(&release->environment);
   cleanup_free char *text = json_canonical(json);
@@ -180,7 +234,7 @@ bool release_store(struct db *db, const struct release *release, const char *byt
   db_text(&parameters, text);
   db_text(&parameters, release->tag);
   db_integer(&parameters, (int64_t)release->n_winners);
-  db_bytes(&parameters, bytes, size);
+  db_bytes(&parameters, release->bytes, release->size);
   cleanup_rows struct db_rows *rows = NULL;
   if (!db_run(db, &release_store_statement, &parameters, &rows, error))
     return false;

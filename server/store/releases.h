@@ -16,7 +16,7 @@ struct release_environments {
 void release_environments_release(struct release_environments *environments);
 #define cleanup_release_environments __attribute__((cleanup(release_environments_release)))
 
-/* Those that jobs of this tag have. */
+/* Those that jobs or imports of this tag have. */
 must_check bool release_environments_load(struct db *db, const char *tag, struct release_environments *ret,
                                           struct error *error);
 
@@ -25,15 +25,14 @@ must_check bool release_served_load(struct db *db, const struct release_request 
                                     const struct environment *environment, struct release_served *ret_served,
                                     struct channel_state *ret_state, struct error *error);
 
-/* Every job of the environment and tag whose kernel the request names, with its winner, and the spaces that planning
- * needs. */
+/* Every job of the environment and tag whose kernel the request names, with its winner, every such import, and the spaces
+ * that planning needs. */
 must_check bool release_candidates_load(struct db *db, const struct release_request *request,
                                         const struct environment *environment, const struct release_served *served,
                                         struct release_candidates *ret, struct error *error);
 
-/* Stores a sealed release, unless it is there. */
-must_check bool release_store(struct db *db, const struct release *release, const char *bytes, size_t size,
-                              bool *ret_is_new, struct error *error);
+/* Stores a release, unless it is there. */
+must_check bool release_store(struct db *db, const struct release *release, bool *ret_is_new, struct error *error);
 
 /* The canonical bytes, NUL-terminated; NULL when there is no such release. */
 must_check bool release_load(struct db *db, const struct digest *digest, char **ret_bytes, size_t *ret_size,

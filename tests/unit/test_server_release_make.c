@@ -5,7 +5,7 @@
 
 /* Jobs are described by a few members; the rest is made up from them. */
 struct made {
-  int64_t job;
+  int64_t job;        /* 0: an import */
   const char *kernel; /* a name; two with the same name before '@' are versions of one kernel */
   int key;
   const char *state;
@@ -14,6 +14,7 @@ struct made {
   const char *space;
 };
 #define DONE(job, kernel, key, winner) {job, kernel, key, "done", VERDICT_FASTER, winner, NULL}
+#define IMPORT(kernel, key, winner) {0, kernel, key, "done", VERDICT_SAME, winner, NULL}
 static const char *const plain_space = "{\"parameters\": {\"B\": [1, 2, 4, 8]}, \"conditions\": [\"B != 8 or M > 9\"]}";
 
 static struct release_candidates candidates_make(const struct made *made, size_t n) {
@@ -31,7 +32,11 @@ static struct release_candidates candidates_make(const struct made *made, size_t
         .name = at ? xstrndup(made[i].kernel, (size_t)(at - made[i].kernel)) : xstrdup(made[i].kernel),
         .kernel = digest_of(made[i].kernel, strlen(made[i].kernel)),
         .kernel_order = at ? at[1] : 0,
+        .key_names = json_pack("[s]", "M"),
         .key = json_pack("{s:i}", "M", made[i].key),
+        .provenance = json_pack("{s:s}", "origin", made[i].job ? "tuned" : "imported"),
+        .n_ms = 1,
+        .ms = {0.5},
         .space = candidates.spaces[i]->digest,
         .points = candidates.spaces[i],
         .state = xstrdup(made[i].state),
@@ -267,7 +272,8 @@ Test(release_plan, lists_a_named_kernel_that_no_job_tunes) {
   cleanup_planned struct planned planned = PLAN(kernels_request("softmax", "matmul"), DONE(1, "softmax", 1, 1));
   cr_assert_eq(planned.plan.n_skipped, 1);
   cr_assert_null(planned.plan.skipped[0].key);
-  cr_assert_str_eq(planned.plan.skipped[0].reason, "no job tunes this kernel for this environment and tag");
+  cr_assert_str_eq(planned.plan.skipped[0].reason,
+                   "no job tunes this kernel for this environment and tag, and no import has it");
 }
 
 Test(release_plan, of_no_jobs_is_empty) {
@@ -278,30 +284,55 @@ Test(release_plan, of_no_jobs_is_empty) {
   cr_assert_eq(planned.plan.n_included + planned.plan.n_skipped, 0);
 }
 
-/* A channel serves B = 1 << ordinal of the space for key 1 of softmax, and the jobs of `planned` are planned again, the newest
- * one with this verdict. */
-static void serve(struct planned *planned, uint64_t ordinal, const char *space, const char *verdict) {
+/* A channel serves B = 1 << ordinal of a space for key 1 of softmax, with this origin and the times of job 99. */
+static struct release *served_release(uint64_t ordinal, const struct digest *space, const char *origin) {
   struct error error;
-  struct release *release = xcalloc(1, sizeof *release);
+  struct environment environment = {0};
+  struct release *release = NULL;
+  const char *const names[] = {"M"};
+  const double ms = 0.25;
+  cleanup_release_builder struct release_builder *builder = release_builder_new(&environment, "default");
+  cleanup_json json_t *key = json_pack("{s:i}", "M", 1), *config = json_pack("{s:i}", "B", 1 << ordinal);
+  cleanup_json json_t *provenance = json_pack("{s:s}", "origin", origin);
+  const struct release_entry entry = {.name = "softmax",
+                                      .kernel = digest_of("softmax", strlen("softmax")),
+                                      .key_names = names,
+                                      .n_key_names = 1,
+                                      .key = key,
+                                      .config = config,
+                                      .has_ordinal = strcmp(origin, "imported") != 0,
+                                      .ordinal = ordinal,
+                                      .space = *space,
+                                      .provenance = provenance,
+                                      .ms = &ms,
+                                      .n_ms = 1,
+                                      .job = 99};
+  cr_assert(release_builder_add(builder, &entry, &error), "%s", error.message);
+  cr_assert(release_builder_finish(builder, &release, &error), "%s", error.message);
+  return release;
+}
+
+/* That is served (by origin; NULL space: the jobs' own), and the jobs of `planned` are planned again, the newest one with
+ * this verdict. */
+static void serve_as(struct planned *planned, const char *origin, uint64_t ordinal, const char *space,
+                     const char *verdict) {
+  struct error error;
+  struct digest digest = {0};
   cleanup_json json_t *json = NULL;
-  release->tag = xstrdup("default");
-  release->n_winners = 1;
-  release->winners = xcalloc(1, sizeof *release->winners);
-  release->winners[0] = (struct release_winner){.name = xstrdup("softmax"),
-                                                .kernel = digest_of("softmax", strlen("softmax")),
-                                                .key = json_pack("{s:i}", "M", 1),
-                                                .config = json_pack("{s:i}", "B", 1 << ordinal),
-                                                .ordinal = ordinal};
   for (size_t i = 0; i < planned->candidates.n; i++)
-    if (!space)
-      release->winners[0].space = planned->candidates.all[i].space;
-  release_served_init(&planned->served, release);
+    if (!space && planned->candidates.all[i].job)
+      digest = planned->candidates.all[i].space;
+  release_served_init(&planned->served, served_release(ordinal, &digest, origin));
   cr_assert(json_parse(verdict, strlen(verdict), &json, &error), "%s", error.message);
   json_decref(planned->candidates.all[0].verdict);
   planned->candidates.all[0].verdict = json_incref(json);
   release_plan_release(&planned->plan);
   release_plan(&planned->request, &planned->request.environment, &planned->served, &planned->candidates,
                &planned->plan);
+}
+
+static void serve(struct planned *planned, uint64_t ordinal, const char *space, const char *verdict) {
+  serve_as(planned, "tuned", ordinal, space, verdict);
 }
 
 static const char *const replacing = "{\"environment\": {\"cpu\": \"gcc\"}, \"replaces\": {}}";
@@ -370,7 +401,7 @@ Test(release_plan, of_a_winner_that_is_served_already_changes_nothing) {
   serve(&planned, 1, "another", BASELINE_VERDICT(1, 1));
   cr_assert(job_is_included(&planned, 1));
   cr_assert_str_eq(kept_reason(&planned), "");
-  cr_assert_eq(planned.plan.included[0].kept, &planned.served.release->winners[0]);
+  cr_assert_eq(planned.plan.included[0].kept, &planned.served.winners[0]);
 }
 
 Test(release_plan, keeps_a_config_that_the_newest_jobs_space_does_not_have) {
@@ -441,53 +472,172 @@ Test(release_plan, a_served_version_of_an_edited_kernel_is_superseded) {
   cr_assert(string_starts(skipped_reason(&planned, 1), "superseded by kernel sha256:"));
 }
 
+static struct release *release_of(const struct planned *planned) {
+  struct error error;
+  struct release *release = NULL;
+  cr_assert(release_from_plan(&planned->plan, &planned->request.environment, planned->request.tag, &release, &error),
+            "%s", error.message);
+  return release;
+}
+
+/* "tuned B=4 0.5 17": origin, config, milliseconds and job of the release's only winner. */
+static char *only_winner(const struct planned *planned) {
+  cleanup_release struct release *release = release_of(planned);
+  cr_assert_eq(release->n_winners, 1);
+  const struct release_kernel *kernel = &release->kernels[0];
+  const struct release_winner *winner = &kernel->winners[0];
+  return xasprintf("%s B=%lld %g %lld",
+                   json_string_value(json_object_get(kernel->provenance[winner->provenance], "origin")),
+                   json_integer_value(json_object_get(kernel->configs[winner->config].values, "B")),
+                   winner->n_ms ? winner->ms[0] : 0, (long long)winner->job);
+}
+static void expect_winner(const struct planned *planned, const char *wanted, const char *origin) {
+  cleanup_free char *winner = only_winner(planned);
+  cr_expect_str_eq(winner, wanted);
+  cr_expect_str_eq(release_origin(&planned->plan.included[0]), origin);
+}
+
 Test(release_from_plan, has_what_is_served_where_that_is_kept) {
   cleanup_planned struct planned planned = PLAN(replacing, DONE(1, "softmax", 1, 1));
   serve(&planned, 5, "another", BASELINE_VERDICT(1, 1));
-  cleanup_release struct release *release =
-      release_from_plan(&planned.plan, &planned.request.environment, planned.request.tag);
-  cr_assert_eq(release->n_winners, 1);
-  cr_assert_eq(json_integer_value(json_object_get(release->winners[0].config, "B")), 32);
-  cr_assert_eq(release->winners[0].ordinal, 5);
-  cr_assert(digest_equal(&release->winners[0].space, &planned.served.release->winners[0].space));
+  expect_winner(&planned, "tuned B=32 0.25 99", "tuned");
+  cleanup_release struct release *release = release_of(&planned);
+  cr_assert_eq(release->kernels[0].configs[0].ordinal, 5);
+  cr_assert(digest_equal(&release->kernels[0].configs[0].space, &planned.served.release->kernels[0].configs[0].space));
+}
+
+Test(release_from_plan, a_retune_that_changed_nothing_makes_the_release_that_is_served) {
+  cleanup_planned struct planned planned = PLAN(replacing, DONE(1, "softmax", 1, 1), DONE(2, "softmax", 1, 1));
+  serve(&planned, 1, NULL, BASELINE_VERDICT(1, 1));
+  expect_winner(&planned, "tuned B=2 0.25 99", "tuned");
+  cleanup_planned struct planned alone = PLAN(anything, DONE(1, "softmax", 1, 1), DONE(2, "softmax", 1, 1));
+  expect_winner(&alone, "tuned B=2 0.5 2", "tuned");
+}
+
+Test(release_from_plan, a_pin_of_what_is_served_changes_nothing) {
+  cleanup_planned struct planned planned = PLAN(pin_request("softmax", "{\"B\": 4}"), DONE(1, "softmax", 1, 1));
+  expect_winner(&planned, "pinned B=4 0 0", "pinned");
+  serve(&planned, 2, NULL, BASELINE_VERDICT(1, 1));
+  expect_winner(&planned, "tuned B=4 0.25 99", "tuned");
+}
+
+Test(release_from_plan, has_an_import_where_no_job_is_usable) {
+  cleanup_planned struct planned none = PLAN(anything, IMPORT("softmax", 1, 2));
+  cleanup_planned struct planned ambiguous =
+      PLAN(anything, IMPORT("softmax", 1, 2), {1, "softmax", 1, "done", VERDICT_AMBIGUOUS, 1, NULL});
+  cleanup_planned struct planned conflict =
+      PLAN(anything, DONE(1, "softmax", 1, 1), DONE(2, "softmax", 1, 2), IMPORT("softmax", 1, 3));
+  expect_winner(&none, "imported B=4 0.5 0", "imported");
+  expect_winner(&ambiguous, "imported B=4 0.5 0", "imported");
+  expect_winner(&conflict, "imported B=8 0.5 0", "imported");
+  cr_assert(string_starts(skipped_reason(&conflict, 2), "conflicting: job 1 "));
+  cleanup_release struct release *release = release_of(&none);
+  cr_assert_not(release->kernels[0].configs[0].has_ordinal);
+}
+
+Test(release_from_plan, has_a_jobs_winner_rather_than_an_import) {
+  cleanup_planned struct planned planned = PLAN(anything, IMPORT("softmax", 1, 2), DONE(1, "softmax", 1, 1));
+  expect_winner(&planned, "tuned B=2 0.5 1", "tuned");
+  cr_assert_str_eq(skipped_reason(&planned, 0), "superseded by job 1");
+}
+
+Test(release_from_plan, what_was_imported_and_is_confirmed_becomes_the_jobs) {
+  cleanup_planned struct planned planned = PLAN(replacing, DONE(1, "softmax", 1, 1), IMPORT("softmax", 1, 1));
+  serve_as(&planned, "imported", 1, NULL, BASELINE_VERDICT(1, 1));
+  expect_winner(&planned, "tuned B=2 0.5 1", "tuned");
+}
+
+Test(release_from_plan, an_import_that_is_served_makes_way_for_a_newer_import_and_a_measured_winner) {
+  cleanup_planned struct planned same = PLAN(replacing, IMPORT("softmax", 1, 1));
+  cleanup_planned struct planned newer = PLAN(replacing, IMPORT("softmax", 1, 2));
+  cleanup_planned struct planned tuned = PLAN(replacing, IMPORT("softmax", 1, 0), DONE(1, "softmax", 1, 1));
+  serve_as(&same, "imported", 1, NULL, "{}");
+  serve_as(&newer, "imported", 1, NULL, "{}");
+  serve_as(&tuned, "imported", 0, NULL, "{}");
+  expect_winner(&same, "imported B=2 0.25 99", "imported");
+  expect_winner(&newer, "imported B=4 0.5 0", "imported");
+  cr_assert(strstr(kept_reason(&tuned), "has no interval of its winner"), "%s", kept_reason(&tuned));
+  release_served_release(&tuned.served);
+  serve_as(&tuned, "imported", 0, NULL, BASELINE_VERDICT(0.5, 0.6));
+  expect_winner(&tuned, "tuned B=2 0.5 1", "tuned");
+}
+
+Test(release_from_plan, an_import_never_replaces_what_was_tuned_and_is_served) {
+  cleanup_planned struct planned planned = PLAN(replacing, IMPORT("softmax", 1, 2));
+  serve(&planned, 1, NULL, "{}");
+  expect_winner(&planned, "tuned B=2 0.25 99", "tuned");
+  cr_assert_str_eq(skipped_reason(&planned, 0), "superseded by what is served");
+}
+
+Test(release_from_plan, as_of_a_time_has_no_later_import) {
+  cleanup_planned struct planned planned =
+      PLAN("{\"environment\": {\"cpu\": \"gcc\"}, \"as_of\": \"1970-01-01T00:00:02Z\"}", IMPORT("softmax", 1, 1));
+  planned.candidates.all[0].finished_us = 3000000;
+  release_plan_release(&planned.plan);
+  release_plan(&planned.request, &planned.request.environment, &planned.served, &planned.candidates, &planned.plan);
+  cr_assert_str_eq(skipped_reason(&planned, 0), "not imported as of that time");
+}
+
+Test(release_from_plan, a_pin_of_a_key_that_only_an_import_knows_has_any_config) {
+  cleanup_planned struct planned planned = PLAN(pin_request("softmax", "{\"C\": 3}"), IMPORT("softmax", 1, 1));
+  cleanup_release struct release *release = release_of(&planned);
+  cr_assert_eq(json_integer_value(json_object_get(release->kernels[0].configs[0].values, "C")), 3);
+  cr_assert_not(release->kernels[0].configs[0].has_ordinal);
+  cr_assert_str_eq(skipped_reason(&planned, 0), "superseded by the pin");
+}
+
+Test(release_from_plan, external_kernels_of_one_name_stand_beside_one_another) {
+  cleanup_planned struct planned planned =
+      PLAN(anything, IMPORT("softmax@1", 1, 1), IMPORT("softmax@2", 1, 1), DONE(1, "softmax@0", 1, 1));
+  for (size_t i = 0; i < planned.candidates.n; i++)
+    planned.candidates.all[i].is_external = !planned.candidates.all[i].job;
+  release_plan_release(&planned.plan);
+  release_plan(&planned.request, &planned.request.environment, &planned.served, &planned.candidates, &planned.plan);
+  cr_assert_eq(planned.plan.n_included, 3);
 }
 
 Test(release_from_plan, has_the_winners_configs_and_the_pins_own) {
-  struct error error;
-  cleanup_free char *bytes = NULL;
-  size_t size;
   cleanup_planned struct planned planned =
       PLAN(pin_request("softmax", "{\"B\": 4}"), DONE(1, "softmax", 1, 1), DONE(2, "softmax", 2, 0));
-  cleanup_release struct release *release =
-      release_from_plan(&planned.plan, &planned.request.environment, planned.request.tag);
-  cr_assert(release_seal(release, &bytes, &size, &error), "%s", error.message);
+  cleanup_release struct release *release = release_of(&planned);
   cr_assert_eq(release->n_winners, 2);
   cr_assert_str_eq(release->tag, "default");
-  cr_assert_eq(json_integer_value(json_object_get(release->winners[0].config, "B")), 4);
-  cr_assert_eq(json_integer_value(json_object_get(release->winners[1].config, "B")), 1);
+  const struct release_kernel *kernel = &release->kernels[0];
+  cr_assert_eq(kernel->configs[kernel->winners[0].config].ordinal, 2);
+  cr_assert_eq(json_integer_value(json_object_get(kernel->configs[kernel->winners[0].config].values, "B")), 4);
+  cr_assert_eq(json_integer_value(json_object_get(kernel->configs[kernel->winners[1].config].values, "B")), 1);
 }
 
 Test(release_from_plan, does_not_depend_on_the_order_of_jobs) {
-  struct error error;
-  size_t size;
-  cleanup_free char *one_bytes = NULL, *other_bytes = NULL;
   cleanup_planned struct planned one = PLAN(anything, DONE(1, "softmax", 1, 1), DONE(2, "matmul", 2, 0));
-  cleanup_planned struct planned other = PLAN(anything, DONE(8, "matmul", 2, 0), DONE(9, "softmax", 1, 1));
-  cleanup_release struct release *first = release_from_plan(&one.plan, &one.request.environment, "default");
-  cleanup_release struct release *second = release_from_plan(&other.plan, &other.request.environment, "default");
-  cr_assert(release_seal(first, &one_bytes, &size, &error));
-  cr_assert(release_seal(second, &other_bytes, &size, &error));
-  cr_assert_str_eq(one_bytes, other_bytes);
+  cleanup_planned struct planned other = PLAN(anything, DONE(2, "matmul", 2, 0), DONE(1, "softmax", 1, 1));
+  cleanup_release struct release *first = release_of(&one), *second = release_of(&other);
+  cr_assert_str_eq(first->bytes, second->bytes);
+}
+
+Test(release_from_plan, that_a_release_cannot_hold_is_an_error) {
+  struct error error;
+  struct release *release = NULL;
+  cleanup_planned struct planned planned = PLAN(anything, IMPORT("softmax", 1, 1));
+  planned.candidates.all[0].ms[0] = -1;
+  cr_assert_not(release_from_plan(&planned.plan, &planned.request.environment, "default", &release, &error));
+  for (int i = 0; i < KEY_MEMBERS_MAX; i++)
+    json_array_append_new(planned.candidates.all[0].key_names, json_string("N"));
+  cr_assert_not(release_from_plan(&planned.plan, &planned.request.environment, "default", &release, &error));
+  cr_assert_neq(strstr(error.message, "names; at most"), NULL, "%s", error.message);
 }
 
 Test(release_candidate, reads_the_verdict_that_the_job_stored) {
   struct error error;
   struct release_candidate candidate = {0};
-  cleanup_json json_t *verdict = json_pack("{s:s, s:[i, i]}", "verdict", "SAME", "equivalence_set", 17, 19);
+  cleanup_json json_t *verdict =
+      json_pack("{s:s, s:[i, i], s:f}", "verdict", "SAME", "equivalence_set", 17, 19, "winner_us", 203.1);
   cr_assert(release_candidate_read_verdict(&candidate, verdict, &error));
   cr_assert_eq(candidate.outcome, VERDICT_SAME);
   cr_assert_eq(candidate.n_equivalents, 2);
   cr_assert_eq(candidate.equivalents[1], 19);
+  cr_assert_eq(candidate.n_ms, 1);
+  cr_assert_eq(candidate.ms[0], 0.2031);
   free(candidate.equivalents);
   json_decref(candidate.verdict);
 }
@@ -552,9 +702,11 @@ Test(release_request, refuses_a_pin_of_a_kernel_that_kernels_leaves_out) {
                    "/pins/0");
 }
 
-Test(release_request, refuses_a_pin_whose_key_is_not_flat) {
+Test(release_request, refuses_a_pin_whose_key_or_config_is_not_flat) {
   cr_assert_str_eq(refused_at("{\"environment\": {}, \"pins\": [" PIN(HASH_A, "{\"M\": []}", "{}") "]}"),
                    "/pins/0/key/M");
+  cr_assert_str_eq(refused_at("{\"environment\": {}, \"pins\": [" PIN(HASH_A, "{\"M\": 1}", "{\"B\": []}") "]}"),
+                   "/pins/0/config");
 }
 
 Test(time, is_read_with_fractions_and_offsets) {

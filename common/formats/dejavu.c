@@ -1,0 +1,476 @@
+/* The `dejavu` format: the tree that triton-dejavu reads under TRITON_DEJAVU_STORAGE (common/cache/dejavu.h).
+ *
+ * Where a function's file lies comes from hashes of its text and of its decorator's arguments, so a kernel is written when
+ * these are known: from the image's record of it, else the build's, else from the manifest of a table that was imported.
+ * Which Triton, ROCm and GPU the folders name comes from the image, else from the release's environment.
+ * Entries that dejavu would not restore as they are, are skipped with the reason: it checks nothing itself, and a key that
+ * does not come back breaks its next tuning.
+ *
+ * Memory: what format.h says. Pure functions over what they are given; any thread. */
+#include "common/cache/config_text.h"
+#include "common/cache/dejavu_function.h"
+#include "common/cache/python_text.h"
+#include "common/cache/winner_text.h"
+
+/* One cache.json as it grows: entries of one kernel, or of several that are the same function. */
+struct table {
+  char *path, *signature;
+  json_t *keys;    /* array, or null */
+  json_t *timings; /* "timings_data" without labels */
+  size_t n_entries, n_timings;
+  struct text cache, timing_texts[2]; /* the timings with their medians alone, and with all three numbers */
+  bool has_all_three;
+  json_t *seen;   /* texts of the keys */
+  json_t *totals; /* bench seconds by source */
+  int64_t evaluated;
+};
+
+struct rendering {
+  const struct render_request *request;
+  struct dejavu_path storage;
+  struct dejavu_function *functions; /* of the release's kernels */
+  size_t n_tables, capacity;
+  struct table *tables;
+  struct cache_files *files;
+};
+
+static void table_release(struct table *table) {
+  free(table->path);
+  free(table->signature);
+  json_decref(table->keys);
+  json_decref(table->timings);
+  text_release(&table->cache);
+  text_release(&table->timing_texts[0]);
+  text_release(&table->timing_texts[1]);
+  json_decref(table->seen);
+  json_decref(table->totals);
+}
+
+static void rendering_release(struct rendering *rendering) {
+  dejavu_path_release(&rendering->storage);
+  for (size_t i = 0; rendering->functions && i < rendering->request->release->n_kernels; i++)
+    dejavu_function_release(&rendering->functions[i]);
+  free(rendering->functions);
+  for (size_t i = 0; i < rendering->n_tables; i++)
+    table_release(&rendering->tables[i]);
+  free(rendering->tables);
+}
+
+static struct table *table_find(struct rendering *rendering, const char *path, const struct dejavu_function *function) {
+  for (size_t i = 0; i < rendering->n_tables; i++) {
+    if (strcmp(rendering->tables[i].path, path) == 0)
+      return &rendering->tables[i];
+  }
+  GROW(rendering->tables, rendering->n_tables, rendering->capacity);
+  struct table *table = &rendering->tables[rendering->n_tables++];
+  *table = (struct table){.path = xstrdup(path),
+                          .signature = xstrdup(function->signature),
+                          .keys = json_incref(function->keys),
+                          .timings = json_incref(function->timings),
+                          .has_all_three = function->all_three,
+                          .seen = json_object(),
+                          .totals = json_object()};
+  return table;
+}
+
+/* What is found out once for a kernel's configs and key. */
+struct element {
+  size_t member;     /* of the winner's key */
+  struct expr *expr; /* or NULL: an expression over the key */
+};
+
+struct entry_writer {
+  struct rendering *rendering;
+  const struct release_kernel *kernel;
+  const struct dejavu_function *function;
+  struct table *table;
+  char **configs;       /* texts as JSON, NULL where skipped: */
+  char **config_errors; /* why */
+  size_t n_elements;
+  struct element *elements;
+  struct slice *slices;
+  struct text key, quoted; /* of one winner */
+};
+
+static void writer_release(struct entry_writer *writer) {
+  for (size_t i = 0; writer->configs && i < writer->kernel->n_configs; i++) {
+    free(writer->configs[i]);
+    free(writer->config_errors[i]);
+  }
+  for (size_t i = 0; i < writer->n_elements; i++)
+    expr_free(writer->elements[i].expr);
+  free(writer->configs);
+  free(writer->config_errors);
+  free(writer->elements);
+  free(writer->slices);
+  text_release(&writer->key);
+  text_release(&writer->quoted);
+}
+
+static char *config_from_record(const struct dejavu_function *function, const json_t *config, const char *triton,
+                                struct error *error) {
+  cleanup_free char *normal = config_text_normal(config, triton);
+  const char *text = json_string_value(json_object_get(function->configs, normal));
+  if (text)
+    return xstrdup(text);
+  error_set(error, "the config is none of those that the function is decorated with");
+  return NULL;
+}
+
+/* All members, in the order that the table's configs have; dejavu would hand ir_override to the kernel. */
+static char *config_in_order(const struct dejavu_function *function, const json_t *config, struct error *error) {
+  cleanup_json json_t *ordered = json_object(), *left = json_copy((json_t *)config);
+  size_t i;
+  json_t *name;
+  if (json_is_null(json_object_get(left, "ir_override")))
+    json_object_del(left, "ir_override");
+  json_array_foreach (function->order, i, name) {
+    const char *text = json_is_string(name) ? json_string_value(name) : "";
+    json_t *value = json_object_get(left, text);
+    if (value) {
+      json_object_set(ordered, text, value);
+      json_object_del(left, text);
+    }
+  }
+  if (!json_object_size(left))
+    return config_text_format(ordered);
+  error_set(error, "the order of the config's members is not known");
+  return NULL;
+}
+
+static char *quoted(const char *text) {
+  cleanup_json json_t *string = json_string(text);
+  size_t size;
+  return python_json(string, 0, &size);
+}
+
+static char *config_text(const struct entry_writer *writer, const json_t *config, struct error *error) {
+  const struct dejavu_function *function = writer->function;
+  if (!dejavu_restores_config(config, error)) {
+    error_prefix(error, "dejavu would not restore the config: ");
+    return NULL;
+  }
+  cleanup_free char *text = function->record ? config_from_record(function, config, function->path.triton, error)
+                                             : config_in_order(function, config, error);
+  return text ? quoted(text) : NULL;
+}
+
+static void writer_take_configs(struct entry_writer *writer) {
+  const struct release_kernel *kernel = writer->kernel;
+  writer->configs = xcalloc(kernel->n_configs + 1, sizeof *writer->configs);
+  writer->config_errors = xcalloc(kernel->n_configs + 1, sizeof *writer->config_errors);
+  for (size_t i = 0; i < kernel->n_configs; i++) {
+    struct error why;
+    writer->configs[i] = config_text(writer, kernel->configs[i].values, &why);
+    if (!writer->configs[i])
+      writer->config_errors[i] = xstrdup(why.message);
+  }
+}
+
+static bool writer_take_element(struct entry_writer *writer, const char *text, struct error *error) {
+  const struct release_kernel *kernel = writer->kernel;
+  struct element *element = &writer->elements[writer->n_elements++];
+  for (size_t i = 0; i < kernel->n_key_names; i++) {
+    element->member = i;
+    if (strcmp(kernel->key_names[i], text) == 0)
+      return true;
+  }
+  return (expr_parse(text, &element->expr, error) &&
+          expr_bind(element->expr, (const char *const *)kernel->key_names, kernel->n_key_names, error)) ||
+         error_prefix(error, "\"%.60s\" of the record's tuning_key is no member of the kernel's key: ", text);
+}
+
+static bool writer_take_key(struct entry_writer *writer, struct error *error) {
+  const struct function_record *record = writer->function->record;
+  size_t n = record ? record->n_key_names : writer->kernel->n_key_names;
+  writer->elements = xcalloc(n + 1, sizeof *writer->elements);
+  writer->slices = xcalloc(writer->kernel->n_key_names + 1, sizeof *writer->slices);
+  for (size_t i = 0; i < n && record; i++) {
+    if (!writer_take_element(writer, record->tuning_key[i], error))
+      return false;
+  }
+  for (; writer->n_elements < n; writer->n_elements++)
+    writer->elements[writer->n_elements].member = writer->n_elements;
+  return true;
+}
+
+/* One element as repr quotes it; what it would escape is refused. */
+static bool key_add(struct entry_writer *writer, size_t begin, struct error *error) {
+  struct text *key = &writer->key;
+  if (!dejavu_restores_element(key->bytes + begin, key->size - begin, writer->function->ignore_dtypes, error))
+    return error_prefix(error, "dejavu would not restore the key: ");
+  char quote[] = "'";
+  if (memchr(key->bytes + begin, '\'', key->size - begin))
+    quote[0] = '"';
+  key->bytes[begin - 1] = quote[0];
+  text_add(key, quote, 1);
+  return true;
+}
+
+static void element_begin(struct text *key) {
+  text_add_string(key, key->size > 1 ? ", '" : "'"); /* the quote is set when the element is known */
+}
+
+static bool key_add_expression(struct entry_writer *writer, const struct expr *expr, const struct value *values,
+                               struct error *error) {
+  struct value value;
+  if (!expr_eval(expr, values, &value, error))
+    return false;
+  cleanup_free char *text = python_str(value);
+  text_add_string(&writer->key, text);
+  return true;
+}
+
+/* The tuple that dejavu looks up, into writer->key. */
+static bool key_write(struct entry_writer *writer, const struct release_winner *winner, const struct value *values,
+                      struct error *error) {
+  const struct function_record *record = writer->function->record;
+  size_t n_dtypes = record && !writer->function->ignore_dtypes ? record->n_dtypes : 0;
+  if (writer->n_elements + n_dtypes < 2)
+    return error_set(error, "dejavu does not restore keys of one element or none");
+  struct text *key = &writer->key;
+  key->size = 0;
+  text_add(key, "(", 1);
+  winner_key_slices(winner, writer->slices, writer->kernel->n_key_names);
+  for (size_t i = 0; i < writer->n_elements + n_dtypes; i++) {
+    element_begin(key);
+    size_t begin = key->size;
+    const struct expr *expr = i < writer->n_elements ? writer->elements[i].expr : NULL;
+    if (i >= writer->n_elements)
+      text_add_string(key, record->dtypes[i - writer->n_elements]);
+    else if (!expr)
+      slice_add_str(key, writer->slices[writer->elements[i].member]);
+    else if (!key_add_expression(writer, expr, values, error))
+      return false;
+    if (!key_add(writer, begin, error))
+      return false;
+  }
+  text_add(key, ")", 1);
+  return true;
+}
+
+/* A text without control characters and outside-ASCII, as json.dump quotes it. */
+static void text_add_quoted(struct text *text, const char *bytes, size_t size) {
+  text_add(text, "\"", 1);
+  for (size_t i = 0; i < size;) {
+    size_t plain = i;
+    while (plain < size && bytes[plain] != '"' && bytes[plain] != '\\')
+      plain++;
+    text_add(text, bytes + i, plain - i);
+    if (plain < size) {
+      text_add(text, "\\", 1);
+      text_add(text, bytes + plain++, 1);
+    }
+    i = plain;
+  }
+  text_add(text, "\"", 1);
+}
+
+static void text_add_json(struct text *text, const json_t *value, unsigned depth) {
+  size_t size;
+  cleanup_free char *json = python_json(value, 4, &size);
+  for (const char *at = json; *at;) {
+    size_t line = strcspn(at, "\n") + (strchr(at, '\n') ? 1 : 0);
+    text_add(text, at, line);
+    at += line;
+    for (unsigned i = 0; i < 4 * depth && *at; i++)
+      text_add(text, " ", 1);
+  }
+}
+
+static void timings_add(struct entry_writer *writer, const struct release_winner *winner) {
+  struct table *table = writer->table;
+  struct slice ms[RELEASE_MS_MAX];
+  if (!winner->n_ms)
+    return;
+  winner_ms_slices(winner, ms);
+  table->has_all_three = table->has_all_three && winner->n_ms == RELEASE_MS_MAX;
+  for (size_t which = 0; which < ARRAY_LENGTH(table->timing_texts); which++) {
+    struct text *text = &table->timing_texts[which];
+    text_add_string(text, table->n_timings ? ",\n        " : "\n        ");
+    text_add(text, writer->quoted.bytes, writer->quoted.size);
+    text_add_string(text, ": [");
+    for (size_t i = 0; i < (which ? winner->n_ms : 1); i++) {
+      text_add_string(text, i ? ",\n            " : "\n            ");
+      text_add(text, ms[i].bytes, ms[i].size);
+    }
+    text_add_string(text, "\n        ]");
+  }
+  table->n_timings++;
+}
+
+/* Bench time once for each file that was imported, as it was last. */
+static void totals_add(struct table *table, const json_t *provenance) {
+  const char *source = json_string_value(json_object_get(provenance, "source"));
+  json_t *total = json_object_get(provenance, "total_bench_time_s");
+  int64_t evaluated = json_integer_value(json_object_get(provenance, "evaluated_configs"));
+  table->evaluated = evaluated > table->evaluated ? evaluated : table->evaluated;
+  if (!source || !json_is_number(total))
+    return;
+  const json_t *before = json_object_get(table->totals, source);
+  if (!before || json_number_value(before) < json_number_value(total))
+    json_object_set(table->totals, source, total);
+}
+
+/* Whether an import kept the text of a config whose members stand in an order of their own; *ret_text is as JSON. */
+static bool config_kept(const struct entry_writer *writer, const struct release_winner *winner, char **ret_text,
+                        struct error *error) {
+  const char *text = json_string_value(json_object_get(writer->kernel->provenance[winner->provenance], "config"));
+  cleanup_json json_t *config = NULL;
+  if (writer->function->record || !text)
+    return true;
+  if (!config_text_parse(text, &config, error) || !dejavu_restores_config(config, error))
+    return false;
+  if (!json_equal(config, writer->kernel->configs[winner->config].values))
+    return error_set(error, "the config's text in the provenance is of another config");
+  *ret_text = quoted(text);
+  return true;
+}
+
+static bool entry_add(struct entry_writer *writer, const struct release_winner *winner, const struct value *values,
+                      struct error *error) {
+  struct table *table = writer->table;
+  cleanup_free char *kept = NULL;
+  if (!config_kept(writer, winner, &kept, error))
+    return false;
+  const char *config = kept ? kept : writer->configs[winner->config];
+  if (!config)
+    return error_set(error, "%s", writer->config_errors[winner->config]);
+  if (!key_write(writer, winner, values, error))
+    return false;
+  if (json_object_getn(table->seen, writer->key.bytes, writer->key.size))
+    return error_set(error, "another key of the release is the same to dejavu: %.*s",
+                     writer->key.size < 300 ? (int)writer->key.size : 300, writer->key.bytes);
+  json_object_setn_new_nocheck(table->seen, writer->key.bytes, writer->key.size, json_true());
+  writer->quoted.size = 0;
+  text_add_quoted(&writer->quoted, writer->key.bytes, writer->key.size);
+  text_add_string(&table->cache, table->n_entries++ ? ",\n        " : "\n        ");
+  text_add(&table->cache, writer->quoted.bytes, writer->quoted.size);
+  text_add_string(&table->cache, ": ");
+  text_add_string(&table->cache, config);
+  timings_add(writer, winner);
+  return true;
+}
+
+static void winner_add(struct entry_writer *writer, const struct release_winner *winner, bool needs_values) {
+  const struct release_kernel *kernel = writer->kernel;
+  struct value values[KEY_MEMBERS_MAX];
+  struct error why;
+  if (needs_values)
+    release_key_values(kernel, winner, values);
+  if (entry_add(writer, winner, values, &why)) {
+    totals_add(writer->table, kernel->provenance[winner->provenance]);
+  } else {
+    cleanup_free char *key = xstrndup(winner->key, winner->key_size);
+    cache_files_skip(writer->rendering->files, kernel->name, key, "%s", why.message);
+  }
+  if (needs_values)
+    release_key_values_release(kernel, values);
+}
+
+static bool kernel_add(struct rendering *rendering, const struct release_kernel *kernel,
+                       const struct dejavu_function *function, struct error *error) {
+  cleanup_free char *path = NULL;
+  __attribute__((cleanup(writer_release))) struct entry_writer writer = {
+      .rendering = rendering, .kernel = kernel, .function = function};
+  if (!dejavu_path_format(&function->path, &path, error) || !writer_take_key(&writer, error))
+    return false;
+  writer_take_configs(&writer);
+  writer.table = table_find(rendering, path, function);
+  if (function->evaluated > writer.table->evaluated)
+    writer.table->evaluated = function->evaluated;
+  bool needs_values = false;
+  for (size_t i = 0; i < writer.n_elements; i++)
+    needs_values = needs_values || writer.elements[i].expr;
+  for (size_t i = 0; i < kernel->n_winners; i++)
+    winner_add(&writer, &kernel->winners[i], needs_values);
+  return true;
+}
+
+/* What was tuned stands before what was imported, so that of two entries for one key the measured one is kept. */
+static void kernels_add(struct rendering *rendering) {
+  const struct release *release = rendering->request->release;
+  rendering->functions = xcalloc(release->n_kernels + 1, sizeof *rendering->functions);
+  cleanup_free bool *is_left = xcalloc(release->n_kernels + 1, sizeof *is_left);
+  struct error why;
+  for (size_t i = 0; i < release->n_kernels; i++) {
+    const struct release_kernel *kernel = &release->kernels[i];
+    struct dejavu_function *function = &rendering->functions[i];
+    bool found = dejavu_function_find(rendering->request, &rendering->storage, kernel, function, &why);
+    is_left[i] = found && !function->record;
+    if (!found || (function->record && !kernel_add(rendering, kernel, function, &why)))
+      cache_files_skip(rendering->files, kernel->name, NULL, "%s", why.message);
+  }
+  for (size_t i = 0; i < release->n_kernels; i++) {
+    if (is_left[i] && !kernel_add(rendering, &release->kernels[i], &rendering->functions[i], &why))
+      cache_files_skip(rendering->files, release->kernels[i].name, NULL, "%s", why.message);
+  }
+}
+
+static json_t *table_total(const struct table *table) {
+  const char *source;
+  json_t *total;
+  if (json_object_size(table->totals) == 1)
+    return json_incref(json_object_iter_value(json_object_iter(table->totals))); /* as it was, int or float */
+  double sum = 0;
+  json_object_foreach (table->totals, source, total)
+    sum += json_number_value(total);
+  return json_real(sum);
+}
+
+static void table_write(struct table *table, struct cache_files *files) {
+  struct text text = {0};
+  cleanup_json json_t *signature = json_string(table->signature), *total = table_total(table);
+  cleanup_json json_t *labels = table->has_all_three && table->n_timings
+                                    ? json_pack("[s, s, s]", "ms", "min_ms", "max_ms")
+                                    : json_pack("[s]", "ms");
+  cleanup_json json_t *timings_data = json_pack("{s:O}", "labels", labels);
+  json_object_update(timings_data, table->timings);
+  const struct text *timings = &table->timing_texts[table->has_all_three];
+  char evaluated[32];
+  snprintf(evaluated, sizeof evaluated, "%lld", (long long)table->evaluated);
+  text_add_string(&text, "{\n    \"signature\": ");
+  text_add_json(&text, signature, 1);
+  text_add_string(&text, ",\n    \"total_bench_time_s\": ");
+  text_add_json(&text, total, 1);
+  text_add_string(&text, ",\n    \"evaluated_configs\": ");
+  text_add_string(&text, evaluated);
+  text_add_string(&text, ",\n    \"keys\": ");
+  text_add_json(&text, table->keys, 1);
+  text_add_string(&text, ",\n    \"cache\": {");
+  text_add(&text, table->cache.bytes, table->cache.size);
+  text_add_string(&text, "\n    },\n    \"timings\": {");
+  if (table->n_timings)
+    text_add(&text, timings->bytes, timings->size);
+  text_add_string(&text, table->n_timings ? "\n    },\n    \"timings_data\": " : "},\n    \"timings_data\": ");
+  text_add_json(&text, timings_data, 1);
+  text_add(&text, "\n}", 2);
+  size_t size;
+  char *bytes = text_finish(&text, &size);
+  cache_files_add(files, table->path, bytes, size);
+}
+
+static bool render_release(const struct render_request *request, struct cache_files *ret, struct error *error) {
+  __attribute__((cleanup(rendering_release))) struct rendering rendering = {.request = request, .files = ret};
+  if (!dejavu_storage_find(request, &rendering.storage, error))
+    return false;
+  kernels_add(&rendering);
+  for (size_t i = 0; i < rendering.n_tables; i++) {
+    if (rendering.tables[i].n_entries)
+      table_write(&rendering.tables[i], ret);
+  }
+  if (!ret->n)
+    return error_set(error, "no winner can be written for dejavu; the first: %.300s",
+                     ret->n_skipped ? ret->skipped[0].reason : "there is none");
+  ret->file_mode = ret->folder_mode = 0777;
+  cache_files_variable(ret, "TRITON_DEJAVU_STORAGE", "", NULL);
+  cache_files_variable(ret, "TRITON_DEJAVU_TAG", NULL, request->release->tag);
+  return true;
+}
+
+const struct cache_format format_dejavu = {
+    .name = "dejavu",
+    .summary = "the tree of triton-dejavu 0.7 (TRITON_DEJAVU_STORAGE)",
+    .render = render_release,
+    .read = dejavu_read,
+};

@@ -1,0 +1,143 @@
+/* Compiled artifacts as Triton keeps them.
+ *
+ * Memory: what is added is the file set's. Threads: the one that renders. */
+#include "common/cache/triton_artifacts.h"
+
+#include <ctype.h>
+
+#include "common/cache/python_text.h"
+
+bool cache_files_add_once(struct cache_files *files, json_t *paths, const char *path, char *bytes, size_t size,
+                          struct error *error) {
+  const json_t *known = json_object_get(paths, path);
+  if (!known) {
+    ALWAYS(json_object_set_new(paths, path, json_integer((json_int_t)files->n)) == 0);
+    cache_files_add(files, path, bytes, size);
+    return true;
+  }
+  const struct cache_file *file = &files->files[json_integer_value(known)];
+  bool is_same = file->size == size && memcmp(file->bytes, bytes, size) == 0;
+  free(bytes);
+  return is_same ||
+         error_set(error, "two winners of the release make %.160s, with different content; a tool reads one", path);
+}
+
+static bool name_is_metadata(const char *name) {
+  size_t length = strlen(name);
+  return length > 5 && strcmp(name + length - 5, ".json") == 0;
+}
+
+static const char *metadata_name(const json_t *files) {
+  const char *name;
+  json_t *value;
+  json_object_foreach ((json_t *)files, name, value) {
+    if (name_is_metadata(name))
+      return name;
+  }
+  return NULL;
+}
+
+static bool is_variable_name(const char *name) {
+  bool has_letter = false;
+  for (const char *c = name; *c; c++) {
+    if (islower((unsigned char)*c))
+      return false;
+    has_letter |= isupper((unsigned char)*c) != 0;
+  }
+  return has_letter;
+}
+
+/* Triton hashes the variables that are set and writes them among the metadata, where no other member is in capitals. */
+static char *compare_variables(const json_t *metadata, const json_t *variables) {
+  const char *name;
+  json_t *value;
+  json_object_foreach ((json_t *)variables, name, value) {
+    if (!json_equal(value, json_object_get(metadata, name)))
+      return xasprintf("the image sets %.60s and its code was compiled without that", name);
+  }
+  json_object_foreach ((json_t *)metadata, name, value) {
+    if (is_variable_name(name) && !json_object_get(variables, name))
+      return xasprintf("its code was compiled with %.60s set, and the image does not set it", name);
+  }
+  return NULL;
+}
+
+/* The libraries of AMD's back end stand in its options with their paths, and those lie in the package of Triton. */
+static char *compare_folder(const json_t *metadata, const char *folder) {
+  const json_t *libraries = json_object_get(metadata, "extern_libs"), *library;
+  const char *backend = json_string_value(json_object_get(json_object_get(metadata, "target"), "backend"));
+  size_t i, length = folder ? strlen(folder) : 0;
+  if (!folder || !string_equal(backend, "hip"))
+    return NULL;
+  json_array_foreach (libraries, i, library) {
+    const char *path = json_string_value(json_array_get(library, 1));
+    if (path && strstr(path, "/triton/backends/") && (strncmp(path, folder, length) != 0 || path[length] != '/'))
+      return xasprintf("its code was compiled by a Triton that lies elsewhere than the image's, in %.120s", folder);
+  }
+  return NULL;
+}
+
+/* Why Triton in the image would look for other files, or NULL; false when the metadata cannot be had. */
+static bool compare_image(const struct render_request *request, const json_t *files, const char *triton_key,
+                          char **ret_reason, struct error *error) {
+  const struct identity *identity = request->identity;
+  const char *name = metadata_name(files), *bytes;
+  struct digest digest;
+  size_t size;
+  if (!identity || (identity->triton_key && !string_equal(identity->triton_key, triton_key))) {
+    *ret_reason = identity ? xstrdup("its code was compiled by another build of Triton than the image's; pack it with "
+                                     "the Triton of the image")
+                           : NULL;
+    return true;
+  }
+  cleanup_json json_t *metadata = NULL;
+  if (!json_get_digest(files, "", name, JSON_REQUIRED, &digest, error) ||
+      !request->source->blob(request->source->context, &digest, &bytes, &size, error))
+    return false;
+  if (!json_parse(bytes, size, &metadata, error))
+    return error_prefix(error, "%.200s, compiled metadata of a build: ", name);
+  *ret_reason = compare_variables(metadata, identity->variables);
+  if (!*ret_reason)
+    *ret_reason = compare_folder(
+        metadata, json_string_value(json_object_get(json_object_get(identity->json, "triton"), "folder")));
+  return true;
+}
+
+bool triton_artifacts_add(const struct render_request *request, const json_t *cache, const char *triton_key,
+                          struct cache_files *files, json_t *paths, char **ret_reason, struct error *error) {
+  const json_t *names = json_object_get(cache, "files");
+  const char *folder = json_string_value(json_object_get(cache, "folder")), *name;
+  json_t *value;
+  *ret_reason = NULL;
+  if (!request->root || !request->source->blob) {
+    *ret_reason =
+        xstrdup(request->root ? "the compiled code cannot be had here"
+                              : "compiled code has absolute paths in it, and where it will stand is not known");
+    return true;
+  }
+  if (!compare_image(request, names, triton_key, ret_reason, error))
+    return false;
+  if (*ret_reason)
+    return true;
+  cleanup_json json_t *children = json_object();
+  json_object_foreach ((json_t *)names, name, value) {
+    cleanup_free char *path = xasprintf("%s/%s", folder, name), *child = xasprintf("%s/%s", request->root, path);
+    struct digest digest;
+    const char *bytes;
+    size_t size;
+    if (!json_get_digest(names, "", name, JSON_REQUIRED, &digest, error) ||
+        !request->source->blob(request->source->context, &digest, &bytes, &size, error))
+      return false;
+    char *copy = xmalloc(size + 1);
+    memcpy(copy, bytes, size);
+    copy[size] = '\0';
+    if (!cache_files_add_once(files, paths, path, copy, size, error))
+      return false;
+    ALWAYS(json_object_set_new(children, name, json_string(child)) == 0);
+  }
+  cleanup_json json_t *group = json_pack("{s:O}", "child_paths", children);
+  cleanup_free char *path = xasprintf("%s/__grp__%s", folder, metadata_name(names));
+  size_t size;
+  char *bytes = python_json(group, 0, &size);
+  return cache_files_add_once(files, paths, path, bytes, size, error);
+}

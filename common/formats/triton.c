@@ -1,0 +1,224 @@
+/* The `triton` format: what Triton itself keeps in TRITON_CACHE_DIR, so that @triton.autotune (Triton 3.4 and newer, with
+ * TRITON_CACHE_AUTOTUNING=1) neither measures nor compiles.
+ *
+ * FOLDER/NAME.autotune.json for each winner (common/cache/triton_function.h; of an imported table,
+ * common/cache/triton_table.h), and the compiled artifacts of those whose build has them, where the files' place is known:
+ * Triton finds artifacts by absolute paths. Folders are writable for all: Triton makes a lock and temporary folders there.
+ *
+ * A winner without timings has an empty list in its file: Triton takes the least of what is there, and there is one. A zero
+ * or Infinity would say what nobody measured.
+ *
+ * Memory: what format.h says. Threads: the one that renders. */
+#include "common/cache/triton_artifacts.h"
+#include "common/cache/triton_function.h"
+#include "common/cache/triton_table.h"
+
+/* What a provenance of a kernel leads to. */
+struct origin {
+  bool is_read;
+  const struct build *build; /* NULL: none */
+  bool is_packed;
+  struct function_record packed; /* of the build */
+  bool has_function;
+  struct triton_function function;
+  char *reason; /* without a function */
+};
+
+struct rendering {
+  const struct render_request *request;
+  struct cache_files files;
+  json_t *paths, *done; /* those there are; artifacts and sentences of a kernel that need no second time */
+  const struct release_kernel *kernel;
+  const struct kernel *manifest; /* or NULL */
+  struct origin *origins;        /* one for each provenance of the kernel */
+};
+
+static void origins_release(struct rendering *rendering) {
+  for (size_t i = 0; rendering->origins && i < rendering->kernel->n_provenance; i++) {
+    struct origin *origin = &rendering->origins[i];
+    triton_function_release(&origin->function);
+    function_record_release(&origin->packed);
+    free(origin->reason);
+  }
+  free(rendering->origins);
+  rendering->origins = NULL;
+}
+
+static void rendering_release(struct rendering *rendering) {
+  origins_release(rendering);
+  cache_files_release(&rendering->files);
+  json_decref(rendering->paths);
+  json_decref(rendering->done);
+}
+
+static bool read_build(struct rendering *rendering, const json_t *provenance, struct origin *origin,
+                       struct error *error) {
+  const struct cache_source *source = rendering->request->source;
+  struct digest digest;
+  if (!json_object_get(provenance, "build") || !rendering->manifest || !source->build)
+    return true;
+  if (!json_get_digest(provenance, "", "build", JSON_REQUIRED, &digest, error) ||
+      !source->build(source->context, rendering->manifest, &digest, &origin->build, error))
+    return false;
+  if (origin->build->record && !function_record_parse(origin->build->record, &origin->packed, error))
+    return error_pointer_prefix(error, "/record");
+  origin->is_packed = origin->build->record != NULL;
+  return true;
+}
+
+static bool read_origin(struct rendering *rendering, size_t index, struct error *error) {
+  const struct release_kernel *kernel = rendering->kernel;
+  const struct identity *identity = rendering->request->identity;
+  struct origin *origin = &rendering->origins[index];
+  if (origin->is_read)
+    return true;
+  origin->is_read = true;
+  if (!read_build(rendering, kernel->provenance[index], origin, error))
+    return false;
+  const struct function_record *packed = origin->is_packed ? &origin->packed : NULL;
+  const struct function_record *record = identity_function(identity, &kernel->hash, kernel->name, packed);
+  struct error reason;
+  if (!record && !packed)
+    origin->reason = xstrdup("neither the image nor a build has a record of its function");
+  else if (triton_function_init(record ? record : packed, !record, identity, rendering->manifest,
+                                (const char *const *)kernel->key_names, kernel->n_key_names, &origin->function,
+                                &reason))
+    origin->has_function = true;
+  else
+    origin->reason = xstrdup(reason.message);
+  return true;
+}
+
+static bool is_done(struct rendering *rendering, const char *mark) {
+  bool known = json_object_get(rendering->done, mark) != NULL;
+  ALWAYS(known || json_object_set_new(rendering->done, mark, json_true()) == 0);
+  return known;
+}
+
+/* A reason that holds for the whole kernel is said once. */
+static void skip_kernel(struct rendering *rendering, const char *reason) {
+  if (!is_done(rendering, reason))
+    cache_files_skip(&rendering->files, rendering->kernel->name, NULL, "%s", reason);
+}
+
+static void skip_winner(struct rendering *rendering, const struct release_winner *winner, const char *reason) {
+  cleanup_free char *key = xstrndup(winner->key, winner->key_size);
+  cache_files_skip(&rendering->files, rendering->kernel->name, key, "%s", reason);
+}
+
+/* One object serves many keys. */
+static bool render_artifacts(struct rendering *rendering, const struct release_winner *winner, struct value *values,
+                             struct error *error) {
+  const struct release_kernel *kernel = rendering->kernel;
+  const struct origin *origin = &rendering->origins[winner->provenance];
+  const struct key key = {.n = kernel->n_key_names, .names = kernel->key_names, .values = values};
+  size_t variant;
+  struct error none;
+  if (!origin->build || !build_variant(origin->build, &key, &variant, &none))
+    return true;
+  cleanup_free char *mark = xasprintf("%zu/%zu/%zu", winner->provenance, variant, winner->config), *reason = NULL;
+  if (is_done(rendering, mark))
+    return true;
+  const json_t *cache = build_cache(origin->build, variant, kernel->configs[winner->config].values);
+  if (!cache)
+    return true;
+  if (!triton_artifacts_add(rendering->request, cache, origin->packed.triton_key, &rendering->files, rendering->paths,
+                            &reason, error))
+    return false;
+  if (reason)
+    skip_kernel(rendering, reason);
+  return true;
+}
+
+static bool render_tuned(struct rendering *rendering, const struct release_winner *winner, struct error *error) {
+  const struct release_kernel *kernel = rendering->kernel;
+  if (!read_origin(rendering, winner->provenance, error))
+    return false;
+  const struct origin *origin = &rendering->origins[winner->provenance];
+  struct value values[KEY_MEMBERS_MAX];
+  struct error reason;
+  char *path = NULL, *bytes = NULL;
+  size_t size;
+  bool ok = true;
+  release_key_values(kernel, winner, values);
+  if (!origin->has_function) {
+    skip_kernel(rendering, origin->reason);
+  } else if (!triton_function_render(&origin->function, values, kernel->configs[winner->config].values, winner->ms,
+                                     winner->n_ms, &path, &bytes, &size, &reason)) {
+    skip_winner(rendering, winner, reason.message);
+  } else {
+    ok = cache_files_add_once(&rendering->files, rendering->paths, path, bytes, size, error);
+    free(path);
+  }
+  ok = ok && render_artifacts(rendering, winner, values, error);
+  release_key_values_release(kernel, values);
+  return ok;
+}
+
+static bool render_imported(struct rendering *rendering, const json_t *exports, const struct release_winner *winner,
+                            struct error *error) {
+  const struct release_kernel *kernel = rendering->kernel;
+  cleanup_json json_t *key = release_key_object(kernel, winner);
+  cleanup_free char *path = NULL;
+  char *bytes;
+  size_t size;
+  struct error reason;
+  if (triton_table_render(exports, key, kernel->configs[winner->config].values, winner->ms, winner->n_ms, &path, &bytes,
+                          &size, &reason))
+    return cache_files_add_once(&rendering->files, rendering->paths, path, bytes, size, error);
+  skip_winner(rendering, winner, reason.message);
+  return true;
+}
+
+static bool render_kernel(struct rendering *rendering, const struct release_kernel *kernel, struct error *error) {
+  const struct cache_source *source = rendering->request->source;
+  const json_t *exports = NULL;
+  rendering->kernel = kernel;
+  rendering->manifest = NULL;
+  rendering->origins = xcalloc(kernel->n_provenance + 1, sizeof *rendering->origins);
+  json_object_clear(rendering->done);
+  if (source->kernel && !source->kernel(source->context, &kernel->hash, &rendering->manifest, error))
+    return false;
+  if (rendering->manifest && rendering->manifest->language == LANGUAGE_EXTERNAL) {
+    exports = json_object_get(json_object_get(rendering->manifest->json, "exports"), "triton");
+    if (!exports) {
+      skip_kernel(rendering, "it is known by name only, from a table of another format");
+      return true;
+    }
+  }
+  for (size_t i = 0; i < kernel->n_winners; i++) {
+    if (!(exports ? render_imported(rendering, exports, &kernel->winners[i], error)
+                  : render_tuned(rendering, &kernel->winners[i], error)))
+      return false;
+  }
+  return true;
+}
+
+static bool render_release(const struct render_request *request, struct cache_files *ret, struct error *error) {
+  __attribute__((cleanup(rendering_release))) struct rendering rendering = {
+      .request = request, .paths = json_object(), .done = json_object()};
+  ALWAYS(rendering.paths && rendering.done);
+  for (size_t i = 0; i < request->release->n_kernels; i++) {
+    bool ok = render_kernel(&rendering, &request->release->kernels[i], error);
+    origins_release(&rendering);
+    if (!ok)
+      return error_prefix(error, "kernel \"%.60s\": ", request->release->kernels[i].name);
+  }
+  struct cache_files *files = &rendering.files;
+  if (!files->n)
+    return error_set(error, "no winner of the release can stand in Triton's cache; \"%.60s\": %.300s",
+                     files->skipped[0].name, files->skipped[0].reason);
+  files->folder_mode = 0777;
+  cache_files_variable(files, "TRITON_CACHE_DIR", "", NULL);
+  cache_files_variable(files, "TRITON_CACHE_AUTOTUNING", NULL, "1");
+  *ret = *files;
+  *files = (struct cache_files){0};
+  return true;
+}
+
+const struct cache_format format_triton = {
+    .name = "triton",
+    .summary = "results of @triton.autotune and compiled kernels, as Triton keeps them in TRITON_CACHE_DIR",
+    .render = render_release,
+    .read = triton_table_read,
+};

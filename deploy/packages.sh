@@ -2,7 +2,7 @@
 # shellcheck shell=bash
 
 PACKAGES_BUILD="build-essential cmake ninja-build pkg-config libmicrohttpd-dev libpq-dev libjansson-dev libssl-dev
-  libcurl4-openssl-dev libzstd-dev libelf-dev libmsgpack-dev libseccomp-dev libcriterion-dev"
+  libcurl4-openssl-dev libzstd-dev libelf-dev libmsgpack-dev libseccomp-dev libarchive-dev libcriterion-dev"
 PACKAGES_RUN="postgresql ca-certificates"
 # Kernels in hip for AMD GPUs: compiling and disassembling them.
 PACKAGES_GPU="clang-19 lld-19 llvm-19"

@@ -121,8 +121,9 @@ bool python_string_tuple_parse(const char *text, size_t n_max, char ***ret_eleme
   }
   if (at[1])
     return refuse_tuple(text, at + 1, "has more behind the tuple", error);
-  *ret_elements = TAKE(strings.all);
+  *ret_elements = strings.all;
   *ret_n = strings.n;
+  strings = (struct strings){0};
   return true;
 }
 

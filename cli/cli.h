@@ -97,6 +97,8 @@ must_check int job_print_code(struct http_client *client, const json_t *job, boo
   COMMAND(releases)                                                                                                    \
   COMMAND(channels)                                                                                                    \
   COMMAND(promote)                                                                                                     \
+  COMMAND(rollback)                                                                                                    \
+  COMMAND(sign)                                                                                                        \
   COMMAND(fetch)                                                                                                       \
   COMMAND(diff)                                                                                                        \
   COMMAND(token_make)                                                                                                  \
@@ -106,6 +108,8 @@ must_check int job_print_code(struct http_client *client, const json_t *job, boo
 /* Each command's file defines its table row, `const struct command_spec spec_NAME`. */
 #define X(name) extern const struct command_spec spec_##name;
 COMMANDS(X)
+  COMMAND(key_new)                                                                                                     \
+  COMMAND(key_show)                                                                                                    \
 #undef X
 
 #endif

@@ -33,8 +33,9 @@ static int command_channels(struct options *options) {
   int code = cli_list_or_json(options, "/v1/channels", &items);
   if (!items)
     return code;
-  const struct table_column columns[] = {{"channel", false}, {"tag", false},     {"counter", true},
-                                         {"moved", false},   {"release", false}, {"environment", false}};
+  const struct table_column columns[] = {{"channel", false}, {"tag", false},        {"counter", true},
+                                         {"moved", false},   {"release", false},    {"signed", true},
+                                         {"expires", false}, {"environment", false}};
   cleanup_table struct table *table = table_new(columns, ARRAY_LENGTH(columns));
   size_t index;
   json_t *item;
@@ -44,6 +45,8 @@ static int command_channels(struct options *options) {
     table_cell(table, "%" JSON_INTEGER_FORMAT, json_integer_value(json_object_get(item, "counter")));
     table_cell(table, "%s", cli_member(item, "updated_at"));
     table_cell(table, "%s", cli_member(item, "release"));
+    table_cell(table, "%zu", json_array_size(json_object_get(item, "signatures")));
+    table_cell(table, "%s", cli_member(item, "expires"));
     environment_cell(table, item);
   }
   table_print(table, stdout);

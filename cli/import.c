@@ -128,11 +128,16 @@ static bool body_make(struct import *import, struct environment *ret_environment
   return true;
 }
 
+/* A refusal names the file first: below the folder that was named it is shorter, and the sentence is not cut. */
 static bool tables_read(struct import *import, char *const *paths, size_t n_paths, struct error *error) {
   if (!import_files_read(paths, n_paths, &import->files, error))
     return false;
   struct import_request request = {.files = &import->files.files, .kernel = kernel_of(import)};
-  return import->format->read(&request, &import->imported, error);
+  if (import->format->read(&request, &import->imported, error))
+    return true;
+  const char *local = import_files_name(&import->files, error->message);
+  memmove(error->message, local, strlen(local) + 1);
+  return false;
 }
 
 /* Kernels of the body as the server names them in its answer. */
@@ -271,7 +276,7 @@ static int command_imports(struct options *options) {
 
 /* clang-format off */
 static const struct option_spec import_options[] = {
-    {.name = "environment", .type = OPTION_TEXT, .argument = "JSON|@FILE",
+    {.name = "environment", .type = OPTION_TEXT, .argument = "JSON|@FILE", .flag_only = true,
      .help = "what the tables hold for, beside what they state themselves, e.g. '{\"arch\": \"gfx942\"}'"},
     OPTION_TAG,
     {.name = "kernel", .type = OPTION_TEXT, .argument = "DIR[:VERSION]|HASH", .flag_only = true,

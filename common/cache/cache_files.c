@@ -5,6 +5,8 @@
 #include "common/formats/format.h"
 #include "common/names.h"
 
+#define PATH_TEXT_LEAST 250 /* bytes of a path that are said whatever else is cut */
+
 void cache_files_release(struct cache_files *files) {
   for (size_t i = 0; i < files->n; i++) {
     free(files->files[i].path);
@@ -94,9 +96,15 @@ struct imported_entry *imported_add_entry(struct imported_kernel *kernel) {
   return entry;
 }
 
+/* What a path ends with tells more than what it begins with. */
 bool cache_file_refuse(const struct cache_file *file, struct error *error) {
   struct error why = *error;
-  return error_at(error, why.pointer, "%.250s: %s%s%s", file->path, why.pointer, why.pointer[0] ? ": " : "",
+  size_t said = strlen(why.message) + strlen(why.pointer) + sizeof "…: : ", size = strlen(file->path);
+  size_t room = sizeof error->message > said ? sizeof error->message - said : 0;
+  if (room < PATH_TEXT_LEAST)
+    room = PATH_TEXT_LEAST;
+  return error_at(error, why.pointer, "%s%s: %s%s%s", size > room ? "…" : "",
+                  size > room ? file->path + size - room : file->path, why.pointer, why.pointer[0] ? ": " : "",
                   why.message);
 }
 

@@ -1,4 +1,5 @@
 /* The canonical text of a JSON value: what every identity in wavetune is a digest of. */
+#include <inttypes.h>
 #include <math.h>
 
 #include "common/json.h"
@@ -26,12 +27,34 @@ static bool digits_read_back(double number, int precision, char scientific[FLOAT
   return strtod(scientific, NULL) == number || (digits_increment(scientific) && strtod(scientific, NULL) == number);
 }
 
+/* Decimals of up to 15 digits, written plainly: what nearly every float is, without printf. No two of them are one double
+ * (DBL_DIG), so the one that reads back is the shortest text. False for all others. */
+static bool short_decimal_format(double number, char text[FLOAT_TEXT_SIZE]) {
+  double magnitude = fabs(number), power = 1; /* powers of ten are exact to 1e22 */
+  if (!(magnitude >= 1e-4 && magnitude < 1e15))
+    return false;
+  for (int decimals = 0; decimals < 19; decimals++, power *= 10) {
+    double digits = rint(magnitude * power);
+    if (digits >= 1e15)
+      return false;
+    if (digits / power != magnitude) /* of two exact numbers, so it is what the decimal reads as */
+      continue;
+    uint64_t all = (uint64_t)digits, unit = (uint64_t)power;
+    snprintf(text, FLOAT_TEXT_SIZE, "%s%" PRIu64 ".%0*" PRIu64, number < 0 ? "-" : "", all / unit,
+             decimals ? decimals : 1, all % unit);
+    return true;
+  }
+  return false;
+}
+
 /* Python's repr: the shortest digits that read back equal, plain between 1e-4 and 1e16, else with an exponent of at
  * least two digits (CPython, Python/pystrtod.c, format code 'r'). */
 char *float_format(double number, char text[FLOAT_TEXT_SIZE]) {
   ALWAYS(isfinite(number));
   int precision = 1;
   char scientific[FLOAT_TEXT_SIZE];
+  if (short_decimal_format(number, text))
+    return text;
   while (!digits_read_back(number, precision, scientific))
     precision++;
   int exponent = (int)strtol(strchr(scientific, 'e') + 1, NULL, 10);

@@ -56,7 +56,10 @@ bool scan_string(struct scan *scan, struct scalar *ret) {
   size_t size = (size_t)(at + 1 - scan->at);
   if (!(is_plain && is_ascii) && !text_is_canonical(scan->at, size))
     return false;
-  *ret = (struct scalar){.type = VALUE_STRING, .text = scan->at + 1, .size = size - 2, .is_plain = is_plain};
+  ret->type = VALUE_STRING;
+  ret->text = scan->at + 1;
+  ret->size = size - 2;
+  ret->is_plain = is_plain;
   scan->at = at + 1;
   return true;
 }
@@ -73,7 +76,7 @@ char *scalar_text(const struct scalar *scalar) {
 /* A decimal as it is written plainly: digits without a sign, of which `decimals` stand behind the point. */
 struct decimal {
   uint64_t digits;
-  int n_digits; /* from the first that is not 0 */
+  int n_digits; /* from the first that is not 0; what stands there as ".0" is none */
   int decimals;
 };
 
@@ -128,13 +131,12 @@ static double decimal_read(const struct decimal *decimal, const char *text, bool
   return number;
 }
 
-/* Digits up to what is no digit. What does not fit is not read plainly and needs no right value. */
-static const char *digits_read(const char *at, struct decimal *decimal) {
-  for (; is_digit(*at); at++) {
-    if (decimal->n_digits || *at != '0')
-      decimal->n_digits += decimal->n_digits <= DIGITS_MAX + 3;
-    decimal->digits = decimal->digits * 10 + (uint64_t)(*at - '0');
-  }
+/* Digits up to what is no digit, after those in *digits. More than 19 wrap around, and whoever counts them sees it. */
+static const char *digits_read(const char *at, uint64_t *digits) {
+  uint64_t number = *digits;
+  for (; is_digit(*at); at++)
+    number = number * 10 + (uint64_t)(*at - '0');
+  *digits = number;
   return at;
 }
 
@@ -143,60 +145,76 @@ static bool real_scan(struct scan *scan, struct scalar *ret) {
   size_t size = strspn(scan->at, "+-.0123456789e");
   if (size >= FLOAT_TEXT_SIZE || !text_is_canonical(scan->at, size))
     return false;
-  *ret = (struct scalar){.type = VALUE_FLOAT, .real = strtod(scan->at, NULL)};
+  ret->type = VALUE_FLOAT;
+  ret->real = strtod(scan->at, NULL);
   scan->at += size;
   return true;
 }
 
-static bool integer_scan(struct scan *scan, const char *end, const struct decimal *magnitude, bool is_negative,
+static bool integer_scan(struct scan *scan, const char *first, const char *end, uint64_t magnitude,
                          struct scalar *ret) {
-  if (magnitude->n_digits > 19 || magnitude->digits > (uint64_t)INT64_MAX + is_negative ||
-      (is_negative && magnitude->digits == 0))
+  bool is_negative = first > scan->at;
+  if (end - first > 19 || magnitude > (uint64_t)INT64_MAX + is_negative || (is_negative && magnitude == 0))
     return false;
-  *ret = (struct scalar){.type = VALUE_INT, .integer = (int64_t)(is_negative ? -magnitude->digits : magnitude->digits)};
+  ret->type = VALUE_INT;
+  ret->integer = (int64_t)(is_negative ? -magnitude : magnitude);
   scan->at = end;
   return true;
 }
 
+/* From the point on. *ret_end is behind the last digit. */
+static bool decimals_scan(const char *first, const char *point, uint64_t whole, struct decimal *ret,
+                          const char **ret_end) {
+  const char *begin = point + 1, *from = first;
+  *ret = (struct decimal){.digits = whole};
+  if (*begin == '0' && !is_digit(begin[1])) { /* "4096.0" has no digit behind the point */
+    *ret_end = begin + 1;
+    ret->n_digits = (int)(point - first > 99 ? 99 : point - first);
+    return true;
+  }
+  const char *end = *ret_end = digits_read(begin, &ret->digits);
+  if (end == begin || end[-1] == '0' || end - first > 99)
+    return false; /* "0.50" */
+  ret->decimals = (int)(end - begin);
+  ret->n_digits = (int)(point - first) + ret->decimals;
+  if (*first == '0')
+    for (ret->n_digits--, from = begin; *from == '0'; from++)
+      ret->n_digits--;
+  return true;
+}
+
 bool scan_number(struct scan *scan, struct scalar *ret) {
-  struct decimal decimal = {0};
-  bool is_negative = *scan->at == '-', is_known = false;
-  const char *first = scan->at + is_negative, *at = digits_read(first, &decimal);
+  uint64_t whole = 0;
+  const char *first = scan->at + (*scan->at == '-'), *at = digits_read(first, &whole);
   if (at == first || (*first == '0' && at > first + 1))
     return false;
   if (*at == 'e')
     return real_scan(scan, ret);
   if (*at != '.')
-    return integer_scan(scan, at, &decimal, is_negative, ret);
-  const char *point = at;
-  if (point[1] == '0' && !is_digit(point[2]))
-    at = point + 2; /* "4096.0" has no digit behind the point */
-  else
-    at = digits_read(point + 1, &decimal);
-  if (at > point + 2 && at[-1] == '0')
-    return false; /* "0.50" */
-  decimal.decimals = at == point + 2 && point[1] == '0' ? 0 : (int)(at - point - 1 > 99 ? 99 : at - point - 1);
-  bool is_plain =
-      *at != 'e' && at > point + 1 && decimal.decimals - decimal.n_digits < 4; /* below 1e-4 an exponent is written */
-  double number = is_plain ? decimal_read(&decimal, first, &is_known) : 0;
+    return integer_scan(scan, first, at, whole, ret);
+  struct decimal decimal;
+  bool is_known = false;
+  double number = 0;
+  if (decimals_scan(first, at, whole, &decimal, &at) && *at != 'e' &&
+      decimal.decimals - decimal.n_digits < 4) /* below 1e-4 an exponent is written */
+    number = decimal_read(&decimal, first, &is_known);
   if (!is_known)
     return real_scan(scan, ret);
-  *ret = (struct scalar){.type = VALUE_FLOAT, .real = is_negative ? -number : number};
+  ret->type = VALUE_FLOAT;
+  ret->real = first > scan->at ? -number : number;
   scan->at = at;
   return true;
 }
 
 bool scan_count(struct scan *scan, int64_t max, int64_t *ret) {
-  struct scalar scalar;
-  const char *begin = scan->at;
-  if (!scan_number(scan, &scalar))
+  uint64_t number = 0;
+  const char *first = scan->at, *at = digits_read(first, &number);
+  if (at == first || at - first > 19 || (*first == '0' && at > first + 1) || *at == '.' || *at == 'e' || max < 0 ||
+      number > (uint64_t)max)
     return false;
-  if (scalar.type == VALUE_INT && scalar.integer >= 0 && scalar.integer <= max) {
-    *ret = scalar.integer;
-    return true;
-  }
-  scan->at = begin;
-  return false;
+  *ret = (int64_t)number;
+  scan->at = at;
+  return true;
 }
 
 bool scan_scalar(struct scan *scan, struct scalar *ret) {
@@ -204,14 +222,13 @@ bool scan_scalar(struct scan *scan, struct scalar *ret) {
   case '"':
     return scan_string(scan, ret);
   case 'n':
-    *ret = (struct scalar){.type = VALUE_NONE};
+    ret->type = VALUE_NONE;
     return scan_literal(scan, "null");
   case 't':
-    *ret = (struct scalar){.type = VALUE_BOOL, .boolean = true};
-    return scan_literal(scan, "true");
   case 'f':
-    *ret = (struct scalar){.type = VALUE_BOOL};
-    return scan_literal(scan, "false");
+    ret->type = VALUE_BOOL;
+    ret->boolean = *scan->at == 't';
+    return scan_literal(scan, ret->boolean ? "true" : "false");
   default:
     return scan_number(scan, ret);
   }

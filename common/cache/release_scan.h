@@ -15,7 +15,8 @@ struct scan {
   const char *begin, *at, *end; /* *end is NUL */
 };
 
-/* A scalar as it stands in the text. Strings are not unescaped: `text` is what stands between the quotes. */
+/* A scalar as it stands in the text: the members of its type are set. Strings are not unescaped: `text` is what stands
+ * between the quotes. */
 struct scalar {
   enum value_type type;
   bool boolean;

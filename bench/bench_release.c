@@ -1,0 +1,116 @@
+/* How long it takes to read a release of 50,000 winners, which a container's start waits for, beside the SHA-256 of the
+ * same bytes, which nobody can do without. Keys as a matrix multiplication's, 500 configs, a median each: once with times
+ * of 4 digits, once with those of 17 that a quotient has. Then the same in other shapes of work: building it, and keys as
+ * values. Medians, and ratios to the digest.
+ *
+ *   bench_release [RUNS]
+ *
+ * Memory: ends with the process. Threads: one. */
+#include "common/cache/release_build.h"
+
+#define WINNERS 50000
+#define CONFIGS 500
+
+static void winner_add(struct release_builder *builder, int i, bool is_long) {
+  static const char *const names[] = {"M", "N", "K", "dtype"};
+  struct error error;
+  int config = i % CONFIGS;
+  const double ms = (is_long ? 1.0 / 3 : 1) * (double)(i % 9973 + 1) / 10000;
+  cleanup_json json_t *key = json_pack("{s:i, s:i, s:i, s:s}", "M", 16 * (i % 500 + 1), "N", 64 * (i / 500 + 1), "K",
+                                       4096, "dtype", i % 2 ? "fp8e4b8" : "bf16");
+  cleanup_json json_t *values = json_pack("{s:i, s:i, s:i, s:i, s:i, s:i}", "BLOCK_M", 16 << config % 5, "BLOCK_N",
+                                          16 << config / 5 % 5, "BLOCK_K", 32 << config / 25 % 4, "num_warps",
+                                          1 << config / 100 % 4, "num_stages", config / 400, "waves_per_eu", 0);
+  cleanup_json json_t *provenance = json_pack("{s:s}", "origin", "tuned");
+  const struct release_entry entry = {.name = "matmul/triton",
+                                      .kernel = digest_of("k", 1),
+                                      .key_names = names,
+                                      .n_key_names = ARRAY_LENGTH(names),
+                                      .key = key,
+                                      .config = values,
+                                      .has_ordinal = true,
+                                      .ordinal = (uint64_t)config,
+                                      .space = digest_of("s", 1),
+                                      .provenance = provenance,
+                                      .ms = &ms,
+                                      .n_ms = 1,
+                                      .job = 100000 + i};
+  if (!release_builder_add(builder, &entry, &error))
+    die("%s", error.message);
+}
+
+static struct release *release_make(bool is_long) {
+  struct environment environment = {.rocm = (char *)"6.4.1", .gpu = (char *)"AMD Instinct MI300X"};
+  cleanup_release_builder struct release_builder *builder = release_builder_new(&environment, "default");
+  struct release *release;
+  struct error error;
+  for (int i = 0; i < WINNERS; i++)
+    winner_add(builder, i, is_long);
+  if (!release_builder_finish(builder, &release, &error))
+    die("%s", error.message);
+  return release;
+}
+
+static int by_value(const void *a, const void *b) {
+  double left = *(const double *)a, right = *(const double *)b;
+  return (left > right) - (left < right);
+}
+
+static double median(double *us, size_t n) {
+  qsort(us, n, sizeof *us, by_value);
+  return us[n / 2];
+}
+
+static double us_since(int64_t begin_ns) { return (double)(clock_monotonic_ns() - begin_ns) / 1000; }
+
+static void read_once(const struct release *release) {
+  struct error error;
+  cleanup_release struct release *again = NULL;
+  if (!release_parse(release->bytes, release->size, &again, &error))
+    die("%s", error.message);
+}
+
+static void keys_once(const struct release *release) {
+  const struct release_kernel *kernel = &release->kernels[0];
+  for (size_t i = 0; i < kernel->n_winners; i++) {
+    struct value values[KEY_MEMBERS_MAX];
+    release_key_values(kernel, &kernel->winners[i], values);
+    release_key_values_release(kernel, values);
+  }
+}
+
+static void compare(const char *what, bool is_long, size_t runs) {
+  int64_t begin = clock_monotonic_ns();
+  cleanup_release struct release *release = release_make(is_long);
+  double build_us = us_since(begin);
+  cleanup_free double *read_us = xcalloc(runs, sizeof *read_us), *digest_us = xcalloc(runs, sizeof *digest_us);
+  cleanup_free double *keys_us = xcalloc(runs, sizeof *keys_us);
+  for (size_t i = 0; i < runs; i++) {
+    begin = clock_monotonic_ns();
+    struct digest digest = digest_of(release->bytes, release->size);
+    digest_us[i] = us_since(begin);
+    if (!digest_equal(&digest, &release->digest))
+      die("another digest");
+    begin = clock_monotonic_ns();
+    read_once(release);
+    read_us[i] = us_since(begin);
+    begin = clock_monotonic_ns();
+    keys_once(release);
+    keys_us[i] = us_since(begin);
+  }
+  double digest = median(digest_us, runs), parse = median(read_us, runs);
+  printf("%s: %zu winners, %zu bytes\n", what, release->n_winners, release->size);
+  printf("  SHA-256            %8.0f us\n", digest);
+  printf("  read, with SHA-256 %8.0f us  %.1f x\n", parse, parse / digest);
+  printf("  keys as values     %8.0f us  %.1f x\n", median(keys_us, runs), keys_us[runs / 2] / digest);
+  printf("  build              %8.0f us  %.1f x\n", build_us, build_us / digest);
+}
+
+int main(int argc, char **argv) {
+  long runs = argc > 1 ? strtol(argv[1], NULL, 10) : 11;
+  if (runs < 1 || runs > 10000)
+    die("bench_release [RUNS], 1 to 10000");
+  compare("times of 4 digits", false, (size_t)runs);
+  compare("times of 17 digits", true, (size_t)runs);
+  return 0;
+}

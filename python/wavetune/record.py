@@ -63,7 +63,11 @@ def triton_autotune(tuner: Any) -> dict[str, Any]:
             "use_cuda_graph": plain(getattr(tuner, "use_cuda_graph", False)),
             "cache_results": plain(getattr(tuner, "cache_results", False)),
             "reset_to_zero": plain(getattr(tuner, "reset_to_zero", [])),
-            "restore_value": plain(getattr(tuner, "restore_value", []))}
+            "restore_value": plain(getattr(tuner, "restore_value", [])),
+            # With either Triton's own cache of autotuning cannot be filled from outside: it keeps none, or for a list of
+            # configs that depends on the arguments.
+            "pre_hooks": any(config.pre_hook is not None for config in tuner.configs),
+            "prunes": tuner.early_config_prune is not None or tuner.perf_model is not None}
 
 
 def _autotune(decorated: Decorated) -> dict[str, Any] | None:

@@ -16,8 +16,6 @@ from wavetune.errors import PackError
 
 SIGNATURE = ["--signature", "x_ptr=*fp16[n], y_ptr=*fp16[n]:write, stride=i64(1), flag=i1(1), factor=fp32(1), "
              "MODE=constexpr('DOUBLE-S')", "--grid", "lambda META: (triton.cdiv(n, META['BLOCK']), )"]
-WINNER = {"gfx942": "BLOCK: 512, num_warps: 8, num_ctas: 1, num_stages: 1, maxnreg: None",
-          "sm_90": "BLOCK: 512, num_warps: 16, num_ctas: 1, num_stages: 1, maxnreg: None"}
 HERE = pathlib.Path(__file__).resolve().parent
 
 
@@ -76,14 +74,15 @@ def test_the_jit_finds_every_packed_object_in_its_cache_and_compiles_nothing(pac
     assert sorted(path for path in tmp_path.rglob("*")) == before
 
 
+@pytest.mark.parametrize("packed", ["sm_90"], indirect=True)  # tests/system/test_triton_deployment.py has gfx942
 def test_an_exported_winner_runs_without_benchmarking_and_without_compiling(packed, tmp_path):
     arch, build, identity = packed
     lay_out(build, tmp_path)
-    config = {"kwargs": {"BLOCK": 512}, "num_warps": 8 if arch == "gfx942" else 16, "num_stages": 1}
     for n in (4096, 1000):
-        put_winner(identity, n, config, tmp_path)
+        put_winner(identity, n, {"kwargs": {"BLOCK": 512}, "num_warps": 16, "num_stages": 1}, tmp_path)
     assert deploy(arch, tmp_path, "run", 4096, 1000, TRITON_CACHE_AUTOTUNING="1") == {
-        "benchmarked": 0, "from_cache": 2, "compiled": 0, "best": [WINNER[arch]] * 2}
+        "benchmarked": 0, "from_cache": 2, "compiled": 0,
+        "best": ["BLOCK: 512, num_warps: 16, num_ctas: 1, num_stages: 1, maxnreg: None"] * 2}
 
 
 @pytest.mark.parametrize("packed", ["gfx942"], indirect=True)
@@ -97,6 +96,7 @@ def test_a_key_or_an_environment_that_was_not_exported_is_tuned_as_if_nothing_we
     assert (seen["benchmarked"], seen["from_cache"], seen["compiled"]) == (2, 0, 1)
 
 
+@pytest.mark.parametrize("packed", ["gfx942"], indirect=True)
 def test_the_metadata_file_is_the_one_that_the_jit_writes(packed, tmp_path):
     arch, build, _ = packed
     lay_out(build, tmp_path / "ours")

@@ -121,6 +121,18 @@ def test_where_the_values_of_the_decorators_key_come_from_is_recorded(tmp_path):
     assert made["name"] == "add/triton"
 
 
+@pytest.mark.parametrize("arguments, wanted", [
+    ("configs=[triton.Config({'BLOCK': 1})]", (False, False)),
+    ("configs=[triton.Config({'BLOCK': 1}, pre_hook=print)]", (True, False)),
+    ("configs=[], prune_configs_by={'early_config_prune': lambda c, n, **k: c}", (False, True)),
+    ("configs=[], prune_configs_by={'perf_model': print, 'top_k': 1}", (False, True))])
+def test_what_keeps_triton_from_using_a_file_is_recorded(tmp_path, arguments, wanted):
+    path = tmp_path / "keyed.py"
+    path.write_text(f"import triton, triton.language as tl\n@triton.autotune(key=['n'], {arguments})\n@triton.jit\n{ADD}")
+    autotune = record(path)["autotune"]
+    assert (autotune["pre_hooks"], autotune["prunes"]) == wanted
+
+
 @pytest.mark.parametrize("name", ["key", "backend_hash", "version"])
 def test_what_only_the_installed_triton_knows_is_recorded(name):
     made = record(KERNELS / "vector_add.py", [{"BLOCK_SIZE": 256}])["triton"][name]

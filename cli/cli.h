@@ -100,7 +100,16 @@ must_check int job_print_code(struct http_client *client, const json_t *job, boo
   COMMAND(rollback)                                                                                                    \
   COMMAND(sign)                                                                                                        \
   COMMAND(fetch)                                                                                                       \
+  COMMAND(export)                                                                                                      \
+  COMMAND(demand)                                                                                                      \
+  COMMAND(campaign_revalidate)                                                                                         \
+  COMMAND(compatible_list)                                                                                             \
+  COMMAND(compatible_add)                                                                                              \
+  COMMAND(compatible_remove)                                                                                           \
+  COMMAND(gc)                                                                                                          \
   COMMAND(diff)                                                                                                        \
+  COMMAND(key_new)                                                                                                     \
+  COMMAND(key_show)                                                                                                    \
   COMMAND(token_make)                                                                                                  \
   COMMAND(token_list)                                                                                                  \
   COMMAND(token_revoke)
@@ -108,8 +117,6 @@ must_check int job_print_code(struct http_client *client, const json_t *job, boo
 /* Each command's file defines its table row, `const struct command_spec spec_NAME`. */
 #define X(name) extern const struct command_spec spec_##name;
 COMMANDS(X)
-  COMMAND(key_new)                                                                                                     \
-  COMMAND(key_show)                                                                                                    \
 #undef X
 
 #endif

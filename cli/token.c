@@ -68,7 +68,7 @@ static const struct option_spec make_options[] = {
      .type = OPTION_TEXT,
      .argument = "ROLE",
      .default_text = "reader",
-     .help = "reader, submitter, agent or admin",
+     .help = "reader, submitter, agent, demand or admin",
      .flag_only = true},
     SERVER_OPTIONS,
 };

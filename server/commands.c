@@ -4,6 +4,7 @@
 #include <signal.h>
 
 #include "common/log.h"
+#include "server/core/demand.h"
 #include "server/store/migrate.h"
 
 static sigset_t ends(int also) {
@@ -29,8 +30,13 @@ int signals_wait(int also) {
   return signal_number;
 }
 
-struct server_options serve_options(const struct options *options, const char *database) {
-  return (struct server_options){
+bool serve_options(const struct options *options, const char *database, struct server_options *ret,
+                   struct error *error) {
+  enum demand_policy demand;
+  if (!demand_policy_parse(option_text(options, "demand"), &demand))
+    return error_set(error, "--demand \"%.32s\" is unknown: it must be off, suggest or automatic",
+                     option_text(options, "demand"));
+  *ret = (struct server_options){
       .listen = option_text(options, "listen"),
       .port = (int)option_integer(options, "port"),
       .database = database,
@@ -40,8 +46,12 @@ struct server_options serve_options(const struct options *options, const char *d
       .lease_target_ms = option_integer(options, "lease-target-ms"),
       .heartbeat_ms = option_integer(options, "heartbeat-ms"),
       .poll_ms = option_integer(options, "poll-ms"),
+      .demand = demand,
+      .demand_per_hour = option_integer(options, "demand-per-hour"),
       .queue_max = option_integer(options, "queue-max"),
   };
+  ret->n_publisher_keys = option_list(options, "publisher-key", &ret->publisher_keys);
+  return true;
 }
 
 enum exit_code migrate_database(const char *database, int *ret_applied, struct error *error) {

@@ -24,11 +24,14 @@ int signals_wait(int also);
   {"lease-target-ms", OPTION_INTEGER, "MS", "10000", 1, 3600000, "predicted device time of the configs in a lease", false}, \
   {"heartbeat-ms", OPTION_INTEGER, "MS", "5000", 100, 600000, "how often agents say that they live", false}, \
   {"poll-ms", OPTION_INTEGER, "MS", "1000", 10, 60000, "how often waiting requests look again by themselves", false}, \
+  {"demand", OPTION_TEXT, "POLICY", "suggest", 0, 0, "what becomes of keys that deployments miss: off, suggest or automatic (jobs for them)", false}, \
+  {"demand-per-hour", OPTION_INTEGER, "N", "60", 1, 100000, "jobs an hour that --demand automatic queues at the most", false}, \
   {"queue-max", OPTION_INTEGER, "N", "10000", 1, 1000000, "waiting requests beyond which 503 is answered", false}
 /* clang-format on */
 
 /* From SERVE_OPTIONS; texts are borrowed from `options` and `database`. */
-struct server_options serve_options(const struct options *options, const char *database);
+must_check bool serve_options(const struct options *options, const char *database, struct server_options *ret,
+                              struct error *error);
 
 /* Runs all migrations; logs what it applied. EXIT_UNREACHABLE: the database is away; EXIT_FAILED: it is refused. */
 must_check enum exit_code migrate_database(const char *database, int *ret_applied, struct error *error);

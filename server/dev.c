@@ -86,12 +86,13 @@ static void ready_print(bool as_json, const char *url, const char *token, const 
 static int serve(const struct options *options, struct cluster *cluster, const char *folder, struct error *error) {
   cleanup_free char *maintenance = cluster_conninfo(cluster, "postgres");
   cleanup_free char *database = cluster_conninfo(cluster, "wavetune");
-  struct server_options server_options = serve_options(options, database);
+  struct server_options server_options;
   char token[TOKEN_TEXT_SIZE];
   struct server *server;
   int applied, ended_by = 0;
-  if (!database_ensure(maintenance, error) || migrate_database(database, &applied, error) != EXIT_OK ||
-      !token_ensure(database, folder, token, error) || !server_start(&server_options, &server, error))
+  if (!serve_options(options, database, &server_options, error) || !database_ensure(maintenance, error) ||
+      migrate_database(database, &applied, error) != EXIT_OK || !token_ensure(database, folder, token, error) ||
+      !server_start(&server_options, &server, error))
     return EXIT_USAGE;
   cleanup_free char *url = server_url(server);
   ready_print(option_flag(options, "json"), url, token, folder, database);

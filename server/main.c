@@ -36,8 +36,8 @@ static int serve_run(struct options *options) {
   enum exit_code code = option_flag(options, "migrate") ? migrate_database(database, &applied, &error) : EXIT_OK;
   if (code != EXIT_OK)
     return fail(code, &error);
-  struct server_options server_options = serve_options(options, database);
-  if (!server_start(&server_options, &server, &error))
+  struct server_options server_options;
+  if (!serve_options(options, database, &server_options, &error) || !server_start(&server_options, &server, &error))
     return fail(EXIT_USAGE, &error);
   cleanup_free char *url = server_url(server);
   printf("listening on %s\n", url);
@@ -80,7 +80,7 @@ static int token_make_with(struct db *db, const struct options *options) {
   if (!name_of(options, &name, &error))
     return fail(EXIT_USAGE, &error);
   if (!role_parse(role, &parsed)) {
-    error_set(&error, "the role \"%s\" is unknown: it must be reader, submitter, agent or admin", role);
+    error_set(&error, "the role \"%s\" is unknown: it must be reader, submitter, agent, demand or admin", role);
     return fail(EXIT_USAGE, &error);
   }
   if (!tokens_make(db, name, role, token, &is_new, &error))
@@ -171,7 +171,7 @@ static const struct option_spec dev_specs[] = {
 static const struct option_spec database_specs[] = {DATABASE_OPTION, JSON_OPTION};
 static const struct option_spec token_make_specs[] = {
     DATABASE_OPTION,
-    {"role", OPTION_TEXT, "ROLE", "reader", 0, 0, "reader, submitter, agent or admin", true},
+    {"role", OPTION_TEXT, "ROLE", "reader", 0, 0, "reader, submitter, agent, demand or admin", true},
     JSON_OPTION,
 };
 

@@ -101,6 +101,8 @@ static void *housekeep_main(void *context) {
       channels_housekeep(worker);
       agents_housekeep(worker);
       leases_housekeep(worker);
+      demand_housekeep(worker);
+      fetches_housekeep(worker);
     }
   } while (!housekeeper_sleep(server));
   return NULL;
@@ -152,8 +154,6 @@ static struct server *server_new(const struct server_options *options) {
   return server;
 }
 
-static void server_free(struct server *server) {
-  queue_free(server->queue);
 static bool publisher_keys_read(struct server *server, const struct server_options *options, struct error *error) {
   for (size_t i = 0; i < options->n_publisher_keys; i++)
     if (!trusted_keys_add(&server->publisher_keys, options->publisher_keys[i], error))
@@ -162,6 +162,8 @@ static bool publisher_keys_read(struct server *server, const struct server_optio
   return true;
 }
 
+static void server_free(struct server *server) {
+  queue_free(server->queue);
   auth_free(server->auth);
   response_memory_free(server->memory);
   blob_cache_free(server->blobs);
@@ -169,9 +171,9 @@ static bool publisher_keys_read(struct server *server, const struct server_optio
   pthread_mutex_destroy(&server->ready_lock);
   pthread_mutex_destroy(&server->stop_lock);
   pthread_cond_destroy(&server->stop_signal);
+  trusted_keys_release(&server->publisher_keys);
   free(server->openapi);
   free(server->workers);
-  trusted_keys_release(&server->publisher_keys);
   free((char *)server->options.listen);
   free((char *)server->options.database);
   server->magic = 0;
@@ -231,5 +233,5 @@ void server_stop(struct server *server) {
 
 int server_port(const struct server *server) { return daemon_port(server->daemon); }
 const struct server_options *server_options(const struct server *server) { return &server->options; }
-struct agent_table *server_agents(struct server *server) { return server->agents; }
 const struct trusted_keys *server_publisher_keys(const struct server *server) { return &server->publisher_keys; }
+struct agent_table *server_agents(struct server *server) { return server->agents; }

@@ -8,20 +8,25 @@
 
 #include "common/error.h"
 
+/* What becomes of the keys that deployments report as missing (core/demand.h). */
+enum demand_policy { DEMAND_OFF, DEMAND_SUGGEST, DEMAND_AUTOMATIC };
+
 struct server_options {
-  const char *listen;      /* "127.0.0.1" */
-  int port;                /* 0: any free one; server_port tells */
-  const char *database;    /* libpq connection string */
   /* Files of public keys, and folders with them: whose signatures move channels. Read by server_start and not kept. */
   size_t n_publisher_keys;
   const char *const *publisher_keys;
 
+  const char *listen;      /* "127.0.0.1" */
+  int port;                /* 0: any free one; server_port tells */
+  const char *database;    /* libpq connection string */
   int workers;             /* database workers, default 4 */
   int event_threads;       /* default 2 */
   int64_t lease_ms;        /* default 30000 */
   int64_t lease_target_ms; /* predicted device time of the configs in a screen lease, default 10000 */
   int64_t heartbeat_ms;    /* default 5000 */
   int64_t poll_ms;         /* how often parked requests look again although nobody woke them, default 1000 */
+  enum demand_policy demand;
+  int64_t demand_per_hour; /* jobs that DEMAND_AUTOMATIC queues at the most, default 60 */
   int64_t queue_max;       /* waiting requests beyond which 503 is answered, default 10000 */
 };
 
@@ -42,14 +47,14 @@ void server_stop(struct server *server);
 int server_port(const struct server *server);
 const struct server_options *server_options(const struct server *server);
 
+/* The keys of those whose signatures move channels; none: an entry needs no signature. Read-only after the start. */
+struct trusted_keys;
+const struct trusted_keys *server_publisher_keys(const struct server *server);
+
 /* Heartbeats in memory: agents seen since the last flush. Owned by core/agents; here because routes and housekeeper
  * share it. */
 struct agent_table;
 struct agent_table *server_agents(struct server *server);
-
-/* The keys of those whose signatures move channels; none: an entry needs no signature. Read-only after the start. */
-struct trusted_keys;
-const struct trusted_keys *server_publisher_keys(const struct server *server);
 
 /* Housekeeping, called about every 250 ms on the housekeeper thread with its own worker (connection). Each module has one
  * and paces itself (core/housekeep.h). */

@@ -29,6 +29,8 @@ struct catalog {
 must_check bool catalog_load(struct worker *worker, const struct digest *kernels, size_t n, struct catalog *ret,
                              struct error *error);
 void catalog_release(struct catalog *catalog);
+/* The entry of one of the kernels that it was loaded for; NULL: it was not. */
+struct catalog_kernel *catalog_find(struct catalog *catalog, const struct digest *hash);
 #define cleanup_catalog __attribute__((cleanup(catalog_release)))
 
 struct submission {

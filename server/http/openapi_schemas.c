@@ -46,6 +46,13 @@ const struct openapi_operation openapi_operations[ROUTE_COUNT] = {
   [ROUTE_import_list] = {"limit after kernel format tag", NULL, NULL, "200", "ImportList", JSON_TYPE},
   [ROUTE_image_put] = {"", "Identity", JSON_TYPE, "200 201", "ImageAnswer", JSON_TYPE},
   [ROUTE_image_get] = {"", NULL, NULL, "200 304", "Identity", JSON_TYPE},
+  [ROUTE_compatibility_post] = {"", "CompatibilityRequest", JSON_TYPE, "201", "Object", JSON_TYPE},
+  [ROUTE_compatibility_list] = {"limit after", NULL, NULL, "200", "CompatibilityList", JSON_TYPE},
+  [ROUTE_compatibility_delete] = {"", NULL, NULL, "204", NULL, NULL},
+  [ROUTE_demand_post] = {"", "DemandReport", JSON_TYPE, "202", "DemandAnswer", JSON_TYPE},
+  [ROUTE_demand_get] = {"limit", NULL, NULL, "200", "DemandList", JSON_TYPE},
+  [ROUTE_demand_queue] = {"", "DemandQueueRequest", JSON_TYPE, "200", "DemandQueueAnswer", JSON_TYPE},
+  [ROUTE_gc_post] = {"", "GcRequest", JSON_TYPE, "200", "GcAnswer", JSON_TYPE},
   [ROUTE_token_post] = {"", "TokenRequest", JSON_TYPE, "201", "TokenAnswer", JSON_TYPE},
   [ROUTE_token_list] = {"limit after", NULL, NULL, "200", "TokenList", JSON_TYPE},
   [ROUTE_token_delete] = {"", NULL, NULL, "204", NULL, NULL},
@@ -64,6 +71,7 @@ const char openapi_queries[] = JSON({
   "kernel": {"description": "only those of this kernel", "schema": {"$ref": "#/components/schemas/Digest"}},
   "format": {"description": "only those of this cache format", "schema": {"type": "string"}},
   "tag": {"description": "the deployment scenario", "schema": {"type": "string"}},
+  "release": {"description": "a release's digest: the entry that a move to it follows", "schema": {"type": "string"}},
   "channel": {"description": "the channel's name", "schema": {"type": "string", "default": "stable"}},
   "rocm": {"description": "ROCm's version", "schema": {"type": "string"}},
   "cuda": {"description": "CUDA's version", "schema": {"type": "string"}},
@@ -85,7 +93,7 @@ const char openapi_schemas[] = JSON({
   "Time": {"type": "string", "format": "date-time"},
   "Id": {"type": "string", "pattern": "^[0-9]+$"},
   "Next": {"type": ["string", "null"], "description": "the value of the query argument after for the next page; null at the end"},
-  "Role": {"type": "string", "enum": ["reader", "submitter", "agent", "admin"]},
+  "Role": {"type": "string", "enum": ["reader", "submitter", "agent", "demand", "admin"]},
   "JobState": {"type": "string", "enum": ["queued", "running", "done", "failed", "cancelled"]},
   "Stage": {"type": "string", "enum": ["screen", "halving", "final"]},
   "Outcome": {"type": "string", "enum": ["correct", "compile", "runtime", "correctness", "timeout", "constraints"]},
@@ -297,6 +305,41 @@ const char openapi_schemas[] = JSON({
     "updated_at": {"$ref": "#/components/schemas/Time"}, "moved_by": {"type": "string"}}},
   "ChannelList": {"type": "object", "required": ["items", "next"], "properties": {
     "items": {"type": "array", "items": {"$ref": "#/components/schemas/ChannelEntry"}}, "next": {"$ref": "#/components/schemas/Next"}}},
+  "CompatibilityRequest": {"type": "object", "required": ["asked", "served"], "additionalProperties": false, "properties": {
+    "asked": {"$ref": "#/components/schemas/Environment"}, "served": {"$ref": "#/components/schemas/Environment"},
+    "reason": {"type": "string", "maxLength": 500}}},
+  "CompatibilityList": {"type": "object", "required": ["items", "next"], "properties": {
+    "items": {"type": "array", "items": {"type": "object", "required": ["id", "asked", "served", "reason", "made_by", "made_at"], "properties": {
+      "id": {"$ref": "#/components/schemas/Id"}, "asked": {"$ref": "#/components/schemas/Environment"},
+      "served": {"$ref": "#/components/schemas/Environment"}, "reason": {"type": "string"}, "made_by": {"type": "string"},
+      "made_at": {"$ref": "#/components/schemas/Time"}}}},
+    "next": {"$ref": "#/components/schemas/Next"}}},
+  "DemandReport": {"type": "object", "required": ["environment", "items"], "additionalProperties": false, "properties": {
+    "environment": {"$ref": "#/components/schemas/Environment"}, "image": {"type": ["string", "null"]},
+    "tag": {"type": "string", "default": "default"}, "items": {"type": "array", "minItems": 1, "maxItems": 1000, "items": {
+      "type": "object", "required": ["kernel", "key"], "additionalProperties": false, "properties": {
+        "kernel": {"type": "string", "description": "its hash, or its name"}, "key": {"$ref": "#/components/schemas/Key"},
+        "hits": {"type": "integer", "minimum": 0}, "misses": {"type": "integer", "minimum": 0},
+        "tuning_ms": {"type": ["number", "null"], "minimum": 0}, "kernel_ms": {"type": ["number", "null"], "minimum": 0}}}}}},
+  "DemandAnswer": {"type": "object", "required": ["accepted", "ignored", "policy"], "properties": {
+    "accepted": {"type": "integer"}, "ignored": {"type": "integer"}, "policy": {"$ref": "#/components/schemas/DemandPolicy"}}},
+  "DemandPolicy": {"type": "string", "enum": ["off", "suggest", "automatic"]},
+  "DemandList": {"type": "object", "required": ["items", "next", "policy"], "properties": {
+    "items": {"type": "array", "items": {"type": "object", "required": ["kernel", "name", "key", "environment", "tag", "hits",
+      "misses", "tuning_ms", "kernel_ms", "gain", "saved_ms", "last_at"]}},
+    "next": {"type": "null"}, "policy": {"$ref": "#/components/schemas/DemandPolicy"}}},
+  "DemandQueueRequest": {"type": "object", "required": ["top"], "additionalProperties": false, "properties": {
+    "top": {"type": "integer", "minimum": 1, "maximum": 1000}}},
+  "DemandQueueAnswer": {"type": "object", "required": ["items"], "properties": {"items": {"type": "array", "items": {
+    "type": "object", "required": ["kernel", "name", "key"], "properties": {"kernel": {"$ref": "#/components/schemas/Digest"},
+      "name": {"type": "string"}, "key": {"$ref": "#/components/schemas/Key"}, "job": {"$ref": "#/components/schemas/Id"},
+      "refused": {"type": "string"}}}}}},
+  "GcRequest": {"type": "object", "additionalProperties": false, "properties": {
+    "dry_run": {"type": "boolean", "default": false}, "keep_days": {"type": "integer", "minimum": 1, "maximum": 36500, "default": 30}}},
+  "GcAnswer": {"type": "object", "required": ["releases", "files", "more", "dry_run", "keep_days"], "properties": {
+    "releases": {"type": "array", "items": {"type": "object"}}, "files": {"type": "object", "properties": {
+      "n": {"type": "integer"}, "bytes": {"type": "integer"}}}, "more": {"type": "boolean"}, "dry_run": {"type": "boolean"},
+    "keep_days": {"type": "integer"}}},
   "ImportRequest": {"type": "object", "required": ["format", "environment", "kernels"], "additionalProperties": false, "properties": {
     "format": {"type": "string"}, "environment": {"$ref": "#/components/schemas/Environment"},
     "tag": {"type": "string", "default": "default", "maxLength": 200},

@@ -10,9 +10,18 @@
 
 #include "common/base.h"
 
-enum token_role { TOKEN_ANYONE, TOKEN_READER, TOKEN_SUBMITTER, TOKEN_AGENT, TOKEN_ADMIN, TOKEN_WRITER, TOKEN_ANY };
-/* What a token of `role` may call: ANYONE: no token needed. ANY: every role. READER: reader, submitter, admin (an
- * agent too where the table says ANY). SUBMITTER: submitter, admin. AGENT: agent, admin. ADMIN: admin. WRITER: submitter,
+enum token_role {
+  TOKEN_ANYONE,
+  TOKEN_READER,
+  TOKEN_SUBMITTER,
+  TOKEN_AGENT,
+  TOKEN_DEMAND,
+  TOKEN_ADMIN,
+  TOKEN_WRITER,
+  TOKEN_ANY
+};
+/* What a token of `role` may call: ANYONE: no token needed. ANY: every role but demand. READER: reader, submitter, admin (an
+ * agent too where the table says ANY). SUBMITTER: submitter, admin. AGENT: agent, admin. DEMAND: demand, admin. ADMIN: admin. WRITER: submitter,
  * agent, admin. No token has the role ANYONE, WRITER or ANY. */
 
 enum route_place { ROUTE_MEMORY, ROUTE_DATABASE };
@@ -52,17 +61,24 @@ enum route_place { ROUTE_MEMORY, ROUTE_DATABASE };
   ROUTE(channel_put, "PUT", "/v1/channels/{name}", TOKEN_ADMIN, ROUTE_DATABASE, 16 * KIB, 1, "Point a channel at a release") \
   ROUTE(channel_list, "GET", "/v1/channels", TOKEN_READER, ROUTE_DATABASE, 0, 1, "List channel entries") \
   ROUTE(channel_get, "GET", "/v1/channels/{name}", TOKEN_READER, ROUTE_DATABASE, 0, 1, "Read a channel entry") \
+  ROUTE(channel_entries, "GET", "/v1/channels/{name}/entries", TOKEN_READER, ROUTE_DATABASE, 0, 1, "Read a channel's history") \
+  ROUTE(channel_signature_post, "POST", "/v1/channels/{name}/signatures", TOKEN_ADMIN, ROUTE_DATABASE, 16 * KIB, 1, "Add a signature to a channel entry") \
   ROUTE(cache_get, "GET", "/v1/cache", TOKEN_READER, ROUTE_DATABASE, 0, 1, "What a starting container asks: environment and channel to release") \
   ROUTE(import_post, "POST", "/v1/imports", TOKEN_SUBMITTER, ROUTE_DATABASE, 64 * MIB, 1, "Import tables that were tuned elsewhere") \
   ROUTE(import_list, "GET", "/v1/imports", TOKEN_READER, ROUTE_DATABASE, 0, 1, "List imported entries") \
   ROUTE(image_put, "PUT", "/v1/images/{digest}", TOKEN_SUBMITTER, ROUTE_DATABASE, 16 * MIB, 1, "Keep the identity of a container image") \
   ROUTE(image_get, "GET", "/v1/images/{digest}", TOKEN_READER, ROUTE_DATABASE, 0, 1, "Read the identity of a container image") \
+  ROUTE(compatibility_post, "POST", "/v1/compatibilities", TOKEN_ADMIN, ROUTE_DATABASE, 16 * KIB, 1, "Declare that one environment's cache may serve another") \
+  ROUTE(compatibility_list, "GET", "/v1/compatibilities", TOKEN_READER, ROUTE_DATABASE, 0, 1, "List declared compatibilities") \
+  ROUTE(compatibility_delete, "DELETE", "/v1/compatibilities/{id}", TOKEN_ADMIN, ROUTE_DATABASE, 0, 1, "Withdraw a declared compatibility") \
+  ROUTE(demand_post, "POST", "/v1/demand", TOKEN_DEMAND, ROUTE_DATABASE, 1 * MIB, 1, "Report hits and misses of a deployment") \
+  ROUTE(demand_get, "GET", "/v1/demand", TOKEN_READER, ROUTE_DATABASE, 0, 1, "Untuned keys that deployments ask for, by the GPU time that tuning saves") \
+  ROUTE(demand_queue, "POST", "/v1/demand/queue", TOKEN_SUBMITTER, ROUTE_DATABASE, 4 * KIB, 1, "Queue jobs for the first of them") \
+  ROUTE(gc_post, "POST", "/v1/gc", TOKEN_ADMIN, ROUTE_DATABASE, 4 * KIB, 1, "Remove what nobody needs, or say what that would be") \
   ROUTE(token_post, "POST", "/v1/tokens", TOKEN_ADMIN, ROUTE_DATABASE, 4 * KIB, 1, "Make a token") \
   ROUTE(token_list, "GET", "/v1/tokens", TOKEN_ADMIN, ROUTE_DATABASE, 0, 1, "List tokens") \
   ROUTE(token_delete, "DELETE", "/v1/tokens/{name}", TOKEN_ADMIN, ROUTE_DATABASE, 0, 1, "Revoke a token") \
   ROUTE(metrics_get, "GET", "/metrics", TOKEN_READER, ROUTE_MEMORY, 0, 1, "Prometheus metrics") \
-  ROUTE(channel_entries, "GET", "/v1/channels/{name}/entries", TOKEN_READER, ROUTE_DATABASE, 0, 1, "Read a channel's history") \
-  ROUTE(channel_signature_post, "POST", "/v1/channels/{name}/signatures", TOKEN_ADMIN, ROUTE_DATABASE, 16 * KIB, 1, "Add a signature to a channel entry") \
   ROUTE(healthz_get, "GET", "/healthz", TOKEN_ANYONE, ROUTE_MEMORY, 0, 1, "The process runs") \
   ROUTE(readyz_get, "GET", "/readyz", TOKEN_ANYONE, ROUTE_MEMORY, 0, 1, "The database answers and is migrated") \
   ROUTE(openapi_get, "GET", "/openapi.json", TOKEN_ANYONE, ROUTE_MEMORY, 0, 1, "This contract for programs")

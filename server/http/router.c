@@ -71,6 +71,8 @@ bool role_may(enum token_role role, enum token_role needed) {
     return true;
   if (role == TOKEN_ANYONE)
     return false;
+  if (role == TOKEN_DEMAND)
+    return needed == TOKEN_DEMAND;
   if (role == TOKEN_ADMIN || needed == TOKEN_ANY)
     return true;
   if (needed == TOKEN_READER)
@@ -84,7 +86,7 @@ static const struct {
   const char *name;
   enum token_role role;
 } role_names[] = {
-    {"reader", TOKEN_READER}, {"submitter", TOKEN_SUBMITTER}, {"agent", TOKEN_AGENT}, {"admin", TOKEN_ADMIN}};
+    {"reader", TOKEN_READER}, {"submitter", TOKEN_SUBMITTER}, {"agent", TOKEN_AGENT}, {"demand", TOKEN_DEMAND}, {"admin", TOKEN_ADMIN}};
 
 const char *role_name(enum token_role role) {
   for (size_t i = 0; i < ARRAY_LENGTH(role_names); i++)

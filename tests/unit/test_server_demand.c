@@ -1,0 +1,112 @@
+/* What deployments report is read strictly, is limited, and what they fetch is noted once. */
+#include <criterion/criterion.h>
+
+#include "server/core/demand.h"
+#include "server/core/fetches.h"
+#include "server/http/demand_rate.h"
+
+static bool parse(const char *text, struct demand_report *ret, struct error *error) {
+  static json_t *json; /* what a report borrows from */
+  json_decref(json);
+  json = json_loads(text, 0, NULL);
+  cr_assert(json, "%s", text);
+  return demand_report_parse(json, ret, error);
+}
+
+#define ITEMS(item) "{\"environment\": {\"rocm\": \"6.4.1\"}, \"items\": [" item "]}"
+
+Test(demand, a_report_names_kernels_by_hash_or_by_name) {
+  struct error error;
+  cleanup_demand_report struct demand_report report = {0};
+  cr_assert(
+      parse("{\"environment\": {\"rocm\": \"6.4.1\"}, \"image\": null, \"items\": ["
+            "{\"kernel\": \"matmul/triton\", \"key\": {\"M\": 1}, \"hits\": 3, \"misses\": 2, \"tuning_ms\": 12.5,"
+            " \"kernel_ms\": null},"
+            "{\"kernel\": \"sha256:0000000000000000000000000000000000000000000000000000000000000001\", \"key\": {}}]}",
+            &report, &error),
+      "%s", error.message);
+  cr_assert_eq(report.n, 2);
+  cr_assert_str_eq(report.tag, "default");
+  cr_assert_str_eq(report.items[0].name, "matmul/triton");
+  cr_assert(!report.items[0].has_hash && report.items[1].has_hash);
+  cr_assert_eq(report.items[0].hits, 3);
+  cr_assert_eq(report.items[0].misses, 2);
+  cr_assert_eq(report.items[0].tuning_ms, 12.5);
+  cr_assert_eq(report.items[0].kernel_ms, 0);
+  cr_assert_eq(report.items[1].kernel.bytes[31], 1);
+}
+
+static void refused(const char *text, const char *pointer, const char *part) {
+  struct error error;
+  struct demand_report report = {0};
+  cr_assert(!parse(text, &report, &error), "%s", text);
+  cr_expect_str_eq(error.pointer, pointer, "%s: %s", text, error.pointer);
+  cr_expect(strstr(error.message, part), "%s: %s", text, error.message);
+}
+
+Test(demand, what_is_no_report_is_refused_with_a_pointer) {
+  refused("{\"items\": []}", "/environment", "environment");
+  refused("{\"environment\": {}, \"items\": []}", "/items", "1 to");
+  refused("{\"environment\": {}, \"tag\": \"\", \"items\": [{\"kernel\": \"a\", \"key\": {}}]}", "/tag", "1 to");
+  refused("{\"environment\": {\"rocm\": 6}, \"items\": [{\"kernel\": \"a\", \"key\": {}}]}", "/environment/rocm",
+          "string");
+  refused(ITEMS("{\"key\": {}}"), "/items/0/kernel", "kernel");
+  refused(ITEMS("{\"kernel\": \"a\", \"key\": []}"), "/items/0/key", "object");
+  refused(ITEMS("{\"kernel\": \"a\", \"key\": {}, \"hits\": -1}"), "/items/0/hits", "hits");
+  refused(ITEMS("{\"kernel\": \"a\", \"key\": {}, \"misses\": 2000000000}"), "/items/0/misses", "misses");
+  refused(ITEMS("{\"kernel\": \"a\", \"key\": {}, \"tuning_ms\": -0.5}"), "/items/0/tuning_ms", "milliseconds");
+  refused(ITEMS("{\"kernel\": \"a\", \"key\": {}, \"kernel_ms\": 1e300}"), "/items/0/kernel_ms", "milliseconds");
+  refused(ITEMS("{\"kernel\": \"a\", \"key\": {}, \"token\": \"\"}"), "/items/0/token", "token");
+}
+
+Test(demand, policies_have_names) {
+  enum demand_policy policy;
+  cr_assert(demand_policy_parse("automatic", &policy) && policy == DEMAND_AUTOMATIC);
+  cr_assert_str_eq(demand_policy_name(DEMAND_OFF), "off");
+  cr_assert(!demand_policy_parse("always", &policy));
+}
+
+Test(demand, a_token_that_reports_too_often_waits_and_others_do_not) {
+  int64_t wait_s;
+  for (int i = 0; i < 6; i++)
+    cr_assert(demand_rate_take("eager", 6, 1000, &wait_s), "%d", i);
+  cr_assert(!demand_rate_take("eager", 6, 1000, &wait_s));
+  cr_assert_eq(wait_s, 11, "a report each ten seconds, and one for rounding: %lld", (long long)wait_s);
+  cr_assert(demand_rate_take("calm", 6, 1000, &wait_s));
+  cr_assert(!demand_rate_take("eager", 6, 10000, &wait_s));
+  cr_assert(demand_rate_take("eager", 6, 11500, &wait_s));
+}
+
+Test(demand, the_token_that_reported_longest_ago_makes_room) {
+  int64_t wait_s;
+  char name[16];
+  cr_assert(demand_rate_take("first", 1, 0, &wait_s));
+  cr_assert(!demand_rate_take("first", 1, 1, &wait_s));
+  for (int i = 0; i < 1100; i++) {
+    snprintf(name, sizeof name, "t%d", i);
+    cr_assert(demand_rate_take(name, 1, 2, &wait_s));
+  }
+  cr_assert(demand_rate_take("first", 1, 3, &wait_s), "forgotten, so it begins with a full bucket");
+}
+
+Test(fetches, a_release_is_noted_once_until_it_was_taken) {
+  static struct digest taken[FETCHES_MAX];
+  struct digest a = digest_of("a", 1), b = digest_of("b", 1);
+  fetches_note(&a);
+  fetches_note(&b);
+  fetches_note(&a);
+  cr_assert_eq(fetches_take(taken), 2);
+  cr_assert(digest_equal(&taken[0], &a) && digest_equal(&taken[1], &b));
+  cr_assert_eq(fetches_take(taken), 0);
+  fetches_note(&a);
+  cr_assert_eq(fetches_take(taken), 1);
+}
+
+Test(fetches, more_releases_than_there_is_room_for_are_left_for_later) {
+  static struct digest taken[FETCHES_MAX];
+  for (size_t i = 0; i < FETCHES_MAX + 5; i++) {
+    struct digest digest = digest_of(&i, sizeof i);
+    fetches_note(&digest);
+  }
+  cr_assert_eq(fetches_take(taken), FETCHES_MAX);
+}

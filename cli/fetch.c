@@ -63,8 +63,7 @@ static const char *known_etag(const struct fetch *fetch) {
 
 /* Doing */
 
-/* The release's bytes from its folder, else from the server; verified and read. *ret_bytes (the caller's) when they came
- * from the server. */
+/* The release from its folder, else from the server (*ret_is_new); verified and read. */
 static bool release_get(struct fetch *fetch, const struct channel_entry *entry, const char *name,
                         struct release **ret_release, bool *ret_is_new, struct error *error) {
   cleanup_free char *bytes = NULL;
@@ -82,8 +81,7 @@ static bool release_get(struct fetch *fetch, const struct channel_entry *entry, 
   return release_believe(fetch, entry, bytes ? bytes : response.body, bytes ? size : response.size, ret_release, error);
 }
 
-static bool release_write(struct fetch *fetch, const struct release *release, const char *staging,
-                          struct error *error) {
+static bool release_write(const struct release *release, const char *staging, struct error *error) {
   struct cache_file file = {.path = (char *)"release.json", .bytes = release->bytes, .size = release->size};
   return file_create(staging, &file, error);
 }
@@ -100,8 +98,7 @@ static bool install(struct fetch *fetch, const struct channel_entry *entry, stru
     cleanup_release struct release *release = NULL;
     bool is_new;
     if (!release_get(fetch, entry, name, &release, &is_new, error) ||
-        (is_new && !release_write(fetch, release, staging, error)) ||
-        !renderings_make(fetch, release, name, staging, error))
+        (is_new && !release_write(release, staging, error)) || !renderings_make(fetch, release, name, staging, error))
       return false;
   } else if (!renderings_are_useful(fetch, name, error)) {
     return false;
@@ -202,15 +199,12 @@ static json_t *formats_to_json(const struct fetch *fetch) {
   json_t *formats = json_array();
   for (size_t i = 0; i < fetch->n_formats; i++) {
     const json_t *rendering = fetch->renderings[i].json;
-    const char *reason = cli_member(rendering, "reason");
-    json_t *skipped = renderings_skipped(fetch, i);
-    if (!rendering) {
-      json_decref(skipped);
+    const char *name = fetch->formats[i]->name, *reason = cli_member(rendering, "reason");
+    if (!rendering)
       continue;
-    }
-    json_t *format =
-        json_pack("{s:s, s:s+++, s:O, s:o}", "format", fetch->formats[i]->name, "folder", fetch->absolute, "/current/",
-                  fetch->formats[i]->name, "files", json_object_get(rendering, "files"), "skipped", skipped);
+    cleanup_free char *folder = xasprintf("%s/current/%s", fetch->absolute, name);
+    json_t *format = json_pack("{s:s, s:s, s:O, s:o}", "format", name, "folder", folder, "files",
+                               json_object_get(rendering, "files"), "skipped", renderings_skipped(fetch, i));
     if (reason[0])
       ALWAYS(json_object_set_new(format, "reason", json_string(reason)) == 0);
     ALWAYS(json_array_append_new(formats, format) == 0);

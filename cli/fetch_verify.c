@@ -1,0 +1,186 @@
+/* What of a server's answer is believed: signature, question, expiry, counter, digest. Nothing here writes a file.
+ *
+ * Who can change what a server sends can withhold a release, and no more: an entry that a trusted key did not sign, one for
+ * another GPU, and one that is older than what was seen are refused, and so is a release with other bytes than its entry
+ * names.
+ *
+ * The counters that were seen stand in the state's "seen", the newest first:
+ *   {"channel", "environment", "tag", "counter", "release", "keys": [id, …]}
+ * keys: those that were trusted then. What was seen without any says nothing once there are some (anybody could have sent
+ * it), and so does what others signed; in between, while keys are rotated, it holds.
+ *
+ * Memory and threads: fetch.h. */
+#include <inttypes.h>
+#include <time.h>
+
+#include "cli/fetch.h"
+
+#define SEEN_MAX 64
+
+static bool refuse(struct fetch *fetch, enum exit_code code) {
+  fetch->refused = code;
+  return false;
+}
+
+bool entry_is_signed(const struct fetch *fetch, const struct channel_entry *entry, struct error *error) {
+  return fetch->keys.n == 0 || channel_entry_verify(entry, &fetch->keys, error);
+}
+
+/* "6.4" of "6.4.1": how many bytes of it; 0 when it does not begin so. */
+static size_t minor_length(const char *version) {
+  size_t major = strspn(version, "0123456789");
+  size_t minor = major && version[major] == '.' ? strspn(version + major + 1, "0123456789") : 0;
+  return minor ? major + 1 + minor : 0;
+}
+
+static bool is_same_minor(const char *asked, const char *served) {
+  size_t length = minor_length(asked);
+  return served && length && length == minor_length(served) && strncmp(asked, served, length) == 0;
+}
+
+/* Whether an entry for `served` may answer what was asked, by the rule that was asked for. What a GPU is must be equal by
+ * any: an operator's table cannot make another one of it. */
+static bool environment_may_be_served(const struct fetch *fetch, const struct environment *served) {
+  struct environment asked = fetch->asked; /* borrowed, with less in it */
+  if (fetch->match >= MATCH_MINOR && asked.rocm && is_same_minor(asked.rocm, served->rocm))
+    asked.rocm = NULL;
+  if (fetch->match == MATCH_COMPATIBLE)
+    asked =
+        (struct environment){.arch = asked.arch, .partition = asked.partition, .compute_units = asked.compute_units};
+  return environment_fits(&asked, served);
+}
+
+static bool entry_answers(struct fetch *fetch, const struct channel_entry *entry, struct error *error) {
+  if (!string_equal(entry->channel, fetch->channel) || !string_equal(entry->tag, fetch->tag)) {
+    error_set(error, "the server sent the entry of channel \"%.64s\" with tag \"%.64s\", which was not asked for",
+              entry->channel, entry->tag);
+    return refuse(fetch, EXIT_UNTRUSTED);
+  }
+  if (!environment_may_be_served(fetch, &entry->environment)) {
+    cleanup_free char *asked = environment_format(&fetch->asked), *served = environment_format(&entry->environment);
+    error_set(error, "the server sent an entry for another environment (%.200s) than was asked for (%.200s)", served,
+              asked);
+    return refuse(fetch, EXIT_UNTRUSTED);
+  }
+  return true;
+}
+
+bool entry_is_current(struct fetch *fetch, const struct channel_entry *entry, struct error *error) {
+  char text[TIME_TEXT_SIZE];
+  if (!entry->expires_s || entry->expires_s > time(NULL))
+    return true;
+  error_set(error, "the entry %" PRId64 " of channel \"%s\" expired at %s; publish or sign a newer one", entry->counter,
+            entry->channel, time_text_format(entry->expires_s, text));
+  return refuse(fetch, EXIT_EXPIRED);
+}
+
+static json_t *keys_to_json(const struct fetch *fetch) {
+  json_t *keys = json_array();
+  for (size_t i = 0; i < fetch->keys.n; i++)
+    ALWAYS(json_array_append_new(keys, json_digest_text(&fetch->keys.all[i].id)) == 0);
+  return keys;
+}
+
+static bool keys_hold(const struct fetch *fetch, const json_t *seen) {
+  size_t i;
+  json_t *then;
+  json_array_foreach (json_object_get(seen, "keys"), i, then) {
+    struct digest id;
+    const char *text = json_string_value(then);
+    for (size_t j = 0; text && j < fetch->keys.n; j++)
+      if (digest_parse(text, &id) && digest_equal(&id, &fetch->keys.all[j].id))
+        return true;
+  }
+  return fetch->keys.n == 0;
+}
+
+static bool is_of_same_entry(const json_t *seen, const struct channel_entry *entry) {
+  cleanup_json json_t *environment = environment_to_json(&entry->environment);
+  return string_equal(cli_member(seen, "channel"), entry->channel) &&
+         string_equal(cli_member(seen, "tag"), entry->tag) &&
+         json_equal(json_object_get(seen, "environment"), environment);
+}
+
+static bool entry_is_not_older(struct fetch *fetch, const struct channel_entry *entry, struct error *error) {
+  char release[DIGEST_TEXT_SIZE];
+  size_t i;
+  json_t *seen;
+  digest_format(&entry->release, release);
+  json_array_foreach (json_object_get(fetch->state, "seen"), i, seen) {
+    if (!is_of_same_entry(seen, entry) || !keys_hold(fetch, seen))
+      continue;
+    int64_t counter = json_integer_value(json_object_get(seen, "counter"));
+    bool is_other = entry->counter == counter && !string_equal(cli_member(seen, "release"), release);
+    if (entry->counter >= counter && !is_other)
+      continue;
+    error_set(error,
+              "the server sent entry %" PRId64 " of channel \"%s\"%s, and entry %" PRId64
+              " was seen already; if the server was set up anew, remove %s/.fetch.json",
+              entry->counter, entry->channel, is_other ? " with another release" : "", counter, fetch->to);
+    return refuse(fetch, EXIT_REPLAYED);
+  }
+  return true;
+}
+
+bool entry_believe(struct fetch *fetch, const json_t *json, struct channel_entry *ret, struct error *error) {
+  cleanup_channel_entry struct channel_entry entry = {0};
+  int64_t begin_ns = clock_monotonic_ns();
+  if (!channel_entry_parse(json, &entry, error))
+    return error_prefix(error, "the server's channel entry: ");
+  if (!entry_is_signed(fetch, &entry, error)) {
+    error_prefix(error, "the entry %" PRId64 " of channel \"%.64s\" is not trusted: ", entry.counter, entry.channel);
+    return refuse(fetch, EXIT_UNTRUSTED);
+  }
+  if (!entry_answers(fetch, &entry, error) || !entry_is_current(fetch, &entry, error) ||
+      !entry_is_not_older(fetch, &entry, error))
+    return false;
+  fetch->took_ns[WORK_VERIFY] += clock_monotonic_ns() - begin_ns;
+  *ret = entry;
+  entry = (struct channel_entry){0};
+  return true;
+}
+
+void entry_note(struct fetch *fetch, const struct channel_entry *entry) {
+  json_t *seen = json_array(), *one;
+  size_t i;
+  ALWAYS(json_array_append_new(seen, json_pack("{s:s, s:o, s:s, s:I, s:o, s:o}", "channel", entry->channel,
+                                               "environment", environment_to_json(&entry->environment), "tag",
+                                               entry->tag, "counter", (json_int_t)entry->counter, "release",
+                                               json_digest_text(&entry->release), "keys", keys_to_json(fetch))) == 0);
+  /* What was not verified replaces nothing that was. */
+  json_array_foreach (json_object_get(fetch->state, "seen"), i, one) {
+    bool was_verified = json_array_size(json_object_get(one, "keys")) > 0;
+    bool is_replaced = is_of_same_entry(one, entry) && keys_hold(fetch, one) && (fetch->keys.n > 0 || !was_verified);
+    if (!is_replaced && json_array_size(seen) < SEEN_MAX)
+      ALWAYS(json_array_append(seen, one) == 0);
+  }
+  ALWAYS(json_object_set_new(fetch->state, "seen", seen) == 0);
+}
+
+bool release_believe(struct fetch *fetch, const struct channel_entry *entry, const char *bytes, size_t size,
+                     struct release **ret_release, struct error *error) {
+  char text[DIGEST_TEXT_SIZE];
+  int64_t begin_ns = clock_monotonic_ns();
+  struct digest found = digest_of(bytes, size);
+  fetch->took_ns[WORK_VERIFY] += clock_monotonic_ns() - begin_ns;
+  digest_format(&entry->release, text);
+  if (!digest_equal(&found, &entry->release)) {
+    error_set(error, "release %s arrived with other bytes; it was not used", text);
+    return refuse(fetch, EXIT_TAMPERED);
+  }
+  begin_ns = clock_monotonic_ns();
+  cleanup_release struct release *release = NULL;
+  if (!release_parse(bytes, size, &release, error))
+    return error_prefix(error, "release %s: ", text);
+  fetch->took_ns[WORK_READ] += clock_monotonic_ns() - begin_ns;
+  /* An entry that nobody signed may say of any release that it is for this GPU. */
+  if (!environment_fits(&release->environment, &entry->environment) ||
+      !environment_fits(&entry->environment, &release->environment) || !string_equal(release->tag, entry->tag)) {
+    cleanup_free char *environment = environment_format(&release->environment);
+    error_set(error, "release %s is for another environment or tag (%.200s, %.64s) than its entry says", text,
+              environment, release->tag);
+    return refuse(fetch, EXIT_TAMPERED);
+  }
+  *ret_release = TAKE(release);
+  return true;
+}

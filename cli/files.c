@@ -1,0 +1,160 @@
+/* Writing rendered caches. Memory and threads: files.h. */
+#include "cli/files.h"
+
+#include <archive.h>
+#include <archive_entry.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include "common/file.h"
+#include "common/options.h"
+
+#define IDENTITY_DEFAULT "/etc/wavetune/identity.json"
+#define FILE_MODE_DEFAULT 0644
+#define FOLDER_MODE_DEFAULT 0755
+
+static unsigned file_mode(const struct cache_files *files) {
+  return files->file_mode ? files->file_mode : FILE_MODE_DEFAULT;
+}
+
+static unsigned folder_mode(const struct cache_files *files) {
+  return files->folder_mode ? files->folder_mode : FOLDER_MODE_DEFAULT;
+}
+
+/* Makes the folders of `path` that it does not share with `before`, the path that was written last. */
+static bool parents_make(int root, const char *path, const char *before, unsigned mode, struct error *error) {
+  for (const char *slash = strchr(path, '/'); slash; slash = strchr(slash + 1, '/')) {
+    size_t length = (size_t)(slash - path);
+    if (before && strncmp(path, before, length + 1) == 0)
+      continue;
+    cleanup_free char *folder = xstrndup(path, length);
+    if (mkdirat(root, folder, mode) < 0 && errno != EEXIST)
+      return error_set(error, "cannot make the folder %s: %s", folder, strerror(errno));
+  }
+  return true;
+}
+
+static bool file_write(int root, const struct cache_file *file, unsigned mode, struct error *error) {
+  cleanup_fd int fd = openat(root, file->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+  return (fd >= 0 && fd_write_all(fd, file->bytes, file->size)) ||
+         error_set(error, "cannot write %s: %s", file->path, strerror(errno));
+}
+
+bool file_create(const char *folder, const struct cache_file *file, struct error *error) {
+  cleanup_fd int root = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  return root < 0 ? error_set(error, "cannot open %s: %s", folder, strerror(errno))
+                  : file_write(root, file, FILE_MODE_DEFAULT, error);
+}
+
+static bool all_write(const struct cache_files *files, int root, int64_t deadline_ms, struct error *error) {
+  const char *before = NULL;
+  for (size_t i = 0; i < files->n; i++) {
+    const struct cache_file *file = &files->files[i];
+    if (deadline_ms && clock_monotonic_ms() >= deadline_ms)
+      return error_set(error, "the time budget was used up after %zu of %zu files; give it more with --budget-ms", i,
+                       files->n);
+    if (!parents_make(root, file->path, before, folder_mode(files), error) ||
+        !file_write(root, file, file_mode(files), error))
+      return false;
+    before = file->path;
+  }
+  return true;
+}
+
+bool files_write(const struct cache_files *files, const char *folder, int64_t deadline_ms, struct error *error) {
+  bool states_modes = files->file_mode || files->folder_mode, ok = false;
+  mode_t mask = umask(0);
+  if (!states_modes)
+    umask(mask);
+  cleanup_fd int root = mkdir(folder, folder_mode(files)) == 0 ? open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+  if (root < 0)
+    error_set(error, "cannot make the folder %s: %s", folder, strerror(errno));
+  else
+    ok = all_write(files, root, deadline_ms, error) || error_prefix(error, "%s: ", folder);
+  umask(mask);
+  return ok;
+}
+
+static int files_compare(const void *a, const void *b) {
+  return strcmp((*(const struct cache_file *const *)a)->path, (*(const struct cache_file *const *)b)->path);
+}
+
+DEFINE_CLEANUP(struct archive *, cleanup_archive_free, archive_write_free)
+DEFINE_CLEANUP(struct archive_entry *, cleanup_archive_entry_free, archive_entry_free)
+
+static bool tar_add(struct archive *archive, struct archive_entry *entry, const struct cache_file *file,
+                    unsigned mode) {
+  archive_entry_clear(entry);
+  archive_entry_set_pathname(entry, file->path);
+  archive_entry_set_filetype(entry, AE_IFREG);
+  archive_entry_set_perm(entry, (mode_t)mode);
+  archive_entry_set_size(entry, (la_int64_t)file->size);
+  archive_entry_set_mtime(entry, 0, 0);
+  return archive_write_header(archive, entry) == ARCHIVE_OK &&
+         archive_write_data(archive, file->bytes, file->size) == (la_ssize_t)file->size;
+}
+
+bool files_write_tar(const struct cache_files *files, const char *path, struct error *error) {
+  __attribute__((cleanup(cleanup_archive_free))) struct archive *archive = archive_write_new();
+  __attribute__((cleanup(cleanup_archive_entry_free))) struct archive_entry *entry = archive_entry_new();
+  cleanup_free const struct cache_file **sorted = xcalloc(files->n + 1, sizeof(struct cache_file *));
+  cleanup_free char *temporary = xasprintf("%s.%ld.tmp", path, (long)getpid());
+  ALWAYS(archive && entry);
+  for (size_t i = 0; i < files->n; i++)
+    sorted[i] = &files->files[i];
+  qsort(sorted, files->n, sizeof *sorted, files_compare);
+  bool ok = archive_write_set_format_pax_restricted(archive) == ARCHIVE_OK &&
+            archive_write_open_filename(archive, temporary) == ARCHIVE_OK;
+  for (size_t i = 0; ok && i < files->n; i++)
+    ok = tar_add(archive, entry, sorted[i], file_mode(files));
+  ok = ok && archive_write_close(archive) == ARCHIVE_OK;
+  if (!ok)
+    error_set(error, "cannot write %s: %s", path, archive_error_string(archive));
+  else if (rename(temporary, path) < 0)
+    ok = error_set(error, "cannot write %s: %s", path, strerror(errno));
+  if (!ok)
+    unlink(temporary);
+  return ok;
+}
+
+static bool is_among(const struct cache_format *format, const struct cache_format *const *formats, size_t n) {
+  while (n)
+    if (formats[--n] == format)
+      return true;
+  return false;
+}
+
+bool formats_of_option(const struct options *options, const struct cache_format ***ret_formats, size_t *ret_n,
+                       struct error *error) {
+  static const char *const standard[] = {"json"};
+  const char *const *names;
+  size_t n_names = option_list(options, "format", &names), n = 0;
+  if (n_names == 0) {
+    names = standard;
+    n_names = 1;
+  }
+  cleanup_free const struct cache_format **formats = xcalloc(n_names, sizeof(struct cache_format *));
+  for (size_t i = 0; i < n_names; i++) {
+    const struct cache_format *format;
+    if (!cache_format_find(names[i], &format, error))
+      return error_prefix(error, "--format: ");
+    if (!is_among(format, formats, n))
+      formats[n++] = format;
+  }
+  *ret_formats = TAKE(formats);
+  *ret_n = n;
+  return true;
+}
+
+bool identity_of_option(const struct options *options, struct identity **ret_identity, struct error *error) {
+  const char *path = option_text(options, "identity");
+  cleanup_json json_t *json = NULL;
+  *ret_identity = NULL;
+  if (!path && access(IDENTITY_DEFAULT, F_OK) != 0)
+    return true;
+  if (!path)
+    path = IDENTITY_DEFAULT;
+  return json_parse_file(path, IDENTITY_SIZE_MAX, &json, error) &&
+         (identity_parse(json, ret_identity, error) || error_prefix(error, "%s: ", path));
+}

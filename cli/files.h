@@ -1,0 +1,34 @@
+/* A rendered cache written to a folder, or to a tar file.
+ *
+ * Memory: the caller's. Threads: one (the process's umask is changed for a moment). */
+#ifndef WAVETUNE_CLI_FILES_H
+#define WAVETUNE_CLI_FILES_H
+
+#include "common/formats/format.h"
+
+/* Makes `folder` (whose parent exists, and which does not) and writes the files below it. Modes that the format states hold
+ * whatever the umask is. Nothing is synced. Gives up, leaving what there is, when deadline_ms of the monotonic clock has
+ * passed; 0: never. */
+must_check bool files_write(const struct cache_files *files, const char *folder, int64_t deadline_ms,
+                            struct error *error);
+
+/* One file below a folder that is there. */
+must_check bool file_create(const char *folder, const struct cache_file *file, struct error *error);
+
+/* A tar file that depends on nothing but the files: sorted, without owners or times. */
+must_check bool files_write_tar(const struct cache_files *files, const char *path, struct error *error);
+
+/* The names of --format, or of the default "json" alone; each once. *ret_formats is the caller's. */
+struct options;
+must_check bool formats_of_option(const struct options *options, const struct cache_format ***ret_formats,
+                                  size_t *ret_n, struct error *error);
+
+/* --identity FILE, else /etc/wavetune/identity.json where there is one, else NULL. */
+must_check bool identity_of_option(const struct options *options, struct identity **ret_identity, struct error *error);
+
+/* clang-format off */
+#define OPTION_IDENTITY {.name = "identity", .type = OPTION_TEXT, .argument = "FILE", \
+    .help = "what the image's tools are, from `python3 -m wavetune identity`; default: /etc/wavetune/identity.json"}
+/* clang-format on */
+
+#endif

@@ -9,7 +9,7 @@ import sys
 
 import harness
 import pytest
-from harness import wavetune
+from harness import make_token, wavetune
 
 pytest.importorskip("triton", reason="build/python has no Triton; tests/python-env.sh makes it")
 MI300X = {"rocm": "6.4.1", "gpu": "AMD Instinct MI300X", "arch": "gfx942", "compute_units": 304, "partition": "SPX/NPS1"}
@@ -20,26 +20,36 @@ WINNER = 1  # of the decorator's configs
 KEYS = [4096, 1000]
 
 
-def bridge(*arguments):
+def bridge(*arguments, **more):
     environment = {**os.environ, "PYTHONPATH": f"{harness.SOURCE / 'python'}:{PYTHON / 'kernels'}",
-                   "PYTHONDONTWRITEBYTECODE": "1"}
-    subprocess.run([sys.executable, "-m", "wavetune", *map(str, arguments)], env=environment, check=True, timeout=300)
+                   "PYTHONDONTWRITEBYTECODE": "1", **more}
+    done = subprocess.run([sys.executable, "-m", "wavetune", *map(str, arguments)], env=environment, text=True, timeout=300,
+                          capture_output=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def packed(tmp_path_factory):
+    """A folder with the function's kernel folder `scale`, its `build` and the `identity.json` of an image that has it."""
+    place = tmp_path_factory.mktemp("packed")
+    bridge("pack", PYTHON / "kernels/scaled.py", "--kernel", place / "scale", "--output", place / "build", "--signature",
+           SIGNATURE, "--grid", "lambda META: (triton.cdiv(n, META['BLOCK']), )",
+           *(word for n in KEYS for word in ("--key", f"n={n}")))
+    bridge("identity", "--arch", "gfx942", "--output", place / "identity.json", "--function",
+           f"{place / 'scale'}=scaled:scale_kernel")
+    return place
 
 
 @pytest.fixture
-def fetched(server, postgres, tmp_path):
+def fetched(server, postgres, packed, tmp_path):
     """The variables that fetch prints for a deployment of the packed function."""
-    kernel, build = tmp_path / "scale", tmp_path / "build"
-    bridge("pack", PYTHON / "kernels/scaled.py", "--kernel", kernel, "--output", build, "--signature", SIGNATURE, "--grid",
-           "lambda META: (triton.cdiv(n, META['BLOCK']), )", *(word for n in KEYS for word in ("--key", f"n={n}")))
-    bridge("identity", "--arch", "gfx942", "--output", tmp_path / "identity.json", "--function",
-           f"{kernel}=scaled:scale_kernel")
-    wavetune(server, "kernel", "push", kernel, "--build", build)
-    space = json.loads((kernel / "space.json").read_text())
+    wavetune(server, "kernel", "push", packed / "scale", "--build", packed / "build")
+    space = json.loads((packed / "scale/space.json").read_text())
     values = json.dumps(space["configs"][WINNER])
     for n in KEYS:
         job = server.request("POST", "/v1/jobs", {
-            "kernel": wavetune(None, "kernel", "hash", kernel).stdout.strip(), "key": {"n": n}, "space": space,
+            "kernel": wavetune(None, "kernel", "hash", packed / "scale").stdout.strip(), "key": {"n": n}, "space": space,
             "environment": MI300X}).json["job"]
         verdict = json.dumps({"winner": WINNER, "verdict": "FASTER", "equivalence_set": [WINNER]})
         postgres.sql(f"""UPDATE jobs SET state = 'done', finished_at = now() WHERE id = {job};
@@ -49,16 +59,16 @@ def fetched(server, postgres, tmp_path):
     environment = json.dumps({**MI300X, "triton": "3.6.0"})
     wavetune(server, "publish", "--environment", environment, "--channel", "stable", "--sign-key", tmp_path / "publisher")
     said = wavetune(server, "fetch", "--to", tmp_path / "cache", "--format", "triton", "--environment", environment,
-                    "--identity", tmp_path / "identity.json", "--trusted-key", tmp_path / "publisher.pub", "--budget-ms",
+                    "--identity", packed / "identity.json", "--trusted-key", tmp_path / "publisher.pub", "--budget-ms",
                     "600000", "--print-env").stdout
-    return dict(line.removeprefix("export ").split("=", 1) for line in shlex.split(said, posix=True) if "=" in line)
+    return dict(line.removeprefix("export ").split("=", 1) for line in shlex.split(said) if "=" in line)
 
 
-def deploy(variables, *sizes):
+def deploy(variables, *sizes, watched=()):
     own = {name: value for name, value in os.environ.items() if not name.startswith(("TRITON_", "AMDGCN_"))}
-    done = subprocess.run([sys.executable, PYTHON / "deployment.py", "gfx942", "run", *map(str, sizes)], text=True,
-                          env={**own, "PYTHONPATH": str(PYTHON / "kernels"), "PYTHONDONTWRITEBYTECODE": "1", **variables},
-                          capture_output=True, timeout=300)
+    done = subprocess.run([sys.executable, *watched, PYTHON / "deployment.py", "gfx942", "run", *map(str, sizes)],
+                          env={**own, "PYTHONPATH": f"{harness.SOURCE / 'python'}:{PYTHON / 'kernels'}",
+                               "PYTHONDONTWRITEBYTECODE": "1", **variables}, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -67,3 +77,19 @@ def test_a_fetched_cache_spares_an_unmodified_triton_all_tuning_and_compiling(fe
     assert deploy(fetched, *KEYS) == {
         "benchmarked": 0, "compiled": 0, "from_cache": len(KEYS),
         "best": ["BLOCK: 512, num_warps: 8, num_ctas: 1, num_stages: 1, maxnreg: None"] * len(KEYS)}
+
+
+def test_what_an_image_is_and_what_its_program_had_to_tune_reach_the_server(server, packed, tmp_path):
+    wavetune(server, "kernel", "push", packed / "scale")
+    there = {"WAVETUNE_URL": server.url, "WAVETUNE_TOKEN": make_token(server.database, "image", "submitter")}
+    digest = json.loads(bridge("identity", "--arch", "gfx942", "--json", "--put", "--function",
+                               "scale_kernel/triton=scaled:scale_kernel", **there))["digest"]
+    identity = server.get(f"/v1/images/{digest}")
+    (tmp_path / "identity.json").write_text(json.dumps(identity))
+    seen = deploy({"WAVETUNE_URL": server.url, "WAVETUNE_TOKEN": make_token(server.database, "fleet", "demand"),
+                   "WAVETUNE_IDENTITY": str(tmp_path / "identity.json"), "TRITON_CACHE_DIR": str(tmp_path / "cache"),
+                   "WAVETUNE_ENVIRONMENT": json.dumps(MI300X)}, 64, 64, watched=("-m", "wavetune.demand"))
+    assert seen["benchmarked"] == 2
+    (wanted,) = server.items("/v1/demand")
+    assert (wanted["name"], wanted["key"], wanted["environment"], wanted["hits"], wanted["misses"], wanted["kernel_ms"]) == (
+        "scale_kernel/triton", {"n": 64}, MI300X, 1, 1, 1.0)

@@ -18,10 +18,10 @@ nonces = (f"n{n}" for n in itertools.count())
 class Hand:
     """An agent that does what it is told."""
 
-    def __init__(self, server, name, boot="b1", agent=None, devices=("cpu0",)):
+    def __init__(self, server, name, boot="b1", agent=None, devices=("cpu0",), environment=ENVIRONMENT):
         self.server, self.boot = server, boot
         body = {"boot": boot, "name": name, "version": "0.1.0",
-                "devices": [{"device": d, "backend": "cpu", "environment": ENVIRONMENT, "facts": {}} for d in devices]}
+                "devices": [{"device": d, "backend": "cpu", "environment": environment, "facts": {}} for d in devices]}
         self.enrolment = server.request("POST", "/v1/agents", body | ({"agent": agent} if agent else {})).json
         self.id = self.enrolment["agent"]
         self.seqs = itertools.count(1)

@@ -143,12 +143,18 @@ static bool make_hashed(struct triton_function *function, bool is_packed, const 
   return ok;
 }
 
-static bool bind_text(const char *text, const char *const *names, size_t n_names, struct expr **ret,
+static bool bind_part(const char *text, const char *const *names, size_t n_names, struct triton_key_part *ret,
                       struct error *error) {
+  for (size_t i = 0; i < n_names; i++) {
+    if (strcmp(text, names[i]) == 0) {
+      *ret = (struct triton_key_part){.member = i};
+      return true;
+    }
+  }
   cleanup_expr struct expr *expr = NULL;
   if (!expr_parse(text, &expr, error) || !expr_bind(expr, names, n_names, error))
     return false;
-  *ret = TAKE(expr);
+  *ret = (struct triton_key_part){.expr = TAKE(expr)};
   return true;
 }
 
@@ -163,12 +169,12 @@ static const char *argument_value(const struct kernel *kernel, const char *name)
 static bool bind_key(struct triton_function *function, const struct kernel *kernel, const char *const *key_names,
                      size_t n_key_names, struct error *error) {
   const struct function_record *record = function->record;
-  function->key = xcalloc(record->n_key_names + 1, sizeof(struct expr *));
+  function->key = xcalloc(record->n_key_names + 1, sizeof *function->key);
   for (size_t i = 0; i < record->n_key_names; i++) {
-    struct expr **expr = &function->key[function->n_key++];
+    struct triton_key_part *part = &function->key[function->n_key++];
     const char *value = argument_value(kernel, record->key_names[i]);
-    if (bind_text(record->tuning_key[i], key_names, n_key_names, expr, error) ||
-        (value && bind_text(value, key_names, n_key_names, expr, error)))
+    if (bind_part(record->tuning_key[i], key_names, n_key_names, part, error) ||
+        (value && bind_part(value, key_names, n_key_names, part, error)))
       continue;
     return error_prefix(error, "the value of \"%.60s\" in the function's tuning key: ", record->key_names[i]);
   }
@@ -238,8 +244,8 @@ void triton_function_release(struct triton_function *function) {
   free(function->before);
   free(function->after);
   for (size_t i = 0; i < function->n_key; i++) {
-    if (function->key[i])
-      expr_free(function->key[i]);
+    if (function->key[i].expr)
+      expr_free(function->key[i].expr);
   }
   free(function->key);
   strings_free(function->dtypes, function->n_dtypes);
@@ -255,9 +261,12 @@ static bool make_key(const struct triton_function *function, const struct value 
   cleanup_free struct value *values = xcalloc(n, sizeof *values);
   cleanup_free char *tuple = NULL;
   for (size_t i = 0; i < n; i++) {
-    if (i >= function->n_key)
+    const struct triton_key_part *part = i < function->n_key ? &function->key[i] : NULL;
+    if (!part)
       values[i] = value_string(function->dtypes[i - function->n_key]);
-    else if (!expr_eval(function->key[i], key, &values[i], error))
+    else if (!part->expr)
+      values[i] = key[part->member];
+    else if (!expr_eval(part->expr, key, &values[i], error))
       return error_prefix(error,
                           "the value of \"%.60s\" in the function's tuning key: ", function->record->key_names[i]);
     ALWAYS(json_array_append_new(list, value_to_json(values[i])) == 0);

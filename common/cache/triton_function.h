@@ -14,12 +14,18 @@
 #include "common/cache/identity.h"
 #include "common/cache/triton_folder.h"
 
+/* Where a value of the tuning key comes from: a member of the kernel's key, or an expression over the members. */
+struct triton_key_part {
+  struct expr *expr; /* NULL: the member, which may be a float */
+  size_t member;
+};
+
 struct triton_function {
   const struct function_record *record;
   char *file;           /* NAME.autotune.json */
   char *before, *after; /* of the tuning key in what is hashed */
   size_t n_key;
-  struct expr **key; /* over the kernel's key names */
+  struct triton_key_part *key;
   size_t n_dtypes;
   char **dtypes;
   json_t *kwargs; /* names, in the order of the record's configs: an array */

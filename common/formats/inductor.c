@@ -130,7 +130,8 @@ static bool render_release(const struct render_request *request, struct cache_fi
       return false;
   }
   if (!files.n)
-    return error_set(error, "no winner of the release came from Inductor; import its .best_config files first");
+    return error_set(error, "no winner of the release can stand among Inductor's files; \"%.60s\": %.300s",
+                     files.skipped[0].name, files.skipped[0].reason);
   files.folder_mode = 0777; /* Inductor writes what it generates there */
   cache_files_variable(&files, "TORCHINDUCTOR_CACHE_DIR", "", NULL);
   *ret = files;

@@ -1,0 +1,344 @@
+/* Triton's own cache: the path that Triton 3.6.0 made on a GPU is reproduced, files come back as they were, compiled
+ * artifacts go where the image would find them, and what cannot be said is skipped with the reason. */
+#include "format_fixture.h"
+
+extern const struct cache_format format_triton;
+
+#define DATA SOURCE_FOLDER "/tests/data/triton_autotune/"
+#define FOLDER "LJRKDJI2OBMAZKYNPTGZ7GWDEXQ2H6345JVO4N5ZD6MLTWYCLTIQ"
+#define REAL FOLDER "/add_kernel.autotune.json"
+#define CODE_FOLDER "AAAADJI2OBMAZKYNPTGZ7GWDEXQ2H6345JVO4N5ZD6MLTWYCLTIQ"
+#define DIGEST "sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+
+/* (4096, 'torch.float16') of the record below: with its own Triton, and with that and the variables of `image`. */
+#define PATH_PACKED "7EHBE7M43NEKKD7E4OWXC56PFBXA5NQUAUG6YW44WWXY3CIL6REA/add.autotune.json"
+#define PATH_IMAGE "IMLAHS3P4CVZRFPAKCH52NHSAHBM7C62YZGZUNEREZZ2YQJ2DN4Q/add.autotune.json"
+/* (8192, True, None, 0.5, "a'b", 'torch.float16', 'torch.float32') of the image's own record. */
+#define PATH_OWN "UQJ4CV7MLEKDWKCTS7W6AXLRUNWXL2GF2SSVDVLQFLRGXYWHCL2Q/add.autotune.json"
+
+static char *data_text(const char *name) {
+  cleanup_free char *path = xasprintf(DATA "%s", name);
+  char *text = NULL;
+  size_t size;
+  struct error error;
+  cr_assert(file_read(path, 1 << 20, &text, &size, &error), "%s", error.message);
+  return text;
+}
+
+#define MANIFEST(name, key, arguments)                                                                                 \
+  "{\"name\": \"" name "\", \"language\": \"triton\", \"entry\": \"add\", \"key\": " key                               \
+  ", \"arguments\": [" arguments "], \"sources\": [{\"path\": \"add.py\", \"digest\": \"" DIGEST                       \
+  "\"}], \"launch\": {\"grid\": [\"n\"]}}"
+#define X_POINTER "{\"name\": \"x\", \"dtype\": \"float16\", \"shape\": [\"n\"], \"access\": \"readwrite\"}"
+
+#define CONFIGS                                                                                                        \
+  "[\"BLOCK: 64, waves_per_eu: 0, num_warps: 4, num_ctas: 1, num_stages: 2, maxnreg: None\","                          \
+  " \"BLOCK: 128, waves_per_eu: 0, num_warps: 8, num_ctas: 1, num_stages: 2, maxnreg: None\"]"
+#define TRITON "\"triton\": {\"version\": \"3.6.0\", \"key\": \"3.6.0k\", \"backend_hash\": \"GPUTarget(gfx942)\"}"
+#define FUNCTION "\"function\": {\"name\": \"add\", \"cache_key\": \"cc\", \"source_sha256\": \"55\"}"
+#define KEY "\"key_names\": [\"n\"], \"tuning_key\": [\"n\"], \"argument_dtypes\": [\"torch.float16\"]"
+#define AUTOTUNE "\"autotune\": {\"decorator\": \"triton\"}"
+#define RECORD "{\"name\": \"add\", " TRITON ", " FUNCTION ", " KEY ", \"configs\": " CONFIGS ", " AUTOTUNE "}"
+
+static const char metadata[] =
+    "{\"hash\": \"h\", \"name\": \"add\", \"target\": {\"backend\": \"hip\"}, \"extern_libs\":"
+    " [[\"ocml\", \"/usr/lib/python3/triton/backends/amd/lib/ocml.bc\"]]}";
+static const char code[] = "code of block 64";
+
+/* A build of the shelf's first kernel with a record, and what Triton keeps of the config with BLOCK 64. */
+static void shelf_add_build(struct shelf *shelf, const char *record) {
+  char kernel[DIGEST_TEXT_SIZE], metadata_digest[DIGEST_TEXT_SIZE], code_digest[DIGEST_TEXT_SIZE];
+  struct digest of_metadata = digest_of(metadata, strlen(metadata)), of_code = digest_of(code, strlen(code));
+  cleanup_json json_t *json =
+      json_pack("{s:s, s:{s:s}, s:s, s:i, s:[{s:[{s:{s:i, s:i}, s:s, s:{s:{s:s, s:{s:s, s:s}}}},"
+                "{s:{s:i, s:i}, s:s}]}]}",
+                "kernel", digest_format(&shelf->kernels[0]->hash, kernel), "toolchain", "triton", "3.6.0", "arch",
+                "gfx942", "warp_size", 64, "variants", "objects", "config", "BLOCK", 64, "num_warps", 4, "digest",
+                digest_format(&of_code, code_digest), "metadata", "cache", "folder", CODE_FOLDER, "files", "add.json",
+                digest_format(&of_metadata, metadata_digest), "add.hsaco", code_digest, "config", "BLOCK", 128,
+                "num_warps", 8, "digest", code_digest);
+  ALWAYS(json != NULL);
+  if (record)
+    ALWAYS(json_object_set_new(json, "record", json_of(record)) == 0);
+  struct error error;
+  cr_assert(build_parse(json, shelf->kernels[0], &shelf->builds[shelf->n_builds++], &error), "%s: %s", error.pointer,
+            error.message);
+  shelf->blobs[shelf->n_blobs++] = metadata;
+  shelf->blobs[shelf->n_blobs++] = code;
+}
+
+static char *provenance_of(const struct shelf *shelf) {
+  char text[DIGEST_TEXT_SIZE];
+  return shelf->n_builds
+             ? xasprintf("{\"origin\": \"tuned\", \"build\": \"%s\"}", digest_format(&shelf->builds[0]->digest, text))
+             : xstrdup("{\"origin\": \"tuned\"}");
+}
+
+/* What a test asks for; NULL and 0 stand for the usual. */
+struct asked {
+  const char *manifest, *record, *identity, *root;
+  const char *key, *config;
+  size_t n_ms;
+  double ms[3];
+  bool without_build, without_blobs;
+};
+
+static bool render(const struct asked *asked, struct cache_files *ret, struct error *error) {
+  struct shelf shelf = {
+      .n_kernels = 1,
+      .kernels = {kernel_of(asked->manifest ? asked->manifest : MANIFEST("add", "[\"n\"]", X_POINTER))}};
+  if (!asked->without_build)
+    shelf_add_build(&shelf, asked->record ? asked->record : RECORD);
+  if (asked->without_blobs)
+    shelf.n_blobs = 0;
+  cleanup_free char *provenance = provenance_of(&shelf);
+  struct winner winner = {shelf.kernels[0],
+                          asked->key ? asked->key : "{\"n\": 4096}",
+                          asked->config ? asked->config : "{\"BLOCK\": 64, \"num_warps\": 4}",
+                          provenance,
+                          asked->n_ms,
+                          {asked->ms[0], asked->ms[1], asked->ms[2]}};
+  cleanup_release struct release *release = release_of(&winner, 1);
+  cleanup_identity struct identity *identity = asked->identity ? identity_of(asked->identity) : NULL;
+  struct cache_source source = shelf_source(&shelf);
+  bool ok = format_triton.render(
+      &(struct render_request){.release = release, .source = &source, .identity = identity, .root = asked->root}, ret,
+      error);
+  shelf_release(&shelf);
+  return ok;
+}
+
+static struct cache_files rendered(const struct asked *asked) {
+  struct cache_files files = {0};
+  struct error error;
+  cr_assert(render(asked, &files, &error), "%s", error.message);
+  return files;
+}
+
+Test(format_triton, the_path_that_triton_made_on_a_gpu_is_reproduced) {
+  cleanup_free char *record = data_text("record.json");
+  cleanup_cache_files struct cache_files files =
+      rendered(&(struct asked){.manifest = MANIFEST("add/triton", "[\"n\"]", X_POINTER),
+                               .record = record,
+                               .key = "{\"n\": 1048576}",
+                               .config = "{\"BLOCK\": 1024, \"num_stages\": 1, \"num_warps\": 2}",
+                               .n_ms = 3,
+                               .ms = {0.006016000173985958, 0.005824000108987093, 0.006207999773323536}});
+  cr_assert_eq(files.n, 1u);
+  cr_assert_str_eq(files.files[0].path, REAL);
+  cr_assert_str_eq(files.files[0].bytes,
+                   "{\"key\": [1048576, \"torch.float16\", \"torch.float16\", \"torch.float16\"], \"configs_timings\": "
+                   "[[{\"kwargs\": {\"BLOCK\": 1024}, \"num_warps\": 2, \"num_ctas\": 1, \"num_stages\": 1, "
+                   "\"maxnreg\": null, \"pre_hook\": null}, [0.006016000173985958, 0.005824000108987093, "
+                   "0.006207999773323536]]]}");
+}
+
+Test(format_triton, tells_triton_to_look_there_and_leaves_the_folders_writable) {
+  cleanup_cache_files struct cache_files files = rendered(&(struct asked){0});
+  cr_assert_str_eq(variable_of(&files, "TRITON_CACHE_DIR"), "");
+  cr_assert_str_eq(variable_of(&files, "TRITON_CACHE_AUTOTUNING"), "1");
+  cr_assert_eq(files.folder_mode, 0777u);
+}
+
+Test(format_triton, a_median_alone_stands_for_three_timings_and_none_for_an_empty_list) {
+  cleanup_cache_files struct cache_files median = rendered(&(struct asked){.n_ms = 1, .ms = {0.25}}),
+                                         none = rendered(&(struct asked){0});
+  cr_assert(strstr(file_text(&median, PATH_PACKED), "}, [0.25, 0.25, 0.25]]]}"));
+  cr_assert(strstr(file_text(&none, PATH_PACKED), "}, []]]}"));
+}
+
+Test(format_triton, what_the_winner_leaves_open_is_what_all_configs_of_the_function_have) {
+  cleanup_cache_files struct cache_files files = rendered(&(struct asked){0});
+  cr_assert(strstr(file_text(&files, PATH_PACKED), "{\"kwargs\": {\"BLOCK\": 64}, \"num_warps\": 4, \"num_ctas\": 1, "
+                                                   "\"num_stages\": 2, \"maxnreg\": null, \"pre_hook\": null}"));
+}
+
+Test(format_triton, options_of_the_compiler_may_be_more_than_the_function_lists) {
+  cleanup_cache_files struct cache_files files = rendered(&(struct asked){
+      .config = "{\"BLOCK\": 64, \"matrix_instr_nonkdim\": 16, \"num_warps\": 4, \"waves_per_eu\": 2}"});
+  cr_assert(strstr(file_text(&files, PATH_PACKED),
+                   "{\"BLOCK\": 64, \"waves_per_eu\": 2, \"matrix_instr_nonkdim\": 16}, \"num_warps\": 4"));
+}
+
+#define IR_OVERRIDE                                                                                                    \
+  "[\"B: 1, num_warps: 4, num_ctas: 1, num_stages: 2, maxnreg: None, ir_override: None\","                             \
+  " \"B: 2, num_warps: 4, num_ctas: 1, num_stages: 2, maxnreg: 64, ir_override: None\"]"
+
+Test(format_triton, ir_override_is_written_for_a_triton_that_prints_it) {
+  cleanup_cache_files struct cache_files files = rendered(&(struct asked){
+      .record = "{\"name\": \"add\", " TRITON ", " FUNCTION ", " KEY ", \"configs\": " IR_OVERRIDE ", " AUTOTUNE "}",
+      .config = "{\"B\": 1, \"maxnreg\": null}"});
+  cr_assert(strstr(files.files[0].bytes, "\"maxnreg\": null, \"pre_hook\": null, \"ir_override\": null}"), "%s",
+            files.files[0].bytes);
+}
+
+#define IMAGE(more)                                                                                                    \
+  "{\"version\": 1, \"triton\": {\"version\": \"3.6.0\", \"key\": \"3.6.0image\", \"backend_hash\": "                  \
+  "\"GPUTarget(image)\"" more "}"
+
+Test(format_triton, a_packed_record_is_used_with_the_triton_and_the_variables_of_the_image) {
+  cleanup_cache_files struct cache_files files = rendered(
+      &(struct asked){.identity = IMAGE("}, \"variables\": {\"TRITON_F32_DEFAULT\": \"ieee\", \"LLVM_X\": \"it's\"}")});
+  cr_assert_not_null(file_text(&files, PATH_IMAGE), "%s", files.files[0].path);
+}
+
+Test(format_triton, the_image_s_own_record_comes_first_and_the_manifest_fills_it_up) {
+  cleanup_cache_files struct cache_files files = rendered(&(struct asked){
+      .manifest =
+          MANIFEST("add", "[\"n\", \"flag\", \"none\", \"real\", \"text\"]",
+                   X_POINTER ", {\"name\": \"y\", \"dtype\": \"float32\", \"shape\": [\"n\"], \"access\": \"read\"},"
+                             "{\"name\": \"size\", \"dtype\": \"int64\", \"value\": \"2 * n\"}"),
+      .key = "{\"n\": 4096, \"flag\": true, \"none\": null, \"real\": 0.5, \"text\": \"a'b\"}",
+      .identity =
+          IMAGE("}, \"functions\": [{\"name\": \"add\", \"function\": {\"name\": \"add\", \"cache_key\": \"image\"},"
+                "\"key_names\": [\"size\", \"flag\", \"none\", \"real\", \"text\"],"
+                "\"tuning_key\": [\"size\", \"flag\", \"none\", \"real\", \"text\"],"
+                "\"configs\": " CONFIGS ", " AUTOTUNE "}]")});
+  cr_assert_not_null(file_text(&files, PATH_OWN), "%s", files.files[0].path);
+}
+
+Test(format_triton, an_image_may_know_a_kernel_that_has_no_build) {
+  cleanup_cache_files struct cache_files files =
+      rendered(&(struct asked){.without_build = true, .identity = "{\"version\": 1, \"functions\": [" RECORD "]}"});
+  cr_assert_not_null(file_text(&files, PATH_PACKED));
+}
+
+Test(format_triton, names_of_functions_are_cut_as_triton_cuts_them) {
+  cleanup_free char *name = xstrdup(""), *expected = NULL;
+  for (int i = 0; i < 90; i++) {
+    char *longer = xasprintf("%s\u00e9x", name);
+    free(name);
+    name = longer;
+    if (i == 74)
+      expected = xasprintf("/%s.autotune.json", name);
+  }
+  name[190] = '\0'; /* a name is a part of a path: 200 bytes */
+  cleanup_free char *record =
+      xasprintf("{\"name\": \"add\", " TRITON ", \"function\": {\"name\": \"%.*s\", \"cache_key\": "
+                "\"cc\"}, " KEY ", \"configs\": " CONFIGS ", " AUTOTUNE "}",
+                189, name);
+  cleanup_cache_files struct cache_files files = rendered(&(struct asked){.record = record});
+  cleanup_free char *whole = xasprintf("/%.*s.autotune.json", 189, name);
+  cr_assert(strstr(files.files[0].path, whole), "126 characters stay, though they are 189 bytes: %s",
+            files.files[0].path);
+  cr_assert_null(strstr(files.files[0].path, expected));
+}
+
+#define WITH_RECORD(version, function, key, configs, autotune)                                                         \
+  "{\"name\": \"add\", \"triton\": {\"version\": \"" version                                                           \
+  "\", \"key\": \"k\", \"backend_hash\": \"b\"}, \"function\": "                                                       \
+  "{\"name\": \"add\"" function "}, " key ", \"configs\": " configs ", " autotune "}"
+#define CACHE_KEY ", \"cache_key\": \"cc\""
+
+Test(format_triton, what_triton_would_not_look_for_is_skipped_with_the_reason) {
+  const struct {
+    struct asked asked;
+    const char *message;
+  } cases[] = {
+      {{.record = WITH_RECORD("3.3.1", CACHE_KEY, KEY, CONFIGS, AUTOTUNE)}, "Triton 3.3.1 keeps no results"},
+      {{.record = WITH_RECORD("3.6.0", CACHE_KEY, KEY, "[\"B: 1, num_warps: 4\"]", AUTOTUNE)}, "has 1 config, and"},
+      {{.record = WITH_RECORD("3.6.0", CACHE_KEY, KEY, "[]", AUTOTUNE)}, "has 0 configs, and"},
+      {{.record = WITH_RECORD("3.6.0", CACHE_KEY, KEY, CONFIGS, "\"autotune\": null")}, "has no @triton.autotune"},
+      {{.record = WITH_RECORD("3.6.0", CACHE_KEY, KEY, CONFIGS, "\"autotune\": {\"decorator\": \"triton_dejavu\"}")},
+       "has no @triton.autotune"},
+      {{.record = WITH_RECORD("3.6.0", CACHE_KEY, KEY, CONFIGS, "\"autotune\": {\"pre_hooks\": true}")}, "a pre_hook"},
+      {{.record = WITH_RECORD("3.6.0", CACHE_KEY, KEY, CONFIGS, "\"autotune\": {\"prunes\": true}")},
+       "prunes its configs"},
+      {{.record = WITH_RECORD("3.6.0", "", KEY, CONFIGS, AUTOTUNE)}, "no cache_key of the function"},
+      {{.record = "{\"name\": \"add\", \"triton\": {\"version\": \"3.6.0\"}, " FUNCTION ", " KEY
+                  ", \"configs\": " CONFIGS ", " AUTOTUNE "}"},
+       "no triton_key()"},
+      {{.record = "{\"name\": \"add\", \"triton\": {\"version\": \"3.6.0\", \"key\": \"k\"}, " FUNCTION ", " KEY
+                  ", \"configs\": " CONFIGS ", " AUTOTUNE "}"},
+       "no hash of Triton's back end"},
+      {{.record = "{\"name\": \"add\", " FUNCTION ", " KEY ", \"configs\": " CONFIGS ", " AUTOTUNE "}"},
+       "does not say the version"},
+      {{.record =
+            WITH_RECORD("3.6.0", CACHE_KEY, "\"key_names\": [\"m\"], \"tuning_key\": [\"m\"]", CONFIGS, AUTOTUNE)},
+       "the value of \"m\""},
+      {{.record =
+            WITH_RECORD("3.6.0", CACHE_KEY, "\"key_names\": [\"n\"], \"tuning_key\": [\"n // 0\"]", CONFIGS, AUTOTUNE)},
+       "the value of \"n\""},
+      {{.manifest = MANIFEST("add", "[\"n\"]", "{\"name\": \"n\", \"dtype\": \"int64\", \"value\": \"n\"}"),
+        .record = WITH_RECORD("3.6.0", CACHE_KEY, "\"key_names\": []", CONFIGS, AUTOTUNE)},
+       "empty tuning key"},
+      {{.manifest = MANIFEST("add", "[\"n\"]", X_POINTER), .key = "{\"n\": \"\u00e9\"}"}, "outside ASCII"},
+      {{.identity = IMAGE("}, \"variables\": {\"LLVM_X\": \"\u00e9\"}")}, "outside ASCII"},
+      {{.identity = "{\"version\": 1, \"triton\": {\"version\": \"3.5.1\"}}"}, "the image has 3.5.1"},
+      {{.config = "{\"BLOCK\": 64, \"GROUP\": 8, \"num_warps\": 4}"}, "configs have no \"GROUP\""},
+      {{.config = "{\"BLOCK\": 64}"}, "the winner has no num_warps"},
+      {{.config = "{\"BLOCK\": 64, \"ir_override\": \"a.ttgir\", \"num_warps\": 4}"}, "knows no \"ir_override\""},
+      {{.without_build = true}, "neither the image nor a build"}};
+  for (size_t i = 0; i < ARRAY_LENGTH(cases); i++) {
+    struct cache_files files = {0};
+    struct error error;
+    cr_assert(!render(&cases[i].asked, &files, &error), "%s: rendered", cases[i].message);
+    cr_assert(strstr(error.message, cases[i].message), "no \"%s\" in: %s", cases[i].message, error.message);
+  }
+}
+
+/* Compiled artifacts. */
+
+#define ROOT "/var/cache/wavetune/aa.triton"
+#define GROUP CODE_FOLDER "/__grp__add.json"
+
+Test(format_triton, compiled_artifacts_stand_where_triton_looks_for_them) {
+  cleanup_cache_files struct cache_files files = rendered(&(struct asked){.root = ROOT});
+  cr_assert_eq(files.n, 4u);
+  cr_assert_str_eq(file_text(&files, CODE_FOLDER "/add.hsaco"), code);
+  cr_assert_str_eq(file_text(&files, CODE_FOLDER "/add.json"), metadata);
+  cleanup_json json_t *group = json_of(file_text(&files, GROUP));
+  const json_t *children = json_object_get(group, "child_paths");
+  cr_assert_eq(json_object_size(children), 2u);
+  cr_assert_str_eq(json_string_value(json_object_get(children, "add.json")), ROOT "/" CODE_FOLDER "/add.json");
+  cr_assert_eq(files.n_skipped, 0u);
+}
+
+Test(format_triton, a_config_without_artifacts_has_its_result_alone) {
+  cleanup_cache_files struct cache_files files =
+      rendered(&(struct asked){.root = ROOT, .config = "{\"BLOCK\": 128, \"num_warps\": 8}"});
+  cr_assert_eq(files.n, 1u);
+  cr_assert_eq(files.n_skipped, 0u);
+}
+
+Test(format_triton, artifacts_of_a_function_that_is_not_autotuned_are_exported_all_the_same) {
+  cleanup_cache_files struct cache_files files = rendered(
+      &(struct asked){.root = ROOT, .record = WITH_RECORD("3.6.0", CACHE_KEY, KEY, CONFIGS, "\"autotune\": null")});
+  cr_assert_eq(files.n, 3u);
+  cr_assert(says_skipped(&files, "no @triton.autotune"));
+}
+
+#define OF_IMAGE(key, more)                                                                                            \
+  "{\"version\": 1, \"triton\": {\"version\": \"3.6.0\", \"key\": \"" key "\", \"backend_hash\": \"b\"" more "}}"
+
+Test(format_triton, an_image_with_the_same_triton_gets_artifacts) {
+  cleanup_cache_files struct cache_files files = rendered(
+      &(struct asked){.root = ROOT, .identity = OF_IMAGE("3.6.0k", ", \"folder\": \"/usr/lib/python3/triton\"")});
+  cr_assert_not_null(file_text(&files, GROUP));
+}
+
+Test(format_triton, artifacts_that_the_image_would_not_find_are_left_out_with_the_reason) {
+  const struct {
+    struct asked asked;
+    const char *message;
+  } cases[] = {{{.root = NULL}, "where it will stand is not known"},
+               {{.root = ROOT, .identity = OF_IMAGE("3.6.0other", "")}, "another build of Triton"},
+               {{.root = ROOT, .identity = OF_IMAGE("3.6.0k", ", \"folder\": \"/opt/venv/triton\"")}, "lies elsewhere"},
+               {{.root = ROOT, .identity = OF_IMAGE("3.6.0k", "}, \"variables\": {\"LLVM_X\": \"1\"")},
+                "the image sets LLVM_X"}};
+  for (size_t i = 0; i < ARRAY_LENGTH(cases); i++) {
+    cleanup_cache_files struct cache_files files = rendered(&cases[i].asked);
+    cr_assert_eq(files.n, 1u, "%s", cases[i].message);
+    cr_assert(says_skipped(&files, cases[i].message), "%s", cases[i].message);
+  }
+}
+
+Test(format_triton, a_blob_that_cannot_be_had_is_an_error) {
+  struct cache_files files = {0};
+  struct error error;
+  cr_assert(!render(&(struct asked){.root = ROOT, .without_blobs = true}, &files, &error));
+  cr_assert(strstr(error.message, "kernel \"add\": no such blob"), "%s", error.message);
+  cr_assert(!render(&(struct asked){.root = ROOT, .without_blobs = true, .identity = OF_IMAGE("3.6.0k", "")}, &files,
+                    &error));
+  cr_assert(strstr(error.message, "no such blob"), "%s", error.message);
+}

@@ -48,7 +48,7 @@ def test_a_kernel_is_tuned_published_promoted_and_fetched(server, start, tmp_pat
     cache = tmp_path / "cache"
     first = wavetune(server, "fetch", "--to", cache)
     assert first.stdout.startswith("fresh"), first.stdout
-    rendered = json.loads((cache / "current/cache.json").read_text())
+    rendered = json.loads((cache / "current/json/cache.json").read_text())
     assert rendered["kernels"]["quick/c"]["entries"] == [{"key": job["key"], "config": winner["config_values"]}]
     assert os.readlink(cache / "current") == published["release"].removeprefix("sha256:")
 
@@ -68,60 +68,6 @@ def test_a_second_fetch_is_one_304(server, start, tmp_path):
     again = wavetune(server, "fetch", "--to", tmp_path / "cache")
     assert again.stdout.startswith("unchanged"), again.stdout
     assert requests() - before == 2, "one request for the fetch and one for reading the counter"
-
-
-def test_fetch_keeps_the_last_good_cache_while_the_server_is_away(server, start, tmp_path):
-    start(harness.Agent, server, options=("--screen-rounds", "3", "--final-rounds", "10"))
-    agent_ready(server)
-    tune(server)
-    wavetune(server, "publish", "--channel", "stable")
-    cache = tmp_path / "cache"
-    wavetune(server, "fetch", "--to", cache)
-    before = os.readlink(cache / "current")
-    server.stop()
-    kept = wavetune(server, "fetch", "--to", cache, check=False)
-    assert kept.returncode == 5 and "last good cache is kept" in kept.stderr
-    assert os.readlink(cache / "current") == before
-    nothing = wavetune(server, "fetch", "--to", tmp_path / "empty", check=False)
-    assert nothing.returncode == 6
-
-
-def test_fetch_ends_within_its_budget_when_the_server_hangs(tmp_path):
-    import socket
-
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        began = time.monotonic()
-        done = wavetune(None, "fetch", "--url", f"http://127.0.0.1:{listener.getsockname()[1]}", "--to", tmp_path / "cache",
-                        "--budget-ms", "300", check=False)
-        assert done.returncode == 6
-        assert time.monotonic() - began < 10
-
-
-def test_fetch_refuses_a_release_with_other_bytes(server, start, tmp_path):
-    """A server (or a proxy) that sends something else than the digest says must not reach the cache."""
-    import http.server
-    import threading
-
-    entry = {"channel": "stable", "counter": 1, "environment": {"cpu": "x"}, "release": "sha256:" + "0" * 64, "tag": "default",
-             "updated_at": "2026-01-01T00:00:00Z"}
-
-    class Liar(http.server.BaseHTTPRequestHandler):
-        def do_GET(self):
-            body = json.dumps(entry).encode() if self.path.startswith("/v1/cache") else b'{"environment":{},"winners":[]}'
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_):
-            pass
-
-    with http.server.HTTPServer(("127.0.0.1", 0), Liar) as liar:
-        threading.Thread(target=liar.serve_forever, daemon=True).start()
-        done = wavetune(None, "fetch", "--url", f"http://127.0.0.1:{liar.server_port}", "--to", tmp_path / "cache", check=False)
-        liar.shutdown()
-    assert done.returncode == 6 and "other bytes" in done.stderr
-    assert not (tmp_path / "cache/current").exists()
 
 
 def test_the_same_winners_give_the_same_release(server, start):

@@ -10,9 +10,11 @@
 #include "cli/cli.h"
 #include "common/cache/release.h"
 #include "common/space.h"
+#include "common/verdict.h"
 
 #define CONFIGS_MAX 64 /* of one small job */
 #define RUN_DIGITS 12
+#define SAMPLES_MAX 256
 
 struct revalidated {
   const char *name; /* the kernel's, in the release */
@@ -175,8 +177,39 @@ static int winner_queue(struct campaign *campaign, const struct release_kernel *
   return job_post(campaign, body, &it->job, &it->reason);
 }
 
+/* A finalist's regret is in the verdict. One that fell behind in the screen has no place there: its median paired ratio in
+ * the screen over the least one. NAN when it was not correct. */
+static int screen_regret(struct http_client *client, const char *job, uint64_t ordinal, double *ret_regret) {
+  cleanup_free char *path = xasprintf("/v1/jobs/%s/measurements", job);
+  cleanup_json json_t *items = NULL;
+  double own = NAN, least = INFINITY;
+  size_t index;
+  json_t *item;
+  int code = cli_list(client, path, &items);
+  if (code != EXIT_OK)
+    return code;
+  json_array_foreach (items, index, item) {
+    double samples[SAMPLES_MAX], baselines[SAMPLES_MAX];
+    const json_t *samples_us = json_object_get(item, "samples_us"), *baseline_us = json_object_get(item, "baseline_us");
+    size_t n = json_array_size(samples_us) < SAMPLES_MAX ? json_array_size(samples_us) : SAMPLES_MAX;
+    if (!string_equal(cli_member(item, "stage"), "screen") || !string_equal(cli_member(item, "outcome"), "correct") ||
+        n == 0 || json_array_size(baseline_us) < n)
+      continue;
+    for (size_t i = 0; i < n; i++) {
+      samples[i] = json_number_value(json_array_get(samples_us, i));
+      baselines[i] = json_number_value(json_array_get(baseline_us, i));
+    }
+    double ratio = verdict_paired_ratio(samples, baselines, n);
+    least = fmin(least, ratio);
+    if (json_integer_value(json_object_get(item, "config")) == (json_int_t)ordinal)
+      own = ratio;
+  }
+  *ret_regret = own / least - 1;
+  return EXIT_OK;
+}
+
 /* What the finished small job says of the old winner. */
-static void winner_judge(struct revalidated *it, const json_t *job) {
+static int winner_judge(struct http_client *client, struct revalidated *it, const json_t *job) {
   const json_t *winner = json_object_get(job, "winner"), *verdict = json_object_get(winner, "verdict"), *finalist;
   struct error error;
   uint64_t ordinal;
@@ -185,24 +218,26 @@ static void winner_judge(struct revalidated *it, const json_t *job) {
   if (!string_equal(cli_member(job, "state"), "done") || !json_is_object(winner)) {
     const char *reason = cli_member(job, "reason");
     it->reason = xasprintf("nothing of it runs there: %s", reason[0] ? reason : cli_member(job, "state"));
-    return;
+    return EXIT_OK;
   }
   if (!space_parse(json_object_get(job, "space"), &space, &error) ||
       !space_config_from_json(space, it->config, &ordinal, &error)) {
     it->reason = xstrdup(error.message);
-    return;
+    return EXIT_OK;
   }
-  it->reason = xstrdup("it does not run there any more, or fell behind at once");
   json_array_foreach (json_object_get(verdict, "finalists"), index, finalist) {
     if (json_integer_value(json_object_get(finalist, "config")) != (json_int_t)ordinal)
       continue;
     double ratio = json_number_value(json_object_get(finalist, "ratio"));
     it->regret = ratio > 1 ? ratio - 1 : 0;
-    free(it->reason);
-    it->reason = json_is_true(json_object_get(finalist, "equivalent"))
-                     ? NULL
-                     : xasprintf("another of its equals is faster there by %.1f %%", 100 * it->regret);
+    if (!json_is_true(json_object_get(finalist, "equivalent")))
+      it->reason = xasprintf("another one takes less time there: its regret is %.1f %%", 100 * it->regret);
+    return EXIT_OK;
   }
+  int code = screen_regret(client, it->job, ordinal, &it->regret);
+  it->reason = isnan(it->regret) ? xstrdup("it does not run there any more")
+                                 : xasprintf("it fell behind there at once: its regret is %.1f %%", 100 * it->regret);
+  return code;
 }
 
 static int campaign_measure(struct campaign *campaign, int64_t patience_s) {
@@ -221,8 +256,8 @@ static int campaign_measure(struct campaign *campaign, int64_t patience_s) {
     int code = it->job ? job_follow(campaign->client, it->job, patience_s, &job) : EXIT_OK;
     if (code != EXIT_OK)
       return code;
-    if (job)
-      winner_judge(it, job);
+    if (job && (code = winner_judge(campaign->client, it, job)) != EXIT_OK)
+      return code;
   }
   return EXIT_OK;
 }

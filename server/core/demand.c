@@ -165,7 +165,9 @@ static bool wanted_queue(struct worker *worker, const struct demand_wanted *want
     *error = *refused;
     ok = false;
   }
-  if (ok && answer == SUBMIT_OK) {
+  if (answer == SUBMIT_OK && json_integer_value(json_object_get(submission.agents, "matching")) == 0)
+    error_set(refused, "no live agent matches its environment, so a job would only wait");
+  else if (answer == SUBMIT_OK) {
     submission.stored = row;
     ok = jobs_find(worker->db, &row, 1, error) && jobs_incumbents(worker->db, &row, 1, error);
     bool is_planned = ok && (row->known || submission_plan(&submission, JOB_POINTS_MAX, refused));

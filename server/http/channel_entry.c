@@ -5,6 +5,7 @@
 
 #include "server/core/cache_lookup.h"
 #include "server/http/answers.h"
+#include "server/store/compatibilities.h"
 
 json_t *channel_row_to_json(const struct channel_row *row) {
   json_t *entry = channel_entry_to_json(&row->entry, true);
@@ -78,6 +79,7 @@ static void none_answer(struct request *request, const char *channel, const char
     error_set(&error, "channel \"%s\" has no entry for %.150s with tag \"%.50s\"; %s", channel, wanted, tag, sentence);
   else
     error_set(&error, "channel \"%s\" has no entry with tag \"%.100s\"; GET /v1/channels lists all", channel, tag);
+  request_add_header(request, "Wavetune-Match", "none");
   request_problem_extra(request, 404, &error, json_pack("{s:o}", "nearest", nearest));
 }
 
@@ -90,20 +92,52 @@ static void several_answer(struct request *request, const char *channel, json_t 
   request_problem_extra(request, 422, &error, json_pack("{s:o}", "environments", fitting));
 }
 
-static const struct channel_row *row_choose(struct request *request, const char *channel, const char *tag,
-                                            const struct environment *asked, const struct channel_rows *rows) {
-  size_t index = 0;
-  cleanup_free const struct environment **there = xcalloc(rows->n + 1, sizeof(struct environment *));
-  for (size_t i = 0; i < rows->n; i++)
-    there[i] = &rows->all[i].entry.environment;
-  switch (cache_lookup(asked, there, rows->n, &index)) {
+/* What a query means, and what there is. */
+struct question {
+  const char *channel, *tag;
+  struct environment asked;
+  struct channel_rows rows;
+};
+
+static void question_release(struct question *question) {
+  environment_release(&question->asked);
+  channel_rows_release(&question->rows);
+}
+#define cleanup_question __attribute__((cleanup(question_release)))
+
+/* Answers and returns false when it cannot be read. */
+static bool question_read(struct worker *worker, struct request *request, const char *channel, struct question *ret) {
+  struct error error;
+  const char *tag = request_query(request, "tag");
+  *ret = (struct question){.channel = channel, .tag = tag ? tag : "default"};
+  if (!channel_name_check(channel, &error) || !environment_from_texts(query_get, request, &ret->asked, &error)) {
+    error.pointer[0] = 0; /* it would point into a body, and there is none */
+    request_refuse(request, 422, &error);
+    return false;
+  }
+  if (!channel_rows_load(worker->db, channel, ret->tag, &ret->rows, &error)) {
+    answer_failure(worker, request, &error);
+    return false;
+  }
+  return true;
+}
+
+/* The row that is meant by the rules up to `widest`; NULL when it was answered that there is none. */
+static const struct channel_row *row_choose(struct request *request, const struct question *question,
+                                            enum cache_rule widest, const struct compatibilities *declared,
+                                            struct cache_resolved *ret_resolved) {
+  size_t n = question->rows.n;
+  cleanup_free const struct environment **there = xcalloc(n + 1, sizeof(struct environment *));
+  for (size_t i = 0; i < n; i++)
+    there[i] = &question->rows.all[i].entry.environment;
+  switch (cache_resolve(&question->asked, there, n, widest, declared->all, declared->n, ret_resolved)) {
   case CACHE_MATCH_ONE:
-    return &rows->all[index];
+    return &question->rows.all[ret_resolved->index];
   case CACHE_MATCH_NONE:
-    none_answer(request, channel, tag, asked, there, rows->n);
+    none_answer(request, question->channel, question->tag, &question->asked, there, n);
     break;
   case CACHE_MATCH_SEVERAL:
-    several_answer(request, channel, cache_fitting(asked, there, rows->n));
+    several_answer(request, question->channel, cache_fitting(&question->asked, there, n));
     break;
   }
   return NULL;
@@ -111,33 +145,53 @@ static const struct channel_row *row_choose(struct request *request, const char 
 
 const struct channel_row *channel_row_find(struct worker *worker, struct request *request, const char *channel,
                                            struct channel_rows *ret_rows) {
-  struct error error;
-  const char *tag = request_query(request, "tag");
-  cleanup_environment struct environment asked = {0};
-  if (!tag)
-    tag = "default";
-  if (!channel_name_check(channel, &error) || !environment_from_texts(query_get, request, &asked, &error)) {
-    error.pointer[0] = 0; /* it would point into a body, and there is none */
-    request_refuse(request, 422, &error);
+  static const struct compatibilities none = {0};
+  struct cache_resolved resolved;
+  cleanup_question struct question question = {0};
+  if (!question_read(worker, request, channel, &question))
     return NULL;
-  }
-  if (!channel_rows_load(worker->db, channel, tag, ret_rows, &error)) {
-    answer_failure(worker, request, &error);
-    return NULL;
-  }
-  return row_choose(request, channel, tag, &asked, ret_rows);
+  const struct channel_row *row = row_choose(request, &question, CACHE_RULE_EXACT, &none, &resolved);
+  *ret_rows = question.rows;
+  question.rows = (struct channel_rows){0};
+  return row;
 }
 
-void channel_entry_answer(struct worker *worker, struct request *request, const char *channel, const char *match) {
+/* Remembered until a channel moves or a compatibility is declared. Takes over `match` (NULL: none). */
+static void remembered_answer(struct request *request, const struct channel_row *row, json_t *match,
+                              const char *header) {
   char etag[CHANNEL_ETAG_SIZE];
-  cleanup_channel_rows struct channel_rows rows = {0};
-  const struct channel_row *row = channel_row_find(worker, request, channel, &rows);
-  if (!row)
-    return;
   struct channel_state state = channel_row_state(row);
   cleanup_json json_t *entry = channel_row_to_json(row);
+  if (match)
+    ALWAYS(json_object_set_new(entry, "match", match) == 0);
   char *text = json_dumps(entry, JSON_COMPACT);
   ALWAYS(text != NULL);
   request_answer_remembered(request, MEMORY_CHANNELS, "application/json", text, strlen(text),
-                            channel_etag(&state, etag), match);
+                            channel_etag(&state, etag), header);
+}
+
+void channel_entry_answer(struct worker *worker, struct request *request, const char *channel) {
+  cleanup_channel_rows struct channel_rows rows = {0};
+  const struct channel_row *row = channel_row_find(worker, request, channel, &rows);
+  if (row)
+    remembered_answer(request, row, NULL, NULL);
+}
+
+void channel_cache_answer(struct worker *worker, struct request *request, const char *channel, enum cache_rule widest) {
+  struct error error;
+  struct cache_resolved resolved;
+  cleanup_question struct question question = {0};
+  cleanup_compatibilities struct compatibilities declared = {0};
+  if (!question_read(worker, request, channel, &question))
+    return;
+  if (widest == CACHE_RULE_COMPATIBLE && !compatibilities_load(worker->db, &declared, &error)) {
+    answer_failure(worker, request, &error);
+    return;
+  }
+  const struct channel_row *row = row_choose(request, &question, widest, &declared, &resolved);
+  if (!row)
+    return;
+  const struct environment *served = &row->entry.environment;
+  cleanup_free char *header = cache_match_header(&question.asked, served, &resolved);
+  remembered_answer(request, row, cache_match_to_json(&question.asked, served, &resolved), header);
 }

@@ -4,6 +4,7 @@
 #ifndef WAVETUNE_SERVER_HTTP_CHANNEL_ENTRY_H
 #define WAVETUNE_SERVER_HTTP_CHANNEL_ENTRY_H
 
+#include "server/core/cache_rules.h"
 #include "server/http/request.h"
 #include "server/store/channels.h"
 
@@ -17,8 +18,12 @@ void channel_row_answer(struct request *request, const struct channel_row *row);
 must_check const struct channel_row *channel_row_find(struct worker *worker, struct request *request,
                                                       const char *channel, struct channel_rows *ret_rows);
 
-/* Answers with that row's entry, remembered until a channel moves. `match` is Wavetune-Match or NULL. */
-void channel_entry_answer(struct worker *worker, struct request *request, const char *channel, const char *match);
+/* Answers with that row's entry, remembered until a channel moves. */
+void channel_entry_answer(struct worker *worker, struct request *request, const char *channel);
+
+/* The same for GET /v1/cache: by the rules of core/cache_rules.h up to `widest`, and says which one fired, in the header
+ * Wavetune-Match and in "match". */
+void channel_cache_answer(struct worker *worker, struct request *request, const char *channel, enum cache_rule widest);
 
 /* How often a move or a signature is tried anew, each time because somebody else moved the channel in between; and what
  * is answered then. */

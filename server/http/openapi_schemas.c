@@ -40,7 +40,7 @@ const struct openapi_operation openapi_operations[ROUTE_COUNT] = {
   [ROUTE_channel_entries] = {"rocm cuda cpu torch triton gpu arch compute_units partition tag limit after", NULL, NULL, "200",
                              "ChannelList", JSON_TYPE},
   [ROUTE_channel_signature_post] = {"", "SignatureRequest", JSON_TYPE, "200", "ChannelEntry", JSON_TYPE},
-  [ROUTE_cache_get] = {"rocm cuda cpu torch triton gpu arch compute_units partition tag channel", NULL, NULL, "200 304",
+  [ROUTE_cache_get] = {"rocm cuda cpu torch triton gpu arch compute_units partition tag channel match", NULL, NULL, "200 304",
                        "ChannelEntry", JSON_TYPE},
   [ROUTE_import_post] = {"", "ImportRequest", JSON_TYPE, "200 201", "ImportAnswer", JSON_TYPE},
   [ROUTE_import_list] = {"limit after kernel format tag", NULL, NULL, "200", "ImportList", JSON_TYPE},
@@ -72,6 +72,8 @@ const char openapi_queries[] = JSON({
   "format": {"description": "only those of this cache format", "schema": {"type": "string"}},
   "tag": {"description": "the deployment scenario", "schema": {"type": "string"}},
   "release": {"description": "a release's digest: the entry that a move to it follows", "schema": {"type": "string"}},
+  "match": {"description": "the widest rule by which an entry may be chosen", "schema": {"type": "string",
+    "enum": ["exact", "minor", "compatible"], "default": "exact"}},
   "channel": {"description": "the channel's name", "schema": {"type": "string", "default": "stable"}},
   "rocm": {"description": "ROCm's version", "schema": {"type": "string"}},
   "cuda": {"description": "CUDA's version", "schema": {"type": "string"}},
@@ -302,7 +304,10 @@ const char openapi_schemas[] = JSON({
     "counter": {"type": "integer"}, "release": {"$ref": "#/components/schemas/Digest"},
     "expires": {"$ref": "#/components/schemas/Time"},
     "signatures": {"type": "array", "items": {"$ref": "#/components/schemas/Signature"}},
-    "updated_at": {"$ref": "#/components/schemas/Time"}, "moved_by": {"type": "string"}}},
+    "updated_at": {"$ref": "#/components/schemas/Time"}, "moved_by": {"type": "string"},
+    "match": {"type": "object", "required": ["rule", "differs"], "properties": {
+      "rule": {"type": "string", "enum": ["exact", "minor", "compatible"]}, "differs": {"type": "object"},
+      "compatibility": {"type": "integer"}, "reason": {"type": "string"}}}}},
   "ChannelList": {"type": "object", "required": ["items", "next"], "properties": {
     "items": {"type": "array", "items": {"$ref": "#/components/schemas/ChannelEntry"}}, "next": {"$ref": "#/components/schemas/Next"}}},
   "CompatibilityRequest": {"type": "object", "required": ["asked", "served"], "additionalProperties": false, "properties": {

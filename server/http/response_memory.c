@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "server/core/fetches.h"
 #include "server/http/header.h"
 #include "server/http/response.h"
 #include "server/server_private.h"
@@ -159,6 +160,13 @@ void response_memory_forget(struct response_memory *memory) {
   pthread_rwlock_unlock(&memory->lock);
 }
 
+static void entry_use(struct entry *entry, uint64_t now_ms) {
+  struct digest release;
+  atomic_store_explicit(&entry->used, now_ms, memory_order_relaxed);
+  if (entry->route == ROUTE_release_get && digest_parse(entry->etag, &release))
+    fetches_note(&release);
+}
+
 enum memory_answer response_memory_answer(struct response_memory *memory, const char *target, size_t target_size,
                                           enum token_role role, const char *if_none_match,
                                           void (*send)(void *context, unsigned status, struct MHD_Response *response),
@@ -174,7 +182,7 @@ enum memory_answer response_memory_answer(struct response_memory *memory, const 
     uint64_t now_ms = (uint64_t)clock_monotonic_ms();
     if (atomic_load_explicit(&entry->used, memory_order_relaxed) + 1000 <
         now_ms) /* seldom: no shared writes when hot */
-      atomic_store_explicit(&entry->used, now_ms, memory_order_relaxed);
+      entry_use(entry, now_ms);
     answer = MEMORY_ANSWERED;
     if (is_known)
       send(context, MHD_HTTP_NOT_MODIFIED, entry->not_modified);

@@ -120,7 +120,7 @@ void route_channel_get(struct worker *worker, struct request **requests, size_t 
     if (release)
       entry_of_release_answer(worker, requests[i], release);
     else if (request_query_only(requests[i], entry_arguments))
-      channel_entry_answer(worker, requests[i], requests[i]->segments[0], NULL);
+      channel_entry_answer(worker, requests[i], requests[i]->segments[0]);
   }
 }
 

@@ -1,11 +1,15 @@
 /* Making releases and reading them, as they are and rendered.
  *
  * Memory: requests, candidates and plans live as long as the handler. Threads: database workers. */
-#include "common/formats/format.h"
+#include "common/cache/cache_tar.h"
 #include "server/core/cache_lookup.h"
+#include "server/core/fetches.h"
 #include "server/http/answers.h"
 #include "server/http/page.h"
 #include "server/http/routes.h"
+#include "server/server_private.h"
+#include "server/store/cache_source.h"
+#include "server/store/imports.h"
 #include "server/store/releases.h"
 
 static void object_set(json_t *object, const char *name, json_t *value) {
@@ -177,12 +181,11 @@ void route_release_post(struct worker *worker, struct request **requests, size_t
 }
 
 /* The bytes of the release that the path names; answers and returns NULL when there is none. */
-static char *release_of_path(struct worker *worker, struct request *request, struct digest *ret_digest,
-                             size_t *ret_size) {
-  static const char *const no_arguments[] = {NULL};
+static char *release_of_path(struct worker *worker, struct request *request, const char *const *arguments,
+                             struct digest *ret_digest, size_t *ret_size) {
   struct error error;
   char *bytes = NULL;
-  if (!request_query_only(request, no_arguments))
+  if (!request_query_only(request, arguments))
     return NULL;
   if (digest_parse(request->segments[0], ret_digest) &&
       !release_load(worker->db, ret_digest, &bytes, ret_size, &error)) {
@@ -195,47 +198,111 @@ static char *release_of_path(struct worker *worker, struct request *request, str
 }
 
 void route_release_get(struct worker *worker, struct request **requests, size_t n) {
+  static const char *const no_arguments[] = {NULL};
   for (size_t i = 0; i < n; i++) {
     struct digest digest;
     char etag[DIGEST_TEXT_SIZE];
     size_t size;
-    char *bytes = release_of_path(worker, requests[i], &digest, &size);
-    if (bytes)
-      request_answer_remembered(requests[i], MEMORY_IMMUTABLE, "application/json", bytes, size,
-                                digest_format(&digest, etag), NULL);
+    char *bytes = release_of_path(worker, requests[i], no_arguments, &digest, &size);
+    if (!bytes)
+      continue;
+    fetches_note(&digest);
+    request_answer_remembered(requests[i], MEMORY_IMMUTABLE, "application/json", bytes, size,
+                              digest_format(&digest, etag), NULL);
   }
 }
 
+/* The identity that ?identity= names, NULL without it; answers and returns false when there is none. */
+static bool identity_of_query(struct worker *worker, struct request *request, struct identity **ret_identity) {
+  const char *asked = request_query(request, "identity");
+  cleanup_free char *text = NULL;
+  cleanup_json json_t *json = NULL;
+  struct digest digest;
+  struct error error;
+  if (!asked)
+    return true;
+  if (!digest_parse(asked, &digest)) {
+    request_problem(request, 422, "", "identity=%.80s is no digest, sha256:…", asked);
+    return false;
+  }
+  if (!image_load(worker->db, &digest, &text, &error)) {
+    answer_failure(worker, request, &error);
+    return false;
+  }
+  if (!text) {
+    request_problem(request, 404, "", "there is no image %s; PUT /v1/images/{digest} keeps its identity", asked);
+    return false;
+  }
+  /* It was parsed before it was kept; what a later version does not read any more is for the operator. */
+  if (!json_parse(text, strlen(text), &json, &error) || !identity_parse(json, ret_identity, &error)) {
+    error_prefix(&error, "the stored image %s: ", asked);
+    answer_failure(worker, request, &error);
+    return false;
+  }
+  return true;
+}
+
+static bool path_ends(const char *path, const char *suffix) {
+  size_t length = strlen(path), end = strlen(suffix);
+  return length >= end && strcmp(path + length - end, suffix) == 0;
+}
+
+/* One file as it is, several as a tar. What lacks winners may be complete another day, so it is not kept. */
+static void files_answer(struct request *request, struct cache_files *files) {
+  char etag[DIGEST_TEXT_SIZE];
+  struct cache_file *only = files->n == 1 ? &files->files[0] : NULL;
+  const char *type = !only                            ? "application/x-tar"
+                     : path_ends(only->path, ".json") ? "application/json"
+                                                      : "text/plain; charset=utf-8";
+  size_t size = only ? only->size : 0;
+  cleanup_free char *bytes = only ? TAKE(only->bytes) : cache_files_tar(files, &size);
+  struct digest digest = digest_of(bytes, size);
+  digest_format(&digest, etag);
+  if (!files->n_skipped) {
+    request_answer_remembered(request, MEMORY_IMMUTABLE, type, TAKE(bytes), size, etag, NULL);
+    return;
+  }
+  char skipped[24];
+  snprintf(skipped, sizeof skipped, "%zu", files->n_skipped);
+  request_add_header(request, "Wavetune-Skipped", skipped);
+  request_answer_entity(request, type, TAKE(bytes), size, etag, false);
+}
+
 static void release_export(struct worker *worker, struct request *request) {
+  static const char *const arguments[] = {"identity", NULL};
   struct error error;
   struct digest digest;
-  char etag[DIGEST_TEXT_SIZE];
   size_t size;
-  cleanup_free char *bytes = release_of_path(worker, request, &digest, &size);
-  cleanup_release struct release *release = NULL;
-  cleanup_cache_files struct cache_files files = {0};
   const struct cache_format *format;
+  cleanup_free char *bytes = release_of_path(worker, request, arguments, &digest, &size);
+  cleanup_release struct release *release = NULL;
+  cleanup_identity struct identity *identity = NULL;
+  cleanup_cache_files struct cache_files files = {0};
+  cleanup_cache_store struct cache_store store = {.db = worker->db, .blobs = worker->server->blobs};
+  const struct cache_source source = cache_store_source(&store);
   if (!bytes)
     return;
   if (!cache_format_find(request->segments[1], &format, &error)) {
     request_refuse(request, 404, &error);
     return;
   }
-  const struct cache_source source = {0};
-  struct render_request wanted = {.source = &source};
+  if (!identity_of_query(worker, request, &identity))
+    return;
   if (!release_parse(bytes, size, &release, &error)) {
+    error_prefix(&error, "the stored release %s: ", request->segments[0]);
     answer_failure(worker, request, &error);
     return;
   }
-  wanted.release = release;
-  if (!format->render(&wanted, &files, &error)) {
+  const struct render_request wanted = {.release = release, .source = &source, .identity = identity};
+  bool ok = format->render(&wanted, &files, &error);
+  if (store.has_failed) {
+    answer_failure(worker, request, &store.failure);
+  } else if (!ok) {
     error.pointer[0] = 0; /* it would point into a body, and there is none */
     request_refuse(request, 422, &error);
-    return;
+  } else {
+    files_answer(request, &files);
   }
-  struct digest file_digest = digest_of(files.files[0].bytes, files.files[0].size);
-  request_answer_remembered(request, MEMORY_IMMUTABLE, "application/json", TAKE(files.files[0].bytes),
-                            files.files[0].size, digest_format(&file_digest, etag), NULL);
 }
 
 void route_release_export(struct worker *worker, struct request **requests, size_t n) {

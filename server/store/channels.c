@@ -13,19 +13,23 @@ void channel_rows_release(struct channel_rows *rows) {
   *rows = (struct channel_rows){0};
 }
 
+/* clang-format off */
 /* Expiry and signatures of the entry that row `c` has now. */
-#define OF_THE_ENTRY(table)                                                                                            \
-  table ".name = c.name AND " table ".tag = c.tag"                                                                     \
-        " AND " table ".environment_digest = c.environment_digest AND " table ".counter = c.counter"
+#define OF_THE_ENTRY(table) table ".name = c.name AND " table ".tag = c.tag" \
+  " AND " table ".environment_digest = c.environment_digest AND " table ".counter = c.counter"
 #define EXPIRES(column) "extract(epoch FROM " column ")::bigint"
-#define SIGNATURES                                                                                                     \
-  "(SELECT json_build_object('signatures', COALESCE(json_agg(json_build_object("                                       \
-  "'key', 'sha256:' || encode(s.key, 'hex'), 'signature', s.signature) ORDER BY s.key), '[]'))"                        \
+#define SIGNATURES \
+  "(SELECT json_build_object('signatures', COALESCE(json_agg(json_build_object(" \
+  "   'key', 'sha256:' || encode(s.key, 'hex'), 'signature', s.signature) ORDER BY s.key), '[]'))" \
   " FROM channel_signatures s WHERE " OF_THE_ENTRY("s") ") AS signatures"
-#define CHANNEL_COLUMNS                                                                                                \
-  "c.id, c.name, r.environment, c.tag, c.counter, c.release, c.signings, " SQL_TIME(                                   \
-      "c.updated_at") " AS updated_at, NULL AS moved_by, (SELECT " EXPIRES("e.expires_at") " FROM channel_entries e "  \
-                                                                                           "WHERE " OF_THE_ENTRY("e") ") AS expires, " SIGNATURES
+#define CHANNEL_COLUMNS \
+  "c.id, c.name, r.environment, c.tag, c.counter, c.release, c.signings, " \
+  SQL_TIME("c.updated_at") " AS updated_at, NULL AS moved_by," \
+  " (SELECT " EXPIRES("e.expires_at") " FROM channel_entries e WHERE " OF_THE_ENTRY("e") ") AS expires, " SIGNATURES
+#define HISTORY_COLUMNS \
+  "c.counter AS id, c.name, r.environment, c.tag, c.counter, c.release, 0 AS signings, " \
+  SQL_TIME("c.moved_at") " AS updated_at, c.moved_by, " EXPIRES("c.expires_at") " AS expires, " SIGNATURES
+/* clang-format on */
 
 static struct channel_row row_read(const struct db_rows *rows, int row) {
   cleanup_json json_t *environment = db_get_json(rows, row, "environment"),
@@ -95,12 +99,13 @@ bool channel_rows_list(struct db *db, int64_t after, int64_t limit, struct chann
 }
 
 static const struct statement channel_of_release_statement = {
-    "channel_of_release", "SELECT " CHANNEL_COLUMNS " FROM releases r CROSS JOIN LATERAL (SELECT c.id, $1::text AS name,"
-                          "  r.environment_digest, r.tag, COALESCE(c.counter, 0) AS counter, c.release,"
-                          "  COALESCE(c.signings, 0) AS signings, c.updated_at"
-                          "  FROM (SELECT) one LEFT JOIN channels c"
-                          "   ON c.name = $1 AND c.tag = r.tag AND c.environment_digest = r.environment_digest) c"
-                          " WHERE r.digest = $2::bytea"};
+    "channel_of_release",
+    "SELECT " CHANNEL_COLUMNS " FROM releases r CROSS JOIN LATERAL (SELECT c.id, $1::text AS name,"
+    "  r.environment_digest, r.tag, COALESCE(c.counter, 0) AS counter, c.release,"
+    "  COALESCE(c.signings, 0) AS signings, c.updated_at"
+    "  FROM (SELECT) one LEFT JOIN channels c"
+    "   ON c.name = $1 AND c.tag = r.tag AND c.environment_digest = r.environment_digest) c"
+    " WHERE r.digest = $2::bytea"};
 
 bool channel_row_of_release(struct db *db, const char *name, const struct digest *release, struct channel_rows *ret,
                             struct error *error) {
@@ -115,13 +120,9 @@ bool channel_row_of_release(struct db *db, const char *name, const struct digest
 }
 
 static const struct statement channel_entries_statement = {
-    "channel_entries_list", "SELECT c.counter AS id, c.name, r.environment, c.tag, c.counter, c.release, 0 AS "
-                            "signings, " SQL_TIME("c.moved_at") " AS updated_at, c.moved_by, " EXPIRES(
-                                "c.expires_at") " AS expires, " SIGNATURES
-                                                " FROM channel_entries c JOIN releases r ON r.digest = c.release"
-                                                " WHERE c.name = $1 AND c.tag = $2 AND c.environment_digest = "
-                                                "$3::bytea AND c.counter < $4"
-                                                " ORDER BY c.counter DESC LIMIT $5"};
+    "channel_entries_list", "SELECT " HISTORY_COLUMNS " FROM channel_entries c JOIN releases r ON r.digest = c.release"
+                            " WHERE c.name = $1 AND c.tag = $2 AND c.environment_digest = $3::bytea AND c.counter < $4"
+                            " ORDER BY c.counter DESC LIMIT $5"};
 
 bool channel_entries_list(struct db *db, const struct channel_row *row, int64_t before, int64_t limit,
                           struct channel_rows *ret, int64_t *ret_next, struct error *error) {

@@ -68,7 +68,7 @@ bool compatibility_add(struct db *db, const struct compatibility *compatibility,
                        struct error *error) {
   static const struct statement statement = {
       "compatibility_add",
-      "INSERT INTO compatibilities (asked, served, reason, made_by) SELECT $1::json, $2::json, $3, $4"
+      "INSERT INTO compatibilities (asked, served, reason, made_by) SELECT $1::text::json, $2::text::json, $3, $4"
       " WHERE (SELECT count(*) FROM compatibilities) < " TEXT(
           COMPATIBILITIES_MAX) " OR EXISTS (SELECT FROM compatibilities WHERE (asked::text, served::text) = ($1, $2))"
                                " ON CONFLICT ((asked::text), (served::text)) DO UPDATE SET reason = excluded.reason,"

@@ -1,0 +1,260 @@
+"""What deployments ask for: reports of hits and misses, which untuned keys become jobs, caches of near environments, campaigns
+on a new stack, and what is kept for whom. Agents are played by the test."""
+
+import json
+import subprocess
+import threading
+
+import harness
+import hands
+import pytest
+from harness import wait_until, wavetune
+from hands import ENVIRONMENT, SMALL, Hand, register
+
+ONE = ("--lease-target-ms", "1000", "--poll-ms", "50", *harness.UNHURRIED)
+NEXT = ENVIRONMENT | {"cpu": "gcc 2"}
+
+
+@pytest.fixture(scope="module")
+def database(postgres):
+    return postgres.database()
+
+
+@pytest.fixture(scope="module")
+def server(database, tmp_path_factory):
+    it = harness.Server(database, tmp_path_factory.mktemp("server"), options=ONE)
+    it.kernel = register(it)
+    it.demand = harness.make_token(database, "deployment", "demand")
+    yield it
+    it.stop()
+
+
+def tune(server, key, environment=ENVIRONMENT, ratios=None, space=SMALL, **more):
+    """A done job for a key; returns its id."""
+    answer = server.request("POST", "/v1/jobs", {"kernel": server.kernel, "key": {"n": key}, "space": space,
+                                                 "environment": environment} | more)
+    assert answer.status == 201, answer
+    hand = Hand(server, "tuner", environment=environment)
+    hand.work(ratios=ratios or {0: 1.0, 1: 0.5, 2: 2.0})
+    assert server.get(f"/v1/jobs/{answer.json['job']}")["state"] == "done"
+    return answer.json["job"]
+
+
+def report(server, *items, token=None, environment=ENVIRONMENT, **more):
+    body = {"environment": environment, "items": list(items)} | more
+    return server.request("POST", "/v1/demand", body, token=token or server.demand)
+
+
+def item(key, misses=1, **more):
+    return {"kernel": "test/leases", "key": {"n": key}, "misses": misses} | more
+
+
+def wanted(server):
+    return {i["key"]["n"]: i for i in server.get("/v1/demand?limit=1000")["items"]}
+
+
+def test_a_demand_token_reports_and_can_do_nothing_else(server):
+    assert report(server, item(1)).status == 202
+    for method, path in (("GET", "/v1/demand"), ("GET", "/v1/jobs"), ("GET", f"/v1/kernels/{server.kernel}"), ("GET", "/v1/cache")):
+        assert server.request(method, path, token=server.demand).status == 403, path
+    reader = harness.make_token(server.database, "reader", "reader")
+    assert report(server, item(1), token=reader).status == 403
+
+
+def test_reports_add_up_and_only_registered_kernels_and_their_keys_count(server):
+    unknown = [item(7) | {"kernel": "no/such"}, item(7) | {"kernel": "sha256:" + "0" * 64}, item(7) | {"key": {"m": 7}}]
+    answer = report(server, item(7, 2, hits=3, tuning_ms=1500.0), item(7, 1), item(7) | {"kernel": server.kernel}, *unknown).json
+    assert answer == {"accepted": 3, "ignored": 3, "policy": "suggest"}
+    report(server, item(7, 1, kernel_ms=2.0))
+    row = wanted(server)[7]
+    assert (row["hits"], row["misses"], row["tuning_ms"], row["kernel_ms"]) == (3, 5, 1500.0, 2.0)
+    assert row["saved_ms"] == pytest.approx(1500 + 8 * 2 * row["gain"])
+
+
+def test_a_report_that_is_none_is_refused_where_it_is_wrong(server):
+    answer = report(server, item(1, -1))
+    assert answer.status == 422 and answer.json["pointer"] == "/items/0/misses"
+
+
+def test_a_token_that_reports_all_the_time_is_told_to_wait(server):
+    token = harness.make_token(server.database, "eager", "demand")
+    answers = [report(server, item(2), token=token) for _ in range(80)]
+    refused = [a for a in answers if a.status == 429]
+    assert refused and "eager" in refused[0].json["detail"] and int(refused[0].headers["Retry-After"]) >= 1
+    assert report(server, item(2)).status == 202
+
+
+def test_what_is_missed_most_is_queued_with_the_space_of_the_last_job(server):
+    tune(server, 1000)
+    report(server, item(1001, 1, tuning_ms=1.0), item(1002, 5, tuning_ms=9e6), item(1000, 50))
+    rows = wanted(server)
+    assert 1000 not in rows, "it is tuned"
+    assert rows[1002]["saved_ms"] > rows[1001]["saved_ms"]
+    shown = wavetune(server, "demand").stdout.splitlines()
+    assert '{"n":1002}' in shown[1]
+    queued = json.loads(wavetune(server, "demand", "--queue", "1", "--json").stdout)
+    assert [q["key"]["n"] for q in queued] == [1002]
+    job = server.get(f"/v1/jobs/{queued[0]['job']}")
+    assert (job["state"], job["priority"], job["space"], job["key"]) == ("queued", -100, SMALL, {"n": 1002})
+    assert 1002 not in wanted(server)
+    Hand(server, "tuner").work()
+
+
+def test_what_cannot_be_queued_says_why_and_is_not_asked_again_at_once(server):
+    body = {"environment": ENVIRONMENT | {"arch": "riscv64"}, "items": [item(1003, tuning_ms=9e8)]}
+    assert server.request("POST", "/v1/demand", body, token=server.demand).status == 202
+    done = wavetune(server, "demand", "--queue", "1")
+    assert done.stdout.startswith("refused") and "no live agent" in done.stdout, done
+    assert 1003 not in wanted(server)
+    partial = {"arch": "riscv64"}
+    assert report(server, item(1004, tuning_ms=9e8), environment=partial).status == 202
+    assert "refused" in wavetune(server, "demand", "--queue", "1").stdout
+
+
+def test_a_server_whose_policy_is_automatic_queues_by_itself_and_within_the_hour(server, start, database):
+    report(server, *(item(n, tuning_ms=1e8 - n) for n in range(2001, 2006)))
+    before = {j["key"]["n"] for j in server.items("/v1/jobs")}
+    queued = int(server_count(server))
+    start(harness.Server, database, options=(*ONE, "--demand", "automatic", "--demand-per-hour", str(queued + 2)))
+    new = lambda: {j["key"]["n"] for j in server.items("/v1/jobs")} - before
+    wait_until(lambda: len(new()) >= 2, 60, "two jobs")
+    assert new() == {2001, 2002}
+    Hand(server, "tuner").work()
+
+
+def server_count(server):
+    """Jobs that were queued for demand in this hour."""
+    return sum(1 for j in server.items("/v1/jobs") if server.get(f"/v1/jobs/{j['job']}")["priority"] == -100)
+
+
+def test_a_server_that_drops_reports_says_so(start, database, server):
+    other = start(harness.Server, database, options=(*ONE, "--demand", "off"))
+    assert other.request("POST", "/v1/demand", {"environment": ENVIRONMENT, "items": [item(3000)]},
+                         token=server.demand).json == {"accepted": 0, "ignored": 1, "policy": "off"}
+    assert 3000 not in wanted(server)
+    assert "--demand suggest" in wavetune(other, "demand").stderr
+
+
+def test_an_unknown_policy_is_refused(database):
+    done = subprocess.run([harness.BUILD / "wavetune-server", "serve", "--database", database, "--demand", "maybe"],
+                          capture_output=True, text=True)
+    assert done.returncode == 2 and "maybe" in done.stderr and "automatic" in done.stderr
+
+
+ROCM = {"rocm": "6.4.0", "triton": "3.3.1", "gpu": "Test GPU", "arch": "gfx942", "compute_units": 304, "partition": "SPX/NPS1"}
+
+
+def query(environment, **more):
+    return "&".join(f"{k}={v}" for k, v in (environment | more).items()).replace(" ", "%20").replace("/", "%2F")
+
+
+def test_a_near_environment_is_served_only_to_who_asks_for_that(server, database, postgres):
+    tune(server, 64, tag="near")
+    release = server.request("POST", "/v1/releases", {"environment": ENVIRONMENT, "tag": "near"}).json["release"]
+    assert server.request("PUT", "/v1/channels/near", {"release": release}).status == 200
+    asked = ENVIRONMENT | {"cpu": "gcc 9"}
+    path = f"/v1/cache?{query(asked, tag='near', channel='near')}"
+    assert server.request("GET", path).status == 404
+    assert server.request("GET", path + "&match=compatible").status == 404
+    pair = ("--asked", '{"cpu": "gcc 9"}', "--served", '{"cpu": "gcc 1"}')
+    declared = json.loads(wavetune(server, "compatible", "add", *pair, "--reason", "same code", "--json").stdout)["id"]
+    assert json.loads(wavetune(server, "compatible", "add", *pair, "--json").stdout)["id"] == declared, "known"
+    assert server.request("GET", path).status == 404, "strict by default"
+    answer = server.request("GET", path + "&match=compatible")
+    assert answer.status == 200 and answer.headers["Wavetune-Match"] == "compatible; cpu=gcc 1"
+    assert answer.json["match"]["differs"] == {"cpu": {"asked": "gcc 9", "served": "gcc 1"}}
+    assert answer.json["release"] == release
+    exact = server.request("GET", f"/v1/cache?{query(ENVIRONMENT, tag='near', channel='near')}&match=compatible")
+    assert exact.headers["Wavetune-Match"] == "exact"
+    assert "gcc 9" in wavetune(server, "compatible", "list").stdout
+    wavetune(server, "compatible", "remove", declared)
+    assert server.request("GET", path + "&match=compatible").status == 404, "what was remembered is forgotten"
+    assert wavetune(server, "compatible", "remove", declared, check=False).returncode == 4
+    assert wavetune(server, "compatible", "add", "--asked", "{}", "--served", "{}", check=False).returncode == 4
+    assert wavetune(server, "compatible", "add", "--asked", "{}", check=False).returncode == 2
+    assert server.request("GET", path + "&match=wide").status == 422
+
+
+def test_a_campaign_measures_the_winners_on_a_new_stack_and_tunes_again_what_broke(server, database):
+    for key in (1, 2, 3):
+        tune(server, key, tag="upgrade", space=SMALL | {"default": {"A": 1}})
+    published = wavetune(server, "publish", "--environment", json.dumps(ENVIRONMENT), "--tag", "upgrade", "--channel", "old")
+    assert "3 winners" in published.stdout
+    node = Hand(server, "next", environment=NEXT)
+    # The winner of every key has the ordinal 0 in its list, the default comes after it. On the new stack the default is faster
+    # for one key, and for another the winner dies.
+    ended = threading.Event()
+
+    def work():
+        while not ended.is_set():
+            lease = node.pull(wait=1)
+            if lease.status != 200:
+                continue
+            key, is_small = lease.json["key"]["n"], "configs" in lease.json["space"]
+            ratios = {0: 0.5, 1: 1.0} if is_small and key != 2 else {0: 1.5, 1: 1.0} if is_small else None
+            outcomes = {0: "runtime"} if is_small and key == 3 else None
+            node.post(lease.json, ratios=ratios or {0: 1.0, 1: 0.5, 2: 2.0}, outcomes=outcomes)
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    call = ("campaign", "revalidate", "--from", json.dumps(ENVIRONMENT), "--to", json.dumps(NEXT), "--tag", "upgrade",
+            "--channel", "old", "--wait")
+    try:
+        done = wavetune(server, *call, "--json", check=False)
+    finally:
+        ended.set()
+        worker.join()
+    assert done.returncode == 1, done
+    told = json.loads(done.stdout)
+    outcomes = {i["key"]["n"]: i["outcome"] for i in told["items"]}
+    assert outcomes == {1: "still best", 2: "broke", 3: "broke"}, told
+    assert (told["keys"], told["still_best"], told["broke"], told["without_regret"]) == (3, 1, 2, 1)
+    assert told["worst_regret"] == pytest.approx(0.5, abs=0.01)
+    retuned = [server.get(f"/v1/jobs/{i['retune']}") for i in told["items"] if i["retune"]]
+    assert [(j["state"], j["space"]["parameters"]) for j in retuned] == [("done", SMALL["parameters"])] * 2
+    again = wavetune(server, *call, check=False)
+    assert "1 of 3 keys still best (33.3 %), worst regret 50.0 %" in again.stdout, "the same jobs, all done"
+
+
+def test_a_campaign_that_cannot_begin_says_why(server):
+    some = json.dumps(ENVIRONMENT)
+    assert wavetune(server, "campaign", "revalidate", "--from", some, check=False).returncode == 2
+    assert wavetune(server, "campaign", "revalidate", "--from", some, "--to", "[]", check=False).returncode == 2
+    assert wavetune(server, "campaign", "revalidate", "--from", some, "--to", some, "--channel", "no", check=False).returncode == 4
+
+
+def test_what_a_channel_or_a_recent_fetch_needs_is_never_collected(server, database, postgres):
+    job = tune(server, 5000, tag="gc")
+    releases = []
+    for config in (1, 2, 3):
+        pins = [{"kernel": server.kernel, "key": {"n": 5000}, "config": {"A": config}}]
+        answer = server.request("POST", "/v1/releases", {"environment": ENVIRONMENT, "tag": "gc", "pins": pins}).json
+        releases.append(answer["release"])
+    served, fetched, idle = releases
+    assert server.request("PUT", "/v1/channels/gc", {"release": served}).status == 200
+    sql = lambda text: postgres.sql(text, conninfo=database)
+    sql("alter table releases disable trigger releases_are_immutable; update releases set created_at = now() - interval '60 d'"
+        " where tag = 'gc'; update blobs set created_at = now() - interval '60 d'")
+    sql(f"insert into release_fetches values ('\\x{fetched[7:]}', now() - interval '1 d')")
+    orphan = b"nobody names this"
+    import hashlib
+    digest = hashlib.sha256(orphan).hexdigest()
+    server.request("PUT", f"/v1/blobs/sha256:{digest}", orphan)
+    sql(f"update blobs set created_at = now() - interval '60 d' where digest = '\\x{digest}'")
+    told = json.loads(wavetune(server, "gc", "--dry-run", "--json").stdout)
+    assert [r["release"] for r in told["releases"]] == [idle] and told["files"] == {"n": 1, "bytes": len(orphan)}
+    assert server.get(f"/v1/releases/{idle}")["tag"] == "gc", "a dry run removes nothing"
+    assert "removed 1 releases and 1 files" in wavetune(server, "gc").stdout
+    assert "removed 0 releases and 0 files" in wavetune(server, "gc").stdout
+    assert {r["release"] for r in server.items("/v1/releases") if r["tag"] == "gc"} == {served, fetched}
+    assert server.get(f"/v1/jobs/{job}")["state"] == "done"
+    assert server.request("POST", "/v1/gc", {"keep_days": 0}).status == 422
+
+
+def test_a_release_that_was_fetched_is_noted(server, database, postgres):
+    tune(server, 6000, tag="noted")
+    release = server.request("POST", "/v1/releases", {"environment": ENVIRONMENT, "tag": "noted"}).json["release"]
+    for _ in range(2):
+        server.get(f"/v1/releases/{release}")
+    count = f"select count(*) from release_fetches where release = '\\x{release[7:]}'"
+    wait_until(lambda: postgres.sql(count, conninfo=database) == "1", 100, "the fetch to be written down")

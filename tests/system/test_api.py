@@ -11,13 +11,14 @@ from harness import make_token
 ROUTE_H = (harness.SOURCE / "server/http/route.h").read_text()
 ROUTES = re.findall(r'ROUTE\((\w+), "(\w+)", "([^"]+)", TOKEN_(\w+), ROUTE_(\w+), ([^,]+), (\d+), "([^"]+)"\)', ROUTE_H)
 BYTES = {"0": 1, "KIB": 1024, "MIB": 1024 * 1024}
-ROLES = ("reader", "submitter", "agent", "admin")
+ROLES = ("reader", "submitter", "agent", "demand", "admin")
 ALLOWED = {
     "ANYONE": {*ROLES, None},
-    "ANY": set(ROLES),
+    "ANY": {*ROLES} - {"demand"},
     "READER": {"reader", "submitter", "admin"},
     "SUBMITTER": {"submitter", "admin"},
     "AGENT": {"agent", "admin"},
+    "DEMAND": {"demand", "admin"},
     "WRITER": {"submitter", "agent", "admin"},
     "ADMIN": {"admin"},
 }

@@ -14,10 +14,11 @@ void release_environments_release(struct release_environments *environments) {
  * a partial environment ambiguous. */
 static const struct statement release_environments_statement = {
     "release_environments",
-    "SELECT DISTINCT ON (digest) identity FROM (SELECT digest, identity FROM environments"
-    "  WHERE id IN (SELECT environment_id FROM jobs WHERE tag = $1 AND state IN ('done', 'failed'))"
-    " UNION ALL SELECT environment_digest, environment FROM (SELECT DISTINCT ON (environment_digest)"
-    "  environment_digest, environment FROM imports WHERE tag = $1) i) AS known (digest, identity)"};
+    "SELECT identity FROM (SELECT DISTINCT ON (digest) digest, identity, later, id FROM ("
+    "  SELECT digest, identity, false AS later, id FROM environments WHERE id IN"
+    "   (SELECT environment_id FROM jobs WHERE tag = $1 AND state IN ('done', 'failed'))"
+    "  UNION ALL SELECT environment_digest, environment, true, id FROM imports WHERE tag = $1) every"
+    " ORDER BY digest, later, id) one ORDER BY later, id"};
 
 bool release_environments_load(struct db *db, const char *tag, struct release_environments *ret, struct error *error) {
   struct db_parameters parameters = {0};

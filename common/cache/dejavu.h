@@ -44,7 +44,10 @@ struct dejavu_path {
 void dejavu_path_release(struct dejavu_path *path);
 #define cleanup_dejavu_path __attribute__((cleanup(dejavu_path_release)))
 
-/* From the parts of a path from dejavu_… on, with whatever stands before that. */
+/* Where in a path the layout's folder begins; NULL when no folder is one. */
+const char *dejavu_path_begin(const char *text);
+
+/* From the parts of a path from the layout's folder on; what stands before that says nothing. */
 must_check bool dejavu_path_parse(const char *text, struct dejavu_path *ret, struct error *error);
 
 /* The path, when every part that the layout needs is there and fit for one. */

@@ -102,12 +102,26 @@ static bool path_is_whole(const struct dejavu_path *path, struct error *error) {
   return true;
 }
 
+const char *dejavu_path_begin(const char *text) {
+  const char *similar = NULL;
+  for (const char *at = text;; at++) {
+    size_t size = strcspn(at, "/");
+    cleanup_free char *part = xstrndup(at, size);
+    bool has_torch, has_features;
+    if (dejavu_layout_has(part, &has_torch, &has_features))
+      return at;
+    if (!similar && string_starts(part, "dejavu_") && part[7] >= '0' && part[7] <= '9')
+      similar = at;
+    at += size;
+    if (!*at)
+      return similar;
+  }
+}
+
 bool dejavu_path_parse(const char *text, struct dejavu_path *ret, struct error *error) {
   cleanup_dejavu_path struct dejavu_path path = {0};
-  const char *at = text;
-  while (*at && !(string_starts(at, "dejavu_") && at[7] >= '0' && at[7] <= '9'))
-    at += strcspn(at, "/") + (strchr(at, '/') ? 1 : 0);
-  if (!*at)
+  const char *at = dejavu_path_begin(text);
+  if (!at)
     return error_set(error, "no folder like dejavu_0.7 is in the path, whose folders say what a cache.json is of");
   for (const char *slash; (slash = strchr(at, '/')); at = slash + 1) {
     cleanup_free char *part = xstrndup(at, (size_t)(slash - at));

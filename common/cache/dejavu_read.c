@@ -96,7 +96,7 @@ static bool table_read(const struct cache_file *file, struct table *table, struc
   int64_t evaluated = 0;
   if (!dejavu_path_parse(file->path, &table->parts, error))
     return false;
-  table->path = strstr(file->path, table->parts.layout);
+  table->path = dejavu_path_begin(file->path);
   if (!json_parse(file->bytes, file->size, &table->json, error))
     return false;
   const json_t *json = table->json;

@@ -83,5 +83,5 @@ say "fetch, as a container would when it starts"
 "$programs/wavetune" fetch --channel stable --environment "$environment" --to "$folder/cache"
 "$programs/wavetune" fetch --channel stable --environment "$environment" --to "$folder/cache"
 ls -l "$folder/cache/current/"
-cat "$folder/cache/current/cache.json"
+cat "$folder/cache/current/json/cache.json"
 echo

@@ -57,7 +57,7 @@ def test_the_commands_of_a_day(tmp_path, start):
         wait_until(lambda: " live " in run("wavetune agents", environment), 60, "the agent")
         for command in day:
             run(command, environment)
-        assert (tmp_path / ".cache/wavetune/current/cache.json").exists()
+        assert (tmp_path / ".cache/wavetune/current/json/cache.json").exists()
         assert server.stop(30) == 0, server.messages[-2000:]
         assert not list(folder.glob("**/postmaster.pid")), "PostgreSQL was stopped too"
     finally:

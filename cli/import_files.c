@@ -15,7 +15,8 @@ static const char *const table_ends[] = {".json", ".csv", ".best_config"};
 
 struct names {
   size_t n, capacity;
-  char **all; /* absolute */
+  char **all;   /* absolute */
+  size_t bytes; /* of all of them, as their folders say */
   struct import_files *into;
 };
 
@@ -32,11 +33,17 @@ static bool name_is_printable(const char *name) {
   return true;
 }
 
-static bool names_add(struct names *names, const char *path, struct error *error) {
+static bool names_add(struct names *names, const char *path, off_t size, struct error *error) {
   if (!name_is_printable(path))
     return error_set(error, "%s: the name holds control characters; rename it", path);
   if (names->n == IMPORT_FILES_MAX)
     return error_set(error, "more than %d files; import them in parts, by naming folders below", IMPORT_FILES_MAX);
+  if (size > (off_t)IMPORT_FILE_MAX)
+    return error_set(error, "%s has more than %zu MiB", path, IMPORT_FILE_MAX >> 20);
+  names->bytes += (size_t)size;
+  if (names->bytes > IMPORT_BYTES_MAX)
+    return error_set(error, "more than %zu MiB of files; import them in parts, by naming folders below",
+                     IMPORT_BYTES_MAX >> 20);
   GROW(names->all, names->n, names->capacity);
   names->all[names->n++] = xstrdup(path);
   return true;
@@ -81,7 +88,7 @@ static bool entry_take(FTS *tree, FTSENT *entry, const char *folder, struct name
   case FTS_SLNONE:
     return link_stays_inside(entry->fts_path, folder, error);
   case FTS_F:
-    return !ends_as_table(entry->fts_name) || names_add(names, entry->fts_path, error);
+    return !ends_as_table(entry->fts_name) || names_add(names, entry->fts_path, entry->fts_statp->st_size, error);
   default:
     return true;
   }
@@ -89,16 +96,13 @@ static bool entry_take(FTS *tree, FTSENT *entry, const char *folder, struct name
 
 static bool folder_collect(char *folder, struct names *names, struct error *error) {
   char *const roots[] = {folder, NULL};
-  size_t before = names->n, visited = 0;
+  size_t before = names->n;
   FTS *tree = fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, entries_compare);
   if (!tree)
     return error_set(error, "cannot read %s: %s", folder, strerror(errno));
   bool is_good = true;
-  for (FTSENT *entry; is_good && (entry = fts_read(tree));) {
+  for (FTSENT *entry; is_good && (entry = fts_read(tree));)
     is_good = entry_take(tree, entry, folder, names, error);
-    if (is_good && ++visited > IMPORT_VISITED_MAX)
-      is_good = error_set(error, "%s holds more than %d names; name folders below it", folder, IMPORT_VISITED_MAX);
-  }
   fts_close(tree);
   return is_good && (names->n > before || error_set(error,
                                                     "%s holds no tables: no file that ends in .json, .csv or "
@@ -107,14 +111,10 @@ static bool folder_collect(char *folder, struct names *names, struct error *erro
 }
 
 /* The real folder of what was typed: itself, or the one that a file lies in. A file keeps its own name, even that of a
- * link: names of tables mean something. NULL: there is none. */
-static char *folder_of(const char *path, bool *ret_is_folder) {
-  struct stat status;
-  *ret_is_folder = stat(path, &status) == 0 && S_ISDIR(status.st_mode);
-  if (*ret_is_folder)
-    return realpath(path, NULL);
+ * link: names of tables mean something. */
+static char *folder_of(const char *path, bool is_folder) {
   cleanup_free char *copy = xstrdup(path);
-  return realpath(dirname(copy), NULL);
+  return realpath(is_folder ? path : dirname(copy), NULL);
 }
 
 static void root_add(struct import_files *files, const char *folder) {
@@ -126,8 +126,9 @@ static void root_add(struct import_files *files, const char *folder) {
 }
 
 static bool path_collect(const char *path, struct names *names, struct error *error) {
-  bool is_folder;
-  cleanup_free char *folder = folder_of(path, &is_folder);
+  struct stat status;
+  bool is_there = stat(path, &status) == 0, is_folder = is_there && S_ISDIR(status.st_mode);
+  cleanup_free char *folder = is_there ? folder_of(path, is_folder) : NULL;
   if (!folder)
     return error_set(error, "cannot read %s: %s", path, strerror(errno));
   root_add(names->into, folder);
@@ -135,13 +136,14 @@ static bool path_collect(const char *path, struct names *names, struct error *er
     return folder_collect(folder, names, error);
   cleanup_free char *copy = xstrdup(path);
   cleanup_free char *whole = xasprintf("%s/%s", strcmp(folder, "/") == 0 ? "" : folder, basename(copy));
-  return names_add(names, whole, error);
+  return names_add(names, whole, status.st_size, error);
 }
 
 static int texts_compare(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
 static bool names_are_distinct(struct names *names, struct error *error) {
-  qsort(names->all, names->n, sizeof *names->all, texts_compare);
+  if (names->n)
+    qsort(names->all, names->n, sizeof *names->all, texts_compare);
   for (size_t i = 1; i < names->n; i++)
     if (strcmp(names->all[i - 1], names->all[i]) == 0)
       return error_set(error, "%s is named twice", names->all[i]);
@@ -150,24 +152,17 @@ static bool names_are_distinct(struct names *names, struct error *error) {
 
 static bool names_read(const struct names *names, struct cache_files *files, struct error *error) {
   struct progress progress = progress_start(stderr, "files", names->n);
-  size_t total = 0;
-  for (size_t i = 0; i < names->n; i++) {
+  bool is_good = true;
+  for (size_t i = 0; is_good && i < names->n; i++) {
     char *bytes;
     size_t size;
     progress_show(&progress, i, "");
-    if (!file_read(names->all[i], IMPORT_FILE_MAX, &bytes, &size, error)) {
-      progress_end(&progress);
-      return false;
-    }
-    cache_files_add(files, names->all[i] + 1, bytes, size);
-    total += size;
-    if (total > IMPORT_BYTES_MAX) {
-      progress_end(&progress);
-      return error_set(error, "more than %zu MiB of files; import them in parts", IMPORT_BYTES_MAX >> 20);
-    }
+    is_good = file_read(names->all[i], IMPORT_FILE_MAX, &bytes, &size, error);
+    if (is_good)
+      cache_files_add(files, names->all[i] + 1, bytes, size);
   }
   progress_end(&progress);
-  return true;
+  return is_good;
 }
 
 void import_files_release(struct import_files *files) {

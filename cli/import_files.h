@@ -15,7 +15,6 @@
 #define IMPORT_FILES_MAX 10000
 #define IMPORT_FILE_MAX ((size_t)64 << 20)
 #define IMPORT_BYTES_MAX ((size_t)256 << 20) /* of all files together */
-#define IMPORT_VISITED_MAX 200000            /* names in folders */
 
 struct import_files {
   struct cache_files files;

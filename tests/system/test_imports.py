@@ -234,3 +234,186 @@ def test_an_identity_with_another_digest_or_that_cannot_be_read_is_refused(serve
     assert server.request("GET", f"/v1/images/{digest}").status == 404
     assert server.request("GET", "/v1/images/latest").status == 404
     assert server.request("PUT", "/v1/images/latest", image()).status == 404
+
+
+needs_tables = pytest.mark.skipif(not TABLES.is_dir(), reason=f"there are no real tables in {TABLES}")
+DEJAVU = sorted(TABLES.glob("dejavu/dejavu_0.7/*/*/*"))
+NODE = {"arch": "gfx942", "compute_units": 304, "partition": "SPX/NPS1"}
+REAL = [*((("dejavu", place), {}) for place in DEJAVU),
+        (("vllm-moe", TABLES / "vllm_moe"), {"rocm": "6.4.1"}),
+        (("triton", TABLES / "triton_autotune"), {"cuda": "12.8", "gpu": "NVIDIA H200"}),
+        (("tunableop", TABLES / "tunableop"), {"cuda": "12.8", "gpu": "NVIDIA H200"})]
+
+
+def run_json(server, *arguments):
+    return json.loads(wavetune(server, *arguments, "--json").stdout)
+
+
+def published(server, environment):
+    return run_json(server, "publish", "--environment", json.dumps(environment))["release"]
+
+
+@needs_tables
+@pytest.mark.parametrize("table, stated", REAL, ids=lambda value: value[1].name if isinstance(value, tuple) else "")
+def test_a_real_table_is_imported_published_and_exported_with_the_same_meaning(server, tmp_path, table, stated):
+    took = run_json(server, "import", *table, "--environment", json.dumps({**NODE, **stated}))
+    n = sum(kernel["entries"] for kernel in took["kernels"])
+    assert n > 0 and (took["added"], took["changed"], took["known"], took["missing"]) == (n, 0, 0, [])
+    release = published(server, took["environment"])
+    document = server.get(f"/v1/releases/{release}")
+    origins = {(p["origin"], p["format"]) for k in document["kernels"] for p in k["provenance"]}
+    assert origins == {("imported", table[0])} and sum(len(k["winners"]) for k in document["kernels"]) == n
+    wavetune(server, "export", release, "--format", table[0], "--to", tmp_path / "out")
+    again = run_json(server, "import", table[0], tmp_path / "out", "--environment", json.dumps({**NODE, **stated}))
+    assert (again["added"], again["changed"], again["known"]) == (0, 0, n)
+    assert again["kernels"] == took["kernels"]
+
+
+CONFIG = {"BLOCK_SIZE_M": 16, "BLOCK_SIZE_N": 32, "BLOCK_SIZE_K": 64, "GROUP_SIZE_M": 1, "num_warps": 4, "num_stages": 2}
+MOE = "E={},N=384,device_name=AMD_Instinct_MI300X.json"
+
+
+@pytest.fixture
+def tables(tmp_path):
+    """A folder with the tables of vLLM for 8, 16 and 32 experts, below each other."""
+    place = tmp_path / "tables"
+    for i, experts in enumerate((8, 16, 32)):
+        folder = place.joinpath(*"ab"[:i])
+        folder.mkdir(exist_ok=True, parents=True)
+        (folder / MOE.format(experts)).write_text(json.dumps({"1": CONFIG, "64": {**CONFIG, "BLOCK_SIZE_M": 64}}))
+    return place
+
+
+def refused(*arguments, code=2, server=None):
+    done = wavetune(server, "import", *arguments, check=False)
+    assert done.returncode == code and done.stdout == "", done
+    return done.stderr
+
+
+def looked_at(*arguments):
+    return json.loads(wavetune(None, "import", *arguments, "--dry-run", "--json").stdout)
+
+
+def entries(answer):
+    return sum(kernel["entries"] for kernel in answer["kernels"])
+
+
+def test_a_folder_is_imported_whole_and_listed(server, tables):
+    done = wavetune(server, "import", "vllm-moe", tables, "--environment", '{"rocm": "6.4.1"}', "--tag", "chat").stdout
+    assert "6 added, 0 changed, 0 known" in done and "tag chat" in done and "lacks arch" in done
+    listed = wavetune(server, "imports", "--tag", "chat", "--format", "vllm-moe").stdout
+    assert len(listed.splitlines()) == 1 + 6 and "BLOCK_SIZE_M" in listed
+    assert {i["provenance"]["source"] for i in server.items("/v1/imports")} == {
+        MOE.format(8), "a/" + MOE.format(16), "a/b/" + MOE.format(32)}
+    assert wavetune(server, "imports", "--tag", "other", "--json").stdout.split() == ["[]"]
+
+
+def test_a_dry_run_reads_everything_and_needs_no_server(tables):
+    answer = looked_at("vllm-moe", tables, "--environment", '{"rocm": "6.4.1"}')
+    assert entries(answer) == 6 and answer["environment"]["rocm"] == "6.4.1" and "arch" in answer["missing"]
+    assert "nothing was sent" in wavetune(None, "import", "vllm-moe", tables, "--dry-run").stdout
+
+
+@pytest.mark.parametrize("text, why", [('{"1": {"BLOCK_SIZE_M": 16,', "not a JSON document: line 1"), ("", "not a JSON document"),
+                                       ('{"1": {"BLOCK_SIZE_M": [16]}}', "/1/BLOCK_SIZE_M")])
+def test_one_bad_table_among_many_is_named_and_nothing_is_sent(server, tables, text, why):
+    (tables / "a" / MOE.format(16)).write_text(text)
+    said = refused("vllm-moe", tables, server=server)
+    assert f"a/{MOE.format(16)}: " in said and why in said
+    assert_nothing_is_stored(server)
+
+
+def test_links_are_not_followed_and_one_that_leads_out_is_refused(tables, tmp_path):
+    inside = tables / ("copy-" + MOE.format(8))
+    inside.symlink_to(MOE.format(8))
+    (tables / "again").symlink_to("a")
+    assert entries(looked_at("vllm-moe", tables)) == 6
+    inside.unlink()
+    inside.symlink_to("/etc/hostname")
+    assert "is a link that leads out of" in refused("vllm-moe", tables, "--dry-run")
+    inside.unlink()
+    inside.symlink_to("nowhere")
+    assert "is a link that leads nowhere" in refused("vllm-moe", tables, "--dry-run")
+
+
+def test_what_is_no_table_is_left_out_of_a_folder(tables):
+    (tables / "notes.txt").write_text("not a table")
+    (tables / ".hidden.json").write_text("{")
+    (tables / ".cache").mkdir()
+    (tables / ".cache" / "x.json").write_text("{")
+    assert entries(looked_at("vllm-moe", tables)) == 6
+    assert entries(looked_at("vllm-moe", tables / MOE.format(8), tables / "a" / "b")) == 4
+
+
+def test_what_cannot_be_read_is_refused(tables, tmp_path):
+    assert "cannot read" in refused("vllm-moe", tmp_path / "missing" / "x.json", "--dry-run")
+    assert "cannot read" in refused("vllm-moe", tmp_path / "missing.json", "--dry-run")
+    assert "holds no tables" in refused("vllm-moe", harness.SOURCE / "migrations", "--dry-run")
+    assert "is named twice" in refused("vllm-moe", tables, tables / MOE.format(8), "--dry-run")
+    assert "did you mean \"vllm-moe\"" in refused("vlm-moe", tables, "--dry-run")
+    assert "at least one file or folder" in refused("vllm-moe", "--dry-run")
+    (tables / "a\nb.json").write_text("{}")
+    assert "control characters" in refused("vllm-moe", tables, "--dry-run")
+
+
+def test_folders_and_files_that_are_too_large_are_refused(tmp_path):
+    def sparse(name, mib):
+        with open(tmp_path / name, "wb") as file:
+            file.truncate(mib << 20)
+
+    sparse("large.json", 65)
+    assert "has more than 64 MiB" in refused("vllm-moe", tmp_path, "--dry-run")
+    (tmp_path / "large.json").unlink()
+    for i in range(5):
+        sparse(f"{i}.json", 60)
+    assert "more than 256 MiB of files" in refused("vllm-moe", tmp_path, "--dry-run")
+    many = tmp_path / "many"
+    many.mkdir()
+    for i in range(100):
+        (many / f"{i}.json").touch()
+    assert "more than 10000 files" in refused("vllm-moe", *[many] * 101, "--dry-run")
+
+
+def test_what_the_server_would_not_take_is_not_sent(tmp_path):
+    """A short table in so deep a folder that its entries, which name the file, make more than 64 MiB."""
+    place = tmp_path.joinpath(*("d" * 250 for _ in range(14)))
+    place.mkdir(parents=True)
+    rows = "".join(f"GemmTunableOp_float_TN,tn_{n}_1_64_ld_64_64_{n},Gemm_Rocblas_1,0.5\n" for n in range(1, 20001))
+    (place / "tunableop_results0.csv").write_text("Validator,PT_VERSION,2.9.1\n" + rows)
+    assert "64; import them in parts" in refused("tunableop", tmp_path, "--dry-run")
+
+
+def test_environment_completes_and_corrects_what_the_tables_state(tables):
+    done = wavetune(None, "import", "vllm-moe", tables, "--dry-run", "--json", "--environment",
+                    '{"gpu": "AMD Instinct MI300X OAM", "arch": "gfx942"}')
+    assert json.loads(done.stdout)["environment"] == {"gpu": "AMD Instinct MI300X OAM", "arch": "gfx942"}
+    assert 'the tables state "gpu": "AMD Instinct MI300X"; imported as "AMD Instinct MI300X OAM"' in done.stderr
+    assert "one platform" in refused("vllm-moe", tables, "--dry-run", "--environment", '{"rocm": "6", "cuda": "12"}')
+
+
+def test_a_kernel_to_map_to_is_a_folder_or_one_that_the_server_knows(server, tables, tmp_path):
+    quick = harness.QUICK
+    unknown = "sha256:" + "a" * 64
+    assert "there is no kernel" in refused("vllm-moe", tables, "--kernel", unknown, code=4, server=server)
+    assert "asks no server" in refused("vllm-moe", tables, "--kernel", unknown, "--dry-run")
+    assert "cannot open" in refused("vllm-moe", tables, "--kernel", tmp_path / "nothing", "--dry-run")
+    with harness.FakeServer(lambda method, path: (200, {"manifest": {}})) as fake:
+        assert f"kernel {unknown}: " in refused("vllm-moe", tables, "--kernel", unknown, code=3, server=fake)
+    said = refused("vllm-moe", tables, "--kernel", quick, "--dry-run")
+    assert "exports" in said
+
+
+def test_a_table_of_a_registered_kernel_is_the_baseline_of_its_jobs(server, tables, tmp_path):
+    folder = harness.small_kernel(tmp_path / "moe", {name: [value, 8 * value] for name, value in CONFIG.items()},
+                                  exports={"vllm-moe": {"E": 8, "N": 384, "M": "n"}})
+    hash_ = run_json(server, "kernel", "push", folder)[0]["kernel"]
+    table = tables / MOE.format(8)
+    Hand(server, "node")
+    took = run_json(server, "import", "vllm-moe", table, "--kernel", folder, "--environment", json.dumps(ENVIRONMENT))
+    assert [k["kernel"] for k in took["kernels"]] == [hash_] and took["added"] == 2
+    again = run_json(server, "import", "vllm-moe", table, "--kernel", hash_, "--environment", json.dumps(ENVIRONMENT))
+    assert again["known"] == 2
+    assert {(i["kernel"], i["key"]["n"], i["config"]["BLOCK_SIZE_M"]) for i in server.items("/v1/imports")} == {
+        (hash_, 1, 16), (hash_, 64, 64)}
+    job = run_json(server, "submit", folder, "--key", "n=1", "--environment", json.dumps(ENVIRONMENT))
+    assert [j["baseline_from"] for j in job] == ["imported"]

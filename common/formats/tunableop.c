@@ -90,7 +90,7 @@ struct rendering {
   struct cache_files files;
   const json_t *validators; /* of the file; NULL: not yet known */
   json_t *lines;            /* "op,params" of those written */
-  bool has_validators; /* written */
+  bool has_validators;      /* written */
   FILE *out;
   size_t n;
 };

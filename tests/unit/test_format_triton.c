@@ -40,13 +40,13 @@ static char *data_text(const char *name) {
 #define AUTOTUNE "\"autotune\": {\"decorator\": \"triton\"}"
 #define RECORD "{\"name\": \"add\", " TRITON ", " FUNCTION ", " KEY ", \"configs\": " CONFIGS ", " AUTOTUNE "}"
 
-static const char metadata[] =
+static const char usual_metadata[] =
     "{\"hash\": \"h\", \"name\": \"add\", \"target\": {\"backend\": \"hip\"}, \"extern_libs\":"
     " [[\"ocml\", \"/usr/lib/python3/triton/backends/amd/lib/ocml.bc\"]]}";
 static const char code[] = "code of block 64";
 
 /* A build of the shelf's first kernel with a record, and what Triton keeps of the config with BLOCK 64. */
-static void shelf_add_build(struct shelf *shelf, const char *record) {
+static void shelf_add_build(struct shelf *shelf, const char *record, const char *metadata) {
   char kernel[DIGEST_TEXT_SIZE], metadata_digest[DIGEST_TEXT_SIZE], code_digest[DIGEST_TEXT_SIZE];
   struct digest of_metadata = digest_of(metadata, strlen(metadata)), of_code = digest_of(code, strlen(code));
   cleanup_json json_t *json =
@@ -80,7 +80,8 @@ struct asked {
   const char *key, *config;
   size_t n_ms;
   double ms[3];
-  bool without_build, without_blobs;
+  bool without_build, without_blobs, without_source;
+  const char *metadata; /* of the compiled code */
 };
 
 static bool render(const struct asked *asked, struct cache_files *ret, struct error *error) {
@@ -88,7 +89,7 @@ static bool render(const struct asked *asked, struct cache_files *ret, struct er
       .n_kernels = 1,
       .kernels = {kernel_of(asked->manifest ? asked->manifest : MANIFEST("add", "[\"n\"]", X_POINTER))}};
   if (!asked->without_build)
-    shelf_add_build(&shelf, asked->record ? asked->record : RECORD);
+    shelf_add_build(&shelf, asked->record ? asked->record : RECORD, asked->metadata ? asked->metadata : usual_metadata);
   if (asked->without_blobs)
     shelf.n_blobs = 0;
   cleanup_free char *provenance = provenance_of(&shelf);
@@ -101,6 +102,8 @@ static bool render(const struct asked *asked, struct cache_files *ret, struct er
   cleanup_release struct release *release = release_of(&winner, 1);
   cleanup_identity struct identity *identity = asked->identity ? identity_of(asked->identity) : NULL;
   struct cache_source source = shelf_source(&shelf);
+  if (asked->without_source)
+    source.blob = NULL;
   bool ok = format_triton.render(
       &(struct render_request){.release = release, .source = &source, .identity = identity, .root = asked->root}, ret,
       error);
@@ -286,7 +289,7 @@ Test(format_triton, compiled_artifacts_stand_where_triton_looks_for_them) {
   cleanup_cache_files struct cache_files files = rendered(&(struct asked){.root = ROOT});
   cr_assert_eq(files.n, 4u);
   cr_assert_str_eq(file_text(&files, CODE_FOLDER "/add.hsaco"), code);
-  cr_assert_str_eq(file_text(&files, CODE_FOLDER "/add.json"), metadata);
+  cr_assert_str_eq(file_text(&files, CODE_FOLDER "/add.json"), usual_metadata);
   cleanup_json json_t *group = json_of(file_text(&files, GROUP));
   const json_t *children = json_object_get(group, "child_paths");
   cr_assert_eq(json_object_size(children), 2u);
@@ -331,6 +334,72 @@ Test(format_triton, artifacts_that_the_image_would_not_find_are_left_out_with_th
     cr_assert_eq(files.n, 1u, "%s", cases[i].message);
     cr_assert(says_skipped(&files, cases[i].message), "%s", cases[i].message);
   }
+}
+
+Test(format_triton, code_compiled_with_the_variables_of_the_image_is_found) {
+  cleanup_cache_files struct cache_files files =
+      rendered(&(struct asked){.root = ROOT,
+                               .identity = OF_IMAGE("3.6.0k", "}, \"variables\": {\"LLVM_X\": \"1\""),
+                               .metadata = "{\"LLVM_X\": \"1\", \"num_warps\": 4}"});
+  cr_assert_not_null(file_text(&files, GROUP));
+}
+
+Test(format_triton, metadata_that_is_no_json_is_an_error) {
+  struct cache_files files = {0};
+  struct error error;
+  cr_assert(
+      !render(&(struct asked){.root = ROOT, .identity = OF_IMAGE("3.6.0k", ""), .metadata = "{"}, &files, &error));
+  cr_assert(strstr(error.message, "add.json, compiled metadata of a build: "), "%s", error.message);
+}
+
+/* Two keys of one function whose records make one path of them, and two that share an object. */
+static bool render_two(const char *tuning_key, const char *second_config, struct cache_files *ret,
+                       struct error *error) {
+  struct shelf shelf = {.n_kernels = 1, .kernels = {kernel_of(MANIFEST("add", "[\"n\"]", X_POINTER))}};
+  cleanup_free char *record = xasprintf("{\"name\": \"add\", " TRITON ", " FUNCTION ", \"key_names\": [\"n\"], "
+                                        "\"tuning_key\": [\"%s\"], \"configs\": " CONFIGS ", " AUTOTUNE "}",
+                                        tuning_key);
+  shelf_add_build(&shelf, record, usual_metadata);
+  cleanup_free char *provenance = provenance_of(&shelf);
+  const struct winner winners[] = {
+      {shelf.kernels[0], "{\"n\": 1}", "{\"BLOCK\": 64, \"num_warps\": 4}", provenance, 0, {0}},
+      {shelf.kernels[0], "{\"n\": 2}", second_config, provenance, 0, {0}}};
+  cleanup_release struct release *release = release_of(winners, 2);
+  struct cache_source source = shelf_source(&shelf);
+  bool ok =
+      format_triton.render(&(struct render_request){.release = release, .source = &source, .root = ROOT}, ret, error);
+  shelf_release(&shelf);
+  return ok;
+}
+
+Test(format_triton, an_object_that_serves_two_keys_is_there_once) {
+  cleanup_cache_files struct cache_files files = {0};
+  struct error error;
+  cr_assert(render_two("n", "{\"BLOCK\": 64, \"num_warps\": 4}", &files, &error), "%s", error.message);
+  cr_assert_eq(files.n, 5u);
+}
+
+Test(format_triton, two_keys_for_one_path_are_refused_unless_they_say_the_same) {
+  cleanup_cache_files struct cache_files files = {0};
+  struct cache_files none = {0};
+  struct error error;
+  cr_assert(render_two("n * 0", "{\"BLOCK\": 64, \"num_warps\": 4}", &files, &error), "%s", error.message);
+  cr_assert_eq(files.n, 4u);
+  cr_assert(!render_two("n * 0", "{\"BLOCK\": 128, \"num_warps\": 8}", &none, &error));
+  cr_assert(strstr(error.message, "two winners of the release make"), "%s", error.message);
+}
+
+Test(format_triton, a_build_that_cannot_be_had_is_an_error) {
+  struct shelf shelf = {.n_kernels = 1, .kernels = {kernel_of(MANIFEST("add", "[\"n\"]", X_POINTER))}};
+  const struct winner winner = {
+      shelf.kernels[0], "{\"n\": 1}", "{\"BLOCK\": 64}", "{\"origin\": \"tuned\", \"build\": \"" DIGEST "\"}", 0, {0}};
+  cleanup_release struct release *release = release_of(&winner, 1);
+  struct cache_source source = shelf_source(&shelf);
+  struct cache_files files = {0};
+  struct error error;
+  cr_assert(!format_triton.render(&(struct render_request){.release = release, .source = &source}, &files, &error));
+  cr_assert(strstr(error.message, "no such build"), "%s", error.message);
+  shelf_release(&shelf);
 }
 
 Test(format_triton, a_blob_that_cannot_be_had_is_an_error) {

@@ -124,7 +124,7 @@ def test_a_wrong_body_is_a_problem_with_a_pointer_and_the_server_lives(shared, n
 @pytest.mark.parametrize("name,method,path", JSON_ROUTES)
 def test_an_oversized_body_is_413_and_the_server_lives(shared, name, method, path):
     for length in (max(LIMITS[name], 4 * BYTES["MIB"]) + 1, 1 << 40):  # too many to be read and thrown away
-        with socket.create_connection(("127.0.0.1", shared.port), timeout=20) as connection:
+        with socket.create_connection(("127.0.0.1", shared.port), timeout=120) as connection:
             connection.sendall(f"{method} {concrete(path)} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {shared.token}\r\n"
                                f"Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n".encode())
             status = connection.recv(65536).split(b" ")[1]
@@ -198,7 +198,7 @@ STRANGE_HEADS = {
 
 @pytest.mark.parametrize("what", STRANGE_HEADS)
 def test_a_strange_head_does_not_end_the_server(shared, what):
-    with socket.create_connection(("127.0.0.1", shared.port), timeout=20) as connection:
+    with socket.create_connection(("127.0.0.1", shared.port), timeout=120) as connection:
         try:
             connection.sendall(STRANGE_HEADS[what])
             connection.shutdown(socket.SHUT_WR)

@@ -30,7 +30,7 @@ def place():
 
 
 def get(url, path, token=None):
-    connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=70)
+    connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=300)
     connection.request("GET", path, headers={"Authorization": f"Bearer {token}"} if token else {})
     answer = connection.getresponse()
     return harness.Answer(answer.status, dict(answer.getheaders()), answer.read())
@@ -64,7 +64,7 @@ class Dev(harness.Program):
 
     def interrupt(self):
         self.process.send_signal(signal.SIGINT)
-        return self.process.wait(40)
+        return self.wait(40)
 
 
 def is_gone(pid):
@@ -92,7 +92,7 @@ def test_a_second_dev_in_a_folder_in_use_is_refused_and_disturbs_nobody(place, t
     dev = Dev(place / "a", tmp_path)
     token = dev.ready()["token"]
     second = Dev(place / "a", tmp_path)
-    assert second.process.wait(20) == 2
+    assert second.wait() == 2
     assert second.messages.count("\n") == 1 and "another" in second.messages and str(place / "a") in second.messages
     assert dev.request("/v1/jobs") == 200
     assert (place / "a/token").read_text().strip() == token
@@ -138,12 +138,12 @@ def test_an_unprivileged_user_runs_dev_in_a_folder_of_its_own(place, tmp_path):
     assert pathlib.Path(f"/proc/{postmaster}").stat().st_uid == nobody.pw_uid
     assert (folder / "token").stat().st_mode & 0o777 == 0o600
     dev.process.send_signal(signal.SIGINT)
-    assert dev.process.wait(40) == 0 and is_gone(postmaster)
+    assert dev.wait(40) == 0 and is_gone(postmaster)
 
 
 def test_a_folder_that_cannot_be_made_is_one_sentence(place, tmp_path):
     (place / "file").write_text("")
-    done = subprocess.run([SERVER, "dev", "--folder", place / "file/dev"], capture_output=True, text=True, timeout=30)
+    done = subprocess.run([SERVER, "dev", "--folder", place / "file/dev"], capture_output=True, text=True, timeout=600)
     assert done.returncode == 2 and "cannot make the folder" in done.stderr and done.stderr.count("\n") == 1
 
 
@@ -160,7 +160,7 @@ def test_ctrl_c_answers_everybody_who_waits(place, tmp_path):
     wait_until(lambda: b"\nwavetune_parked 8\n" in get(facts["url"], "/metrics", facts["token"]).body, 20, "parked requests")
     assert dev.interrupt() == 0
     for thread in waiting:
-        thread.join(10)
+        thread.join(300)
     assert statuses == [503] * 8
 
 
@@ -169,10 +169,10 @@ def test_ctrl_c_answers_everybody_who_waits(place, tmp_path):
     ("postgresql://me:s3cret@[", 2, "neither"), ("password=my s3cret", 2, "neither"), ("no=such", 2, "neither")])
 def test_a_wrong_database_is_one_sentence_without_its_password(database, code, said):
     for command in (("migrate",), ("serve", "--migrate", "--port", "0"), ("token", "list")):
-        done = subprocess.run([SERVER, *command, "--database", database], capture_output=True, text=True, timeout=60)
+        done = subprocess.run([SERVER, *command, "--database", database], capture_output=True, text=True, timeout=600)
         assert done.returncode == code and said in done.stderr and done.stderr.count("\n") == 1, (command, done)
         assert "s3cret" not in done.stderr and done.stdout == ""
-    done = subprocess.run([SERVER, "serve", "--port", "0"], capture_output=True, text=True, timeout=60,
+    done = subprocess.run([SERVER, "serve", "--port", "0"], capture_output=True, text=True, timeout=600,
                           env={**os.environ, "WAVETUNE_DATABASE": "no=such"})
     assert done.returncode == 2 and "neither" in done.stderr
 

@@ -23,7 +23,7 @@ pytestmark = [
 ]
 
 GOOD, WRONG, FAULT, HANG, BEYOND_END, ABORT, BREAK, GOOD_TOO, RESET, TOO_MANY_THREADS = 0, 1, 2, 3, 4, 5, 6, 7, 8, 16
-QUICK = ("--screen-rounds", "3", "--final-rounds", "5", "--config-timeout", "2")
+QUICK = ("--screen-rounds", "3", "--final-rounds", "5", "--config-timeout", "5")
 
 SOURCE = """extern "C" __global__ void fake_add(float *y, const float *x, int64_t n) {
   const int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
@@ -96,7 +96,7 @@ def build_folder(folder, kernel, tmp_path):
     return folder
 
 
-def tune(place, tmp_path, *more, timeout=200, **environment):
+def tune(place, tmp_path, *more, timeout=600, **environment):
     return subprocess.run([str(a) for a in (harness.BUILD / "wavetune-agent", "tune", place, "--key", "n=1000", "--state",
                                             tmp_path / "state", *QUICK, *more)],
                           capture_output=True, text=True, timeout=timeout, stdin=subprocess.DEVNULL,
@@ -130,7 +130,7 @@ class Proxy:
                 self.wfile.write(answer)
 
             def forward(self, body):
-                connection = http.client.HTTPConnection(target.hostname, target.port, timeout=90)
+                connection = http.client.HTTPConnection(target.hostname, target.port, timeout=300)
                 connection.request(self.command, self.path, body, dict(self.headers))
                 answer = connection.getresponse()
                 return answer.status, answer.read()
@@ -250,9 +250,9 @@ def test_a_gpu_that_breaks_is_in_quarantine_until_it_passes_its_sentinel(server,
     job = json.loads(wavetune(server, "submit", kernel, "--key", "n=1000", "--json").stdout)[0]
     wait_until(lambda: "in quarantine" in agent.messages, 60, "quarantine")
     path = f"/v1/jobs/{job['job']}"
-    before = server.get(path)["measured"]
-    time.sleep(2)
-    assert server.get(path)["measured"] == before, "nothing is measured on it meanwhile"
+    time.sleep(1)
+    later = [m for m in server.items(f"{path}/measurements") if m["config"] == 2]
+    assert not later, "nothing is measured on it meanwhile"
     (tmp_path / "broken").unlink()
     wait_until(lambda: "passed its sentinel" in agent.messages, 90, "the end of the quarantine")
     wait_until(lambda: server.get(path)["state"] == "done", 120, "the job's end")
@@ -264,7 +264,7 @@ def test_an_agent_on_a_gpu_ends_at_once_also_in_quarantine(server, start, tmp_pa
     wavetune(server, "submit", hip_kernel(tmp_path / "kernel", [GOOD, BREAK]), "--key", "n=1000")
     wait_until(lambda: "in quarantine" in agent.messages, 60, "quarantine")
     agent.process.terminate()
-    assert agent.process.wait(15) == 0
+    assert agent.wait() == 0
 
 
 def test_an_agent_whose_gpu_stays_in_quarantine_ends_when_it_was_told_to(server, start, tmp_path):
@@ -272,7 +272,7 @@ def test_an_agent_whose_gpu_stays_in_quarantine_ends_when_it_was_told_to(server,
     agent = start(harness.Agent, server, options=("--device", "hip0", "--idle-exit", "2", *QUICK), environment=gpu(tmp_path))
     wait_until(lambda: "agent: enrolled" in agent.messages, 30, "the agent's enrolment")
     wavetune(server, "submit", hip_kernel(tmp_path / "kernel", [GOOD]), "--key", "n=1000")
-    assert agent.process.wait(60) == 0
+    assert agent.wait(60) == 0
     assert "in quarantine" in agent.messages and "no work for 2 s; it ends" in agent.messages
 
 
@@ -329,7 +329,7 @@ def test_a_lease_fails_whose_build_cannot_be_had(server, start, tmp_path, instea
 
 
 def test_a_gpu_that_cannot_be_looked_at_does_not_hide_the_others(tmp_path):
-    done = subprocess.run([harness.BUILD / "wavetune-agent", "probe"], capture_output=True, text=True, timeout=60,
+    done = subprocess.run([harness.BUILD / "wavetune-agent", "probe"], capture_output=True, text=True, timeout=600,
                           env={**harness.os.environ, **gpu(tmp_path), "FAKE_HIP_COUNT": "3"})
     assert done.returncode == 0, done.stderr
     assert [d["device"] for d in json.loads(done.stdout)["devices"] if d["backend"] == "hip"] == ["hip0"]

@@ -16,7 +16,7 @@ TRITON = SOURCE / "build/python/bin/python"  # tests/python-env.sh makes it
 
 def call(*arguments, code=0):
     clean = {k: v for k, v in os.environ.items() if not k.startswith("WAVETUNE_")}
-    done = subprocess.run([str(a) for a in (BUILD / "wavetune", *arguments)], capture_output=True, text=True, timeout=60,
+    done = subprocess.run([str(a) for a in (BUILD / "wavetune", *arguments)], capture_output=True, text=True, timeout=600,
                           stdin=subprocess.DEVNULL, env={**clean, "HOME": "/nonexistent"})
     assert done.returncode == code, done.stdout + done.stderr
     return done
@@ -112,7 +112,7 @@ def test_spills_are_warned_of(tmp_path):
     source, code = tmp_path / "k.hip", tmp_path / "k.co"
     source.write_text(SPILLING)
     subprocess.run(["clang-19", "-x", "hip", "--cuda-device-only", "--offload-arch=gfx942", "-nogpulib", "-nogpuinc", "-O3",
-                    "--no-gpu-bundle-output", source, "-o", code], check=True, timeout=60, capture_output=True)
+                    "--no-gpu-bundle-output", source, "-o", code], check=True, timeout=600, capture_output=True)
     document = answer("occupancy", code)
     assert document["resources"]["vgpr_spills"] > 0
     assert f"{document['resources']['vgpr_spills']} registers are spilled" in advice(document)
@@ -162,7 +162,7 @@ for count, occupancy in re.findall(r"; TotalNumVgprs: (\\d+).*?; Occupancy: (\\d
 @pytest.mark.skipif(not TRITON.exists(), reason="no Python environment with Triton, whose LLVM knows gfx950 "
                                                 "(tests/python-env.sh makes it)")
 def test_occupancy_on_gfx950_is_what_the_llvm_within_triton_says():
-    done = subprocess.run([TRITON, "-c", SWEEP], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([TRITON, "-c", SWEEP], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     said = dict(map(int, line.split()) for line in done.stdout.splitlines())
     assert len(said) > 100

@@ -16,7 +16,7 @@ def tune(state, *arguments, path=None, **more):
     if path:
         environment["PATH"] = f"{path}:{environment['PATH']}"
     return subprocess.run([harness.BUILD / "wavetune-agent", "tune", QUICK, "--key", "n=1000", "--device", "cpu0", "--state", state,
-                           "--final-rounds", "3", *map(str, arguments)], capture_output=True, text=True, env=environment, timeout=240)
+                           "--final-rounds", "3", *map(str, arguments)], capture_output=True, text=True, env=environment, timeout=600)
 
 
 def profiler(folder, name, body):

@@ -13,7 +13,7 @@ README = (harness.SOURCE / "README.md").read_text()
 COMMANDS = [line for block in re.findall(r"```sh\n(.*?)```", README, re.S) for line in block.splitlines() if line.strip()]
 
 
-def run(command, environment, timeout=400):
+def run(command, environment, timeout=900):
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=timeout, env=environment,
                           cwd=harness.SOURCE, stdin=subprocess.DEVNULL)
     assert done.returncode == 0, (command, done.stdout[-2000:], done.stderr[-3000:])

@@ -11,33 +11,37 @@ import signal
 import socket
 import subprocess
 import tempfile
-import time
 
 import harness
 import pytest
 from harness import BUILD, wait_until
+from test_interleavings import Session
 
 SERVER = BUILD / "wavetune-server"
 ENVIRONMENT = {"cpu": "gcc 12", "gpu": "test", "arch": "x86_64", "compute_units": 1, "partition": ""}
 
 
-def run(*arguments, environment=None, timeout=60):
+def run(*arguments, environment=None, timeout=600):
     return subprocess.run([str(SERVER), *map(str, arguments)], capture_output=True, text=True, timeout=timeout,
                           env={**os.environ, **(environment or {})})
 
 
-def exchange(port, text, seconds=5):
-    """Sends bytes and reads until the server closes or says nothing more for a while."""
-    with socket.create_connection(("127.0.0.1", port), timeout=seconds) as connection:
+def exchange(port, text):
+    """Sends bytes and reads until the server closes, as it does after a request that says CLOSE."""
+    with socket.create_connection(("127.0.0.1", port), timeout=120) as connection:
         connection.sendall(text)
         received = b""
-        connection.settimeout(0.5)
         try:
             while chunk := connection.recv(65536):
                 received += chunk
-        except (socket.timeout, ConnectionResetError):
+        except ConnectionResetError:
             pass
         return received
+
+
+CLOSE = b"Connection: close\r\n\r\n"
+HEALTH = b"GET /healthz HTTP/1.1\r\nHost: x\r\n" + CLOSE
+READY = b"GET /readyz HTTP/1.1\r\nHost: x\r\n" + CLOSE
 
 
 def statuses(received):
@@ -118,11 +122,11 @@ def test_a_server_on_an_empty_database_lives_but_is_not_ready(database, tmp_path
     try:
         url = wait_until(lambda: re.search(r"listening on (http://\S+)", server.output), 20, "the ready line").group(1)
         port = int(url.rsplit(":", 1)[1])
-        wait_until(lambda: b"wavetune-server migrate" in exchange(port, b"GET /readyz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"),
+        wait_until(lambda: b"wavetune-server migrate" in exchange(port, READY),
                    20, "the reason")
-        assert statuses(exchange(port, b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")) == [200]
+        assert statuses(exchange(port, HEALTH)) == [200]
         assert run("migrate", "--database", database).returncode == 0
-        wait_until(lambda: statuses(exchange(port, b"GET /readyz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")) == [200],
+        wait_until(lambda: statuses(exchange(port, READY)) == [200],
                    20, "readiness after migrating")
     finally:
         assert server.stop() == 0
@@ -179,8 +183,7 @@ def test_a_request_that_two_programs_would_read_differently_is_refused_and_close
 
 
 def test_a_small_body_that_is_refused_is_swallowed_and_the_connection_goes_on(server):
-    received = exchange(server.port, b"POST /v1/kernels HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello"
-                        b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+    received = exchange(server.port, b"POST /v1/kernels HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello" + HEALTH)
     assert statuses(received) == [401, 200]
 
 
@@ -192,24 +195,24 @@ def test_a_large_body_that_is_refused_is_answered_before_it_is_sent(server):
 
 def test_an_unknown_token_with_a_body_is_refused_after_it_was_looked_up(server):
     received = exchange(server.port, b"POST /v1/kernels HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer nobody\r\n"
-                        b"Content-Length: 5\r\n\r\nhelloGET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+                        b"Content-Length: 5\r\n\r\nhello" + HEALTH)
     assert statuses(received) == [401, 200]
 
 
 def test_a_chunked_body_is_read_and_counted(server):
     head = b"POST /v1/tokens HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nAuthorization: Bearer " + server.token.encode()
     body = json.dumps({"name": "chunked", "role": "reader"}).encode()
-    received = exchange(server.port, head + b"\r\n\r\n" + b"%x\r\n" % len(body) + body + b"\r\n0\r\n\r\n")
+    received = exchange(server.port, head + b"\r\n" + CLOSE + b"%x\r\n" % len(body) + body + b"\r\n0\r\n\r\n")
     assert statuses(received) == [201]
     too_much = b"8000\r\n" + b"x" * 0x8000 + b"\r\n"
-    received = exchange(server.port, head + b"\r\n\r\n" + too_much + b"0\r\n\r\n")
+    received = exchange(server.port, head + b"\r\n" + CLOSE + too_much + b"0\r\n\r\n")
     assert statuses(received) == [413]
     assert server.request("GET", "/healthz").status == 200
 
 
 def test_requests_in_one_packet_are_answered_in_order(server):
     one = b"GET /v1/kernels HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + server.token.encode() + b"\r\n\r\n"
-    received = exchange(server.port, one * 3 + b"GET /nothing HTTP/1.1\r\nHost: x\r\n\r\n" + one)
+    received = exchange(server.port, one * 3 + b"GET /nothing HTTP/1.1\r\nHost: x\r\n\r\n" + one[:-2] + CLOSE)
     assert statuses(received) == [200, 200, 200, 404, 200]
 
 
@@ -238,16 +241,14 @@ def test_stopping_answers_everybody_who_waits(server):
     agent = enrol(server)
     waiting = [park(server, agent, i) for i in range(1000)]
     wait_until(lambda: metric(server, "wavetune_suspended") >= 1000, 30, "1,000 waiting agents")
-    began = time.monotonic()
     server.process.send_signal(signal.SIGTERM)
     answered = 0
     for connection in waiting:
-        connection.settimeout(20)
+        connection.settimeout(120)
         answered += connection.recv(4096).startswith(b"HTTP/1.1 503")
         connection.close()
-    assert server.process.wait(20) == 0
+    assert server.wait() == 0
     assert answered == 1000
-    assert time.monotonic() - began < 20
     assert "fatal" not in server.messages
 
 
@@ -260,16 +261,7 @@ def test_clients_that_leave_while_they_wait_are_let_go(server):
     wait_until(lambda: metric(server, "wavetune_suspended") == 0, 10, "all to be let go")
 
 
-@pytest.fixture
-def own_postgres():
-    cluster = harness.Postgres()
-    yield cluster
-    cluster.stop()
-
-
-def test_a_database_that_goes_and_comes_is_503_and_then_works(start, own_postgres):
-    postgres = own_postgres
-    server = start(harness.Server, postgres.database())
+def test_a_database_that_goes_and_comes_is_503_and_then_works(server, postgres):
     assert server.request("GET", "/v1/tokens").status == 200
     postgres.kill()
     wait_until(lambda: server.request("GET", "/readyz").status == 503, 15, "/readyz to say so")
@@ -284,34 +276,35 @@ def test_a_database_that_goes_and_comes_is_503_and_then_works(start, own_postgre
 def test_a_connection_that_the_database_ended_costs_no_request(server, postgres):
     for _ in range(3):
         assert server.request("GET", "/v1/tokens").status == 200
-        postgres.sql("select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'wavetune-server'",
-                     conninfo=server.database)
-        time.sleep(0.2)
+        ended = postgres.sql("with theirs as materialized (select pid from pg_stat_activity where application_name = "
+                             "'wavetune-server' and datname = current_database()) "
+                             "select pid from theirs where pg_terminate_backend(pid)", conninfo=server.database).split()
+        assert ended
+        wait_until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in ended), 20, "the connections to end")
         assert server.request("GET", "/v1/tokens").status == 200
 
 
-def test_a_full_queue_is_503_and_counted(start, database, postgres):
+def test_a_full_queue_is_503_and_counted(start, database):
     server = start(harness.Server, database, options=("--workers", "1", "--queue-max", "2"))
     assert server.request("GET", "/v1/kernels").status == 200
-    lock = subprocess.Popen([str(harness.postgres_bin() / "psql"), database, "-XAtqc",
-                             "begin; lock table kernels in access exclusive mode; select pg_sleep(3)"],
-                            stdout=subprocess.DEVNULL)
-    wait_until(lambda: postgres.sql("select count(*) from pg_locks where mode = 'AccessExclusiveLock' and granted and "
-                                    "relation = 'kernels'::regclass", conninfo=database) == "1", 10, "the lock")
+    session = Session(database)
+    session.run("begin")
+    session.run("lock table kernels in access exclusive mode")
     one = b"GET /v1/kernels HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + server.token.encode() + b"\r\n\r\n"
-    connections = [socket.create_connection(("127.0.0.1", server.port), timeout=20)]
+    connections = [socket.create_connection(("127.0.0.1", server.port), timeout=120)]
     connections[0].sendall(one)
     wait_until(lambda: metric(server, "wavetune_suspended") == 1 and metric(server, "wavetune_queue_length") == 0, 10,
                "the worker to have the first")
     for _ in range(7):
-        connections.append(socket.create_connection(("127.0.0.1", server.port), timeout=20))
+        connections.append(socket.create_connection(("127.0.0.1", server.port), timeout=120))
         connections[-1].sendall(one)
+    wait_until(lambda: metric(server, "wavetune_queue_shed_total") == 5, 20, "those that find no place to be refused")
+    session.run("commit")
+    session.close()
     found = sorted(statuses(c.recv(65536))[0] for c in connections)
     for connection in connections:
         connection.close()
-    lock.wait(20)
     assert found == [200, 200, 200, 503, 503, 503, 503, 503]
-    assert metric(server, "wavetune_queue_shed_total") == 5
 
 
 # dev
@@ -338,7 +331,7 @@ def dev_folder():
 
 
 def request(facts, path):
-    with socket.create_connection(("127.0.0.1", int(facts["url"].rsplit(":", 1)[1])), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", int(facts["url"].rsplit(":", 1)[1])), timeout=120) as connection:
         connection.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer {facts['token']}"
                            f"\r\n\r\n".encode())
         return statuses(connection.recv(65536))[0]
@@ -370,7 +363,7 @@ def test_dev_ends_when_its_postgres_does_and_makes_a_new_token_for_a_revoked_one
     assert run("token", "revoke", "dev", "--database", facts["database"]).returncode == 0
     postmaster = int((dev_folder / "a/data/postmaster.pid").read_text().split()[0])
     os.kill(postmaster, signal.SIGQUIT)
-    assert first.process.wait(20) == 70
+    assert first.wait() == 70
     assert "PostgreSQL ended by itself" in first.messages
     second = Dev(dev_folder / "a", tmp_path)
     assert second.ready()["token"] != facts["token"]

@@ -6,7 +6,6 @@ import os
 import shutil
 import signal
 import subprocess
-import time
 import types
 
 import harness
@@ -17,7 +16,7 @@ AGENT = harness.BUILD / "wavetune-agent"
 QUICK = ("--screen-rounds", "3", "--final-rounds", "4")
 
 
-def agent(*arguments, environment=None, timeout=120):
+def agent(*arguments, environment=None, timeout=600):
     full = {k: v for k, v in os.environ.items() if not k.startswith("WAVETUNE_")}
     # A config that crashes on purpose is a signal here, also where a sanitizer would print a page about it.
     full["ASAN_OPTIONS"] = os.environ.get("ASAN_OPTIONS", "") + ":handle_segv=0"
@@ -74,7 +73,7 @@ def winner_of(line):
 
 
 def test_every_misbehaving_config_gets_its_outcome_and_the_good_one_is_found(tmp_path):
-    done = tune(harness.MISBEHAVING, "n=1000", tmp_path, "--json", "--config-timeout", "1")
+    done = tune(harness.MISBEHAVING, "n=1000", tmp_path, "--json", "--config-timeout", "4")
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)
     outcomes = answer["outcomes"]
@@ -277,7 +276,7 @@ def test_exhaustive_races_every_config_in_every_process_to_the_end(tmp_path):
 
 def test_a_budget_ends_the_screen_and_leaves_some_for_the_finals(tmp_path):
     folder = sleeper(tmp_path / "kernel", (5000,), turns=1000)
-    done = tune(folder, "n=1000", tmp_path / "state", "--json", "--budget", "1.5", "--finalists", "1")
+    done = tune(folder, "n=1000", tmp_path / "state", "--json", "--budget", "3", "--finalists", "1")
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)
     assert answer["measured"] + answer["unmeasured"] == answer["configs"] == 1000
@@ -392,12 +391,13 @@ def children_of(pid):
         return [int(word) for word in file.read().split()]
 
 
-def hanging_tune(state, *more):
+def hanging_tune(folder, *more):
     """A `tune` whose worker hangs in a config: a process and its workers' ids."""
-    process = subprocess.Popen([str(a) for a in (AGENT, "tune", harness.MISBEHAVING, "--state", state, *more)],
-                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    time.sleep(3)
-    return process, wait_until(lambda: children_of(process.pid), 20, "a worker")
+    gated = harness.GatedKernel(folder / "kernel")
+    process = subprocess.Popen([str(a) for a in (AGENT, "tune", gated.folder, "--state", folder / "state", "--config-timeout",
+                                                 "3600", *more)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    gated.wait_reached()
+    return process, children_of(process.pid)
 
 
 def is_gone(pid):
@@ -412,12 +412,13 @@ def test_a_campaign_told_to_end_takes_its_workers_with_it(tmp_path):
     (tmp_path / "keys").write_text("n=1000\nn=2000\n")
     process, workers = hanging_tune(tmp_path, "--keys", tmp_path / "keys", "--json")
     process.send_signal(signal.SIGTERM)
-    out, messages = process.communicate(timeout=20)
+    out, messages = process.communicate(timeout=300)
     assert process.returncode == 1
     assert "stopped before the end" in messages and messages.count("\n") == 1
     lines = [json.loads(line) for line in out.splitlines()]
     assert ["stopped before the end" in line.get("error", "") for line in lines] == [True, True, False]
     assert lines[2]["campaign"]["failed"] == 2
+    assert workers
     for worker in workers:
         wait_until(lambda: is_gone(worker), 10, "the worker's end")
 
@@ -425,6 +426,7 @@ def test_a_campaign_told_to_end_takes_its_workers_with_it(tmp_path):
 def test_a_killed_tune_takes_its_workers_with_it(tmp_path):
     process, workers = hanging_tune(tmp_path, "--key", "n=1000")
     process.kill()
-    process.wait(20)
+    process.wait(300)
+    assert workers
     for worker in workers:
         wait_until(lambda: is_gone(worker), 10, "the worker's end")

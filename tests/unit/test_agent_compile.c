@@ -139,7 +139,7 @@ Test(compile, what_a_compiler_started_dies_with_a_killed_agent) {
   }
   int pid = 0;
   FILE *file = fdopen(fd, "r");
-  for (int i = 0; i < 1000 && fscanf(file, "%d", &pid) != 1; i++) {
+  for (int i = 0; i < 10000 && fscanf(file, "%d", &pid) != 1; i++) {
     rewind(file);
     usleep(10000);
   }
@@ -147,7 +147,7 @@ Test(compile, what_a_compiler_started_dies_with_a_killed_agent) {
   cr_expect_not(process_is_gone(pid));
   kill(agent, SIGKILL);
   waitpid(agent, NULL, 0);
-  for (int i = 0; i < 1000 && !process_is_gone(pid); i++)
+  for (int i = 0; i < 10000 && !process_is_gone(pid); i++)
     usleep(10000);
   cr_expect(process_is_gone(pid));
   kill(pid, SIGKILL);

@@ -18,7 +18,7 @@ static void keep_for(struct trial *trial, size_t n) {
                                                    .renew_every_ms = 1000000,
                                                    .current = &current});
   pthread_create(&keeper, NULL, keep, &trial->agent);
-  for (int i = 0; i < 2000 && trial->server.n_answered < n; i++)
+  for (int i = 0; i < 20000 && trial->server.n_answered < n; i++)
     usleep(10000);
   agent_signal(&trial->agent, &trial->agent.is_posted);
   agent_signal(&trial->agent, &trial->agent.must_renew);

@@ -437,7 +437,7 @@ Test(worker, a_hang_is_seen_in_the_page_and_can_be_killed) {
   struct child child = child_start();
   open_good(&child);
   send_measure(&child, (enum mode[]){HANG}, 1);
-  for (int i = 0; i < 2000 && atomic_load(&child.status->config) != HANG; i++)
+  for (int i = 0; i < 20000 && atomic_load(&child.status->config) != HANG; i++)
     usleep(5000);
   cr_expect_eq(atomic_load(&child.status->config), HANG);
   cr_assert_eq(kill(child.pid, SIGKILL), 0);

@@ -199,11 +199,11 @@ static void hold_vgprs_against_remarks(const char *arch) {
   free(source);
 }
 
-Test(occupancy, by_vgprs_is_what_clang_says_for_gfx90a, .timeout = 100) { hold_vgprs_against_remarks("gfx90a"); }
+Test(occupancy, by_vgprs_is_what_clang_says_for_gfx90a, .timeout = 250) { hold_vgprs_against_remarks("gfx90a"); }
 
-Test(occupancy, by_vgprs_is_what_clang_says_for_gfx942, .timeout = 100) { hold_vgprs_against_remarks("gfx942"); }
+Test(occupancy, by_vgprs_is_what_clang_says_for_gfx942, .timeout = 250) { hold_vgprs_against_remarks("gfx942"); }
 
-Test(occupancy, by_lds_is_what_clang_says, .timeout = 100) {
+Test(occupancy, by_lds_is_what_clang_says, .timeout = 250) {
   static const int bytes[] = {1, 512, 513, 4096, 4097, 8192, 13107, 13108, 16384, 21845, 21846, 32768, 32769, 65536};
   char *source = NULL;
   size_t size;

@@ -27,14 +27,16 @@ static bool name_is_metadata(const char *name) {
   return length > 5 && strcmp(name + length - 5, ".json") == 0;
 }
 
+/* A build has exactly one. */
 static const char *metadata_name(const json_t *files) {
-  const char *name;
+  const char *name, *found = NULL;
   json_t *value;
   json_object_foreach ((json_t *)files, name, value) {
     if (name_is_metadata(name))
-      return name;
+      found = name;
   }
-  return NULL;
+  ALWAYS(found != NULL);
+  return found;
 }
 
 static bool is_variable_name(const char *name) {

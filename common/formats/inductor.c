@@ -129,6 +129,7 @@ static bool render_release(const struct render_request *request, struct cache_fi
     else if (!render_kernel(kernel, &files, places, error))
       return false;
   }
+  ALWAYS(files.n || files.n_skipped);
   if (!files.n)
     return error_set(error, "no winner of the release can stand among Inductor's files; \"%.60s\": %.300s",
                      files.skipped[0].name, files.skipped[0].reason);

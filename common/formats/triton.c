@@ -60,8 +60,8 @@ static bool read_build(struct rendering *rendering, const json_t *provenance, st
   if (!json_get_digest(provenance, "", "build", JSON_REQUIRED, &digest, error) ||
       !source->build(source->context, rendering->manifest, &digest, &origin->build, error))
     return false;
-  if (origin->build->record && !function_record_parse(origin->build->record, &origin->packed, error))
-    return error_pointer_prefix(error, "/record");
+  struct error never; /* a build's record was read when the build was */
+  ALWAYS(!origin->build->record || function_record_parse(origin->build->record, &origin->packed, &never));
   origin->is_packed = origin->build->record != NULL;
   return true;
 }
@@ -205,6 +205,7 @@ static bool render_release(const struct render_request *request, struct cache_fi
       return error_prefix(error, "kernel \"%.60s\": ", request->release->kernels[i].name);
   }
   struct cache_files *files = &rendering.files;
+  ALWAYS(files->n || files->n_skipped);
   if (!files->n)
     return error_set(error, "no winner of the release can stand in Triton's cache; \"%.60s\": %.300s",
                      files->skipped[0].name, files->skipped[0].reason);

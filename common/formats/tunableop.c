@@ -231,7 +231,7 @@ static bool is_op(struct field op) {
     if (!isalnum((unsigned char)op.text[i]) && op.text[i] != '_')
       return false;
   }
-  return has_layout;
+  return has_layout && op.length <= TEXT_MAX;
 }
 
 /* tn_512_128_256_ld_256_256_512, batched nn_4_4_4_B_8_ld_4_4_4, before them without _ld_; newer ones add more words. */
@@ -252,10 +252,8 @@ static bool is_params(struct field params) {
     n_numbers += digits != 99;
     digits = 0;
   }
-  return n_numbers >= 3;
+  return n_numbers >= 3 && params.length <= TEXT_MAX;
 }
-
-static bool is_solution(struct field solution) { return is_field(solution.text, solution.length); }
 
 /* atof() would take any text for 0; here it is a number. */
 static bool read_time(const struct line *line, struct imported_entry *entry, struct error *error) {
@@ -345,7 +343,12 @@ static bool check_result(const struct line *line, struct error *error) {
     return line_error(line, error, "the first field is no operation of TunableOp, as GemmTunableOp_BFloat16_TN");
   if (!is_params(line->fields[1]))
     return line_error(line, error, "the second field has no parameters as tn_M_N_K_ld_LDA_LDB_LDC");
-  return is_solution(line->fields[2]) || line_error(line, error, "the third field is no name of a solution");
+  return is_field(line->fields[2].text, line->fields[2].length) ||
+         line_error(line, error, "the third field is no name of a solution");
+}
+
+static bool is_faster(const struct imported_entry *entry, const struct imported_entry *than) {
+  return entry->n_ms && (!than->n_ms || entry->ms[0] < than->ms[0]);
 }
 
 /* `seen`: "op,params" of this file. */
@@ -360,16 +363,15 @@ static bool add_result(const struct line *line, struct table *table, json_t *see
   ALWAYS(json_object_set_new(seen, mark, json_true()) == 0);
   struct imported_kernel *kernel = &table->kernel;
   const json_t *known = json_object_get(table->lines, mark);
-  struct imported_entry *slot = known ? &kernel->entries[json_integer_value(known)] : NULL;
-  if (slot && !(entry.n_ms && (!slot->n_ms || entry.ms[0] < slot->ms[0])))
+  size_t index = known ? (size_t)json_integer_value(known) : kernel->n_entries;
+  if (known && !is_faster(&entry, &kernel->entries[index]))
     return true;
-  if (!slot) {
+  if (!known) {
     GROW(kernel->entries, kernel->n_entries, table->capacity);
-    slot = &kernel->entries[kernel->n_entries];
-    *slot = (struct imported_entry){0};
-    ALWAYS(json_object_set_new(table->lines, mark, json_integer((json_int_t)kernel->n_entries)) == 0);
-    kernel->n_entries++;
+    kernel->entries[kernel->n_entries++] = (struct imported_entry){0};
+    ALWAYS(json_object_set_new(table->lines, mark, json_integer((json_int_t)index)) == 0);
   }
+  struct imported_entry *slot = &kernel->entries[index];
   json_decref(slot->key);
   json_decref(slot->config);
   json_decref(slot->provenance);

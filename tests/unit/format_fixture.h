@@ -183,6 +183,17 @@ static inline bool says_skipped(const struct cache_files *files, const char *rea
   return false;
 }
 
+/* A file that is too large, by its size alone: it is not looked into. */
+static inline void check_size_refused(const struct cache_format *format, const char *path) {
+  struct cache_file file = {(char *)path, (char *)"", (size_t)1 << 40};
+  struct cache_files files = {.n = 1, .files = &file};
+  struct imported imported;
+  struct error error = {0};
+  cr_assert(!format->read(&(struct import_request){&files, NULL}, &imported, &error));
+  cr_assert(strstr(error.message, "1099511627776 bytes; at most"), "%s", error.message);
+  cr_assert(strstr(error.message, path), "no file in: %s", error.message);
+}
+
 /* Reads one file of a format and demands a refusal that says `message`. */
 static inline void check_read_refused(const struct cache_format *format, const char *path, const char *text,
                                       const char *message) {

@@ -253,6 +253,9 @@ Test(build, keeps_its_record_and_its_head_does_not) {
   cr_assert_str_eq(json_string_value(json_object_get(build->record, "name")), "add");
   cr_assert(build_parse_head(head_json, &build->digest, kernel, &head, &error), "%s", error.message);
   cr_assert_null(head->record);
+  ALWAYS(json_object_set_new(json, "record", json_null()) == 0);
+  cleanup_build struct build *without = build_of(json, kernel);
+  cr_assert_null(without->record);
 }
 
 Test(build, whose_cache_or_record_is_wrong_is_refused) {

@@ -196,3 +196,5 @@ Test(format_inductor, a_source_that_fails_is_an_error) {
   cr_assert(strstr(error.message, "no such kernel"), "%s", error.message);
   shelf_release(&shelf);
 }
+
+Test(format_inductor, a_file_that_is_too_large_is_refused) { check_size_refused(&format_inductor, PLACE); }

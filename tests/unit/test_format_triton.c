@@ -206,25 +206,34 @@ Test(format_triton, an_image_may_know_a_kernel_that_has_no_build) {
   cr_assert_not_null(file_text(&files, PATH_PACKED));
 }
 
-Test(format_triton, names_of_functions_are_cut_as_triton_cuts_them) {
-  cleanup_free char *name = xstrdup(""), *expected = NULL;
-  for (int i = 0; i < 90; i++) {
-    char *longer = xasprintf("%s\u00e9x", name);
-    free(name);
-    name = longer;
-    if (i == 74)
-      expected = xasprintf("/%s.autotune.json", name);
-  }
-  name[190] = '\0'; /* a name is a part of a path: 200 bytes */
+/* The path for a function of `n` times the character. */
+static char *path_of_name(const char *character, size_t n) {
+  cleanup_free char *name = xcalloc(n + 1, strlen(character));
+  for (size_t i = 0; i < n; i++)
+    strcat(name, character);
   cleanup_free char *record =
-      xasprintf("{\"name\": \"add\", " TRITON ", \"function\": {\"name\": \"%.*s\", \"cache_key\": "
+      xasprintf("{\"name\": \"add\", " TRITON ", \"function\": {\"name\": \"%s\", \"cache_key\": "
                 "\"cc\"}, " KEY ", \"configs\": " CONFIGS ", " AUTOTUNE "}",
-                189, name);
+                name);
   cleanup_cache_files struct cache_files files = rendered(&(struct asked){.record = record});
-  cleanup_free char *whole = xasprintf("/%.*s.autotune.json", 189, name);
-  cr_assert(strstr(files.files[0].path, whole), "126 characters stay, though they are 189 bytes: %s",
-            files.files[0].path);
-  cr_assert_null(strstr(files.files[0].path, expected));
+  return xstrdup(strchr(files.files[0].path, '/') + 1);
+}
+
+Test(format_triton, names_of_functions_are_cut_to_150_characters) {
+  cleanup_free char *ascii = path_of_name("a", 160), *two_bytes = path_of_name("\u00e9", 100);
+  cr_assert_eq(strspn(ascii, "a"), 150u);
+  cr_assert_str_eq(ascii + 150, ".autotune.json");
+  cr_assert_str_eq(two_bytes + 200, ".autotune.json");
+}
+
+Test(format_triton, printed_values_with_separators_in_them_do_no_harm) {
+  cleanup_cache_files struct cache_files files =
+      rendered(&(struct asked){.record = "{\"name\": \"add\", " TRITON ", " FUNCTION ", " KEY
+                                         ", \"configs\": [\"TEXT: a, b: c, , d, num_warps: 4\", "
+                                         "\"TEXT: e, num_warps: 4, maxnreg: None\"], " AUTOTUNE "}",
+                               .config = "{\"TEXT\": \"a, b: c, , d\"}"});
+  cr_assert(strstr(files.files[0].bytes, "{\"kwargs\": {\"TEXT\": \"a, b: c, , d\"}, \"num_warps\": 4"), "%s",
+            files.files[0].bytes);
 }
 
 #define WITH_RECORD(version, function, key, configs, autotune)                                                         \
@@ -325,6 +334,9 @@ Test(format_triton, artifacts_that_the_image_would_not_find_are_left_out_with_th
     struct asked asked;
     const char *message;
   } cases[] = {{{.root = NULL}, "where it will stand is not known"},
+               {{.root = ROOT, .without_source = true}, "cannot be had here"},
+               {{.root = ROOT, .identity = OF_IMAGE("3.6.0k", ""), .metadata = "{\"LLVM_X\": \"1\"}"},
+                "compiled with LLVM_X set"},
                {{.root = ROOT, .identity = OF_IMAGE("3.6.0other", "")}, "another build of Triton"},
                {{.root = ROOT, .identity = OF_IMAGE("3.6.0k", ", \"folder\": \"/opt/venv/triton\"")}, "lies elsewhere"},
                {{.root = ROOT, .identity = OF_IMAGE("3.6.0k", "}, \"variables\": {\"LLVM_X\": \"1\"")},

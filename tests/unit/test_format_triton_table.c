@@ -241,3 +241,5 @@ Test(format_triton_table, a_source_that_fails_is_an_error) {
   cr_assert(strstr(error.message, "neither the image nor a build"), "%s", error.message);
   shelf_release(&shelf);
 }
+
+Test(format_triton_table, a_file_that_is_too_large_is_refused) { check_size_refused(&format_triton, PATH); }

@@ -267,3 +267,43 @@ Test(format_tunableop, too_many_validators_are_refused) {
   }
   check_read_refused(&format_tunableop, "a.csv", text, "line 65: too many validators");
 }
+
+Test(format_tunableop, a_file_that_is_too_large_is_refused) { check_size_refused(&format_tunableop, "a.csv"); }
+
+Test(format_tunableop, texts_that_are_too_long_are_refused) {
+  static const char *const lines[] = {
+      HEAD "GemmTunableOp_%0600d_NN,nn_4_4_4,Default,1\n", HEAD "GemmTunableOp_Half_NN,nn_4_4_4_x%0600d,Default,1\n",
+      HEAD "GemmTunableOp_Half_NN,nn_4_4_4,x%0600d,1\n", HEAD "GemmTunableOp_Half_NN,nn_4_4_4,Default,%0600d\n"};
+  static const char *const messages[] = {"the first field", "the second field", "the third field", "the time"};
+  for (size_t i = 0; i < ARRAY_LENGTH(lines); i++) {
+    char text[1000];
+    cr_assert(snprintf(text, sizeof text, lines[i], 1) < (int)sizeof text);
+    check_read_refused(&format_tunableop, "a.csv", text, messages[i]);
+  }
+}
+
+Test(format_tunableop, validators_without_results_are_no_kernel) {
+  cleanup_cache_files struct cache_files files = {0};
+  files_add_text(&files, "a.csv", "Validator,PT_VERSION,2.9.1\nValidator,ROCBLAS_VERSION,5\n");
+  files_add_text(&files, "b.csv", "Validator,PT_VERSION,2.9.1\nValidator,ROCBLAS_VERSION,6\n" RESULT);
+  cleanup_imported struct imported imported = {0};
+  struct error error;
+  cr_assert(format_tunableop.read(&(struct import_request){&files, NULL}, &imported, &error), "%s", error.message);
+  cr_assert_eq(imported.n_kernels, 1u);
+}
+
+Test(format_tunableop, two_winners_for_one_line_are_refused) {
+  struct shelf shelf = {.n_kernels = 2,
+                        .kernels = {kernel_of(MANIFEST("[\"op\", \"params\"]", VALIDATORS("[\"A\", \"1\"]"))),
+                                    kernel_of(MANIFEST("[\"params\", \"op\"]", VALIDATORS("[\"A\", \"1\"]")))}};
+  const char *key = "{\"op\": \"a\", \"params\": \"b\"}", *config = "{\"solution\": \"c\"}";
+  const struct winner winners[] = {{shelf.kernels[0], key, config, "{\"origin\": \"imported\"}", 0, {0}},
+                                   {shelf.kernels[1], key, config, "{\"origin\": \"imported\"}", 0, {0}}};
+  cleanup_release struct release *release = release_of(winners, 2);
+  struct cache_source source = shelf_source(&shelf);
+  struct cache_files files = {0};
+  struct error error;
+  cr_assert(!format_tunableop.render(&(struct render_request){.release = release, .source = &source}, &files, &error));
+  cr_assert(strstr(error.message, "two winners of the release are for a,b"), "%s", error.message);
+  shelf_release(&shelf);
+}

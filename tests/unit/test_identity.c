@@ -106,6 +106,9 @@ Test(identity, whose_members_are_of_another_type_is_refused) {
   check_refused("\"devices\": -1", "/devices", "");
   check_refused("\"variables\": {\"A\": 1}", "/variables/A", "must be a string");
   check_refused("\"variables\": []", "/variables", "must be an object");
+  check_refused("\"triton\": 1", "/triton", "must be an object");
+  check_refused("\"dejavu\": 1", "/dejavu", "must be an object");
+  check_refused("\"tunableop\": 1", "/tunableop", "must be an object");
 }
 
 Test(identity, whose_validators_are_no_lines_of_a_csv_is_refused) {
@@ -121,4 +124,14 @@ Test(identity, whose_functions_are_refused_says_which) {
   check_refused("\"functions\": {}", "/functions", "must be an array");
   check_refused("\"functions\": [{\"name\": \"a\", \"function\": {\"name\": \"f\"}}, {\"name\": \"b\"}]",
                 "/functions/1/function", "missing");
+}
+
+Test(identity, with_too_many_functions_is_refused) {
+  cleanup_json json_t *json = json_pack("{s:i, s:[]}", "version", 1, "functions");
+  for (int i = 0; i < 65537; i++)
+    ALWAYS(json_array_append_new(json_object_get(json, "functions"), json_null()) == 0);
+  struct identity *identity = NULL;
+  struct error error;
+  cr_assert(!identity_parse(json, &identity, &error));
+  cr_assert(strstr(error.message, "at most 65536 functions"), "%s", error.message);
 }

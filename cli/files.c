@@ -1,12 +1,11 @@
 /* Writing rendered caches. Memory and threads: files.h. */
 #include "cli/files.h"
 
-#include <archive.h>
-#include <archive_entry.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 
+#include "common/cache/cache_tar.h"
 #include "common/file.h"
 #include "common/options.h"
 
@@ -76,46 +75,10 @@ bool files_write(const struct cache_files *files, const char *folder, int64_t de
   return ok;
 }
 
-static int files_compare(const void *a, const void *b) {
-  return strcmp((*(const struct cache_file *const *)a)->path, (*(const struct cache_file *const *)b)->path);
-}
-
-DEFINE_CLEANUP(struct archive *, cleanup_archive_free, archive_write_free)
-DEFINE_CLEANUP(struct archive_entry *, cleanup_archive_entry_free, archive_entry_free)
-
-static bool tar_add(struct archive *archive, struct archive_entry *entry, const struct cache_file *file,
-                    unsigned mode) {
-  archive_entry_clear(entry);
-  archive_entry_set_pathname(entry, file->path);
-  archive_entry_set_filetype(entry, AE_IFREG);
-  archive_entry_set_perm(entry, (mode_t)mode);
-  archive_entry_set_size(entry, (la_int64_t)file->size);
-  archive_entry_set_mtime(entry, 0, 0);
-  return archive_write_header(archive, entry) == ARCHIVE_OK &&
-         archive_write_data(archive, file->bytes, file->size) == (la_ssize_t)file->size;
-}
-
 bool files_write_tar(const struct cache_files *files, const char *path, struct error *error) {
-  __attribute__((cleanup(cleanup_archive_free))) struct archive *archive = archive_write_new();
-  __attribute__((cleanup(cleanup_archive_entry_free))) struct archive_entry *entry = archive_entry_new();
-  cleanup_free const struct cache_file **sorted = xcalloc(files->n + 1, sizeof(struct cache_file *));
-  cleanup_free char *temporary = xasprintf("%s.%ld.tmp", path, (long)getpid());
-  ALWAYS(archive && entry);
-  for (size_t i = 0; i < files->n; i++)
-    sorted[i] = &files->files[i];
-  qsort(sorted, files->n, sizeof *sorted, files_compare);
-  bool ok = archive_write_set_format_pax_restricted(archive) == ARCHIVE_OK &&
-            archive_write_open_filename(archive, temporary) == ARCHIVE_OK;
-  for (size_t i = 0; ok && i < files->n; i++)
-    ok = tar_add(archive, entry, sorted[i], file_mode(files));
-  ok = ok && archive_write_close(archive) == ARCHIVE_OK;
-  if (!ok)
-    error_set(error, "cannot write %s: %s", path, archive_error_string(archive));
-  else if (rename(temporary, path) < 0)
-    ok = error_set(error, "cannot write %s: %s", path, strerror(errno));
-  if (!ok)
-    unlink(temporary);
-  return ok;
+  size_t size;
+  cleanup_free char *bytes = cache_files_tar(files, &size);
+  return file_write_atomically(path, bytes, size, 0644, error) || error_prefix(error, "cannot write %s: ", path);
 }
 
 static bool is_among(const struct cache_format *format, const struct cache_format *const *formats, size_t n) {

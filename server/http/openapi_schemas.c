@@ -32,7 +32,7 @@ const struct openapi_operation openapi_operations[ROUTE_COUNT] = {
   [ROUTE_release_post] = {"", "ReleaseRequest", JSON_TYPE, "200 201", "ReleaseAnswer", JSON_TYPE},
   [ROUTE_release_list] = {"limit after", NULL, NULL, "200", "ReleaseList", JSON_TYPE},
   [ROUTE_release_get] = {"", NULL, NULL, "200 304", "Release", JSON_TYPE},
-  [ROUTE_release_export] = {"", NULL, NULL, "200 304", "Object", JSON_TYPE},
+  [ROUTE_release_export] = {"identity", NULL, NULL, "200 304", "Bytes", "*/*"},
   [ROUTE_channel_put] = {"", "ChannelRequest", JSON_TYPE, "200", "ChannelEntry", JSON_TYPE},
   [ROUTE_channel_list] = {"limit after", NULL, NULL, "200", "ChannelList", JSON_TYPE},
   [ROUTE_channel_get] = {"rocm cuda cpu torch triton gpu arch compute_units partition tag release", NULL, NULL, "200 304",
@@ -71,6 +71,8 @@ const char openapi_queries[] = JSON({
   "kernel": {"description": "only those of this kernel", "schema": {"$ref": "#/components/schemas/Digest"}},
   "format": {"description": "only those of this cache format", "schema": {"type": "string"}},
   "tag": {"description": "the deployment scenario", "schema": {"type": "string"}},
+  "identity": {"description": "digest of an image that PUT /v1/images keeps: the formats whose paths it decides are rendered for it",
+    "schema": {"$ref": "#/components/schemas/Digest"}},
   "release": {"description": "a release's digest: the entry that a move to it follows", "schema": {"type": "string"}},
   "match": {"description": "the widest rule by which an entry may be chosen", "schema": {"type": "string",
     "enum": ["exact", "minor", "compatible"], "default": "exact"}},
@@ -279,7 +281,9 @@ const char openapi_schemas[] = JSON({
       "min_gain": {"type": "number", "minimum": 0, "exclusiveMaximum": 1, "default": 0.02}}}}},
   "ReleaseAnswer": {"type": "object", "required": ["release", "bytes", "winners", "included", "kept", "skipped", "replaces"], "properties": {
     "release": {"$ref": "#/components/schemas/Digest"}, "bytes": {"type": "string"}, "winners": {"type": "integer"},
-    "included": {"type": "array", "items": {"type": "object"}}, "kept": {"type": "array", "items": {"type": "object"}},
+    "included": {"type": "array", "items": {"type": "object", "required": ["name", "kernel", "key", "job", "origin"], "properties": {
+      "name": {"type": "string"}, "kernel": {"$ref": "#/components/schemas/Digest"}, "key": {"$ref": "#/components/schemas/Key"},
+      "job": {"type": ["string", "null"]}, "origin": {"type": "string", "enum": ["tuned", "pinned", "imported"]}}}}, "kept": {"type": "array", "items": {"type": "object"}},
     "skipped": {"type": "array", "items": {"type": "object"}},
     "replaces": {"type": ["object", "null"], "properties": {"channel": {"type": "string"}, "min_gain": {"type": "number"},
       "etag": {"type": ["string", "null"]}}}}},

@@ -1,7 +1,9 @@
 """Releases, channels and the cache over HTTP and in the database; the jobs are put there by SQL, with no agent."""
 
 import hashlib
+import io
 import json
+import tarfile
 import threading
 import urllib.parse
 
@@ -38,7 +40,7 @@ class Bench:
         hash_, key, identity = sha256(kernel), json.dumps({"M": m}), canonical(environment)
         self.sql(f"""
             INSERT INTO kernels (hash, name, language, manifest)
-              VALUES ('\\x{hash_}', '{kernel.split("@")[0]}', 'c', '{{}}') ON CONFLICT DO NOTHING;
+              VALUES ('\\x{hash_}', '{kernel.split("@")[0]}', 'c', '{{"key": ["M"]}}') ON CONFLICT DO NOTHING;
             INSERT INTO environments (digest, hardware_digest, identity)
               VALUES ('\\x{sha256(identity)}', '\\x{sha256(identity)}', '{identity}') ON CONFLICT DO NOTHING;
             INSERT INTO spaces (digest, space)
@@ -51,10 +53,21 @@ class Bench:
                    'every config crashed', {finished}, 0, 0, 7, 4, 'build', hardware_digest
             FROM environments WHERE digest = '\\x{sha256(identity)}' RETURNING id""")
         if state == "done":
-            text = json.dumps({"winner": winner, "verdict": verdict, "equivalence_set": [winner]})
+            text = json.dumps({"winner": winner, "verdict": verdict, "equivalence_set": [winner], "winner_us": 203.1})
             self.sql(f"""INSERT INTO winners (job_id, config, config_values, verdict)
                          VALUES ({job}, {winner}, '{json.dumps({"B": 1 << winner})}', '{text}')""")
         return job
+
+    def imported(self, environment, config, m=1, language="external", kernel="softmax", tag="default"):
+        """An imported incumbent. The kernel's hash is that of its name."""
+        hash_, identity, key = sha256(kernel), canonical(environment), json.dumps({"M": m})
+        self.sql(f"""
+            INSERT INTO kernels (hash, name, language, manifest)
+              VALUES ('\\x{hash_}', '{kernel}', '{language}', '{{"key": ["M"]}}') ON CONFLICT DO NOTHING;
+            INSERT INTO imports (kernel, key_digest, key, environment_digest, environment, tag, config, ms, provenance, format,
+                                 imported_by)
+              VALUES ('\\x{hash_}', '\\x{sha256(key)}', '{key}', '\\x{sha256(identity)}', '{identity}', '{tag}',
+                      '{json.dumps(config)}', '{{0.5, 0.25, 1}}', '{{"source": "a/cache.json"}}', 'dejavu', 'me')""")
 
     def release(self, environment, **more):
         return self.server.request("POST", "/v1/releases", {"environment": environment, **more})
@@ -66,14 +79,27 @@ class Bench:
         return self.server.request("GET", "/v1/cache?" + urllib.parse.urlencode(query), headers=headers)
 
 
+@pytest.fixture(scope="module")
+def one_server(postgres, tmp_path_factory):
+    server = harness.Server(postgres.database(), tmp_path_factory.mktemp("server"), options=harness.UNHURRIED)
+    yield server
+    server.kill()
+
+
 @pytest.fixture
-def bench(server, postgres):
-    return Bench(server, postgres)
+def bench(one_server, postgres):
+    """The server of all these tests, with nothing in it."""
+    postgres.sql("TRUNCATE environments, kernels, spaces, releases, channels, channel_entries, images CASCADE", conninfo=one_server.database)
+    return Bench(one_server, postgres)
 
 
 @pytest.fixture
 def two(bench):
-    """Two releases of one environment: .first and .second."""
+    return two_releases(bench)
+
+
+def two_releases(bench):
+    """Of one environment: .first and .second."""
     bench.job(ROCM_64, winner=1)
     bench.first = bench.release(ROCM_64).json["release"]
     bench.job(ROCM_64, winner=2, m=2)
@@ -91,22 +117,59 @@ def test_a_release_is_canonical_bytes_under_their_digest(bench):
     assert answer.status == 201
     assert answer.json["release"] == "sha256:" + sha256(answer.json["bytes"])
     assert json.loads(answer.json["bytes"]) == {
-        "environment": ROCM_64, "tag": "default", "version": 1,
-        "winners": [{"config": {"B": 2}, "kernel": "sha256:" + sha256("softmax"), "key": {"M": 1}, "name": "softmax",
-                     "ordinal": 1, "space": "sha256:" + sha256(json.dumps(SPACE))}]}
+        "environment": ROCM_64, "tag": "default", "version": 2,
+        "kernels": [{"configs": [{"ordinal": 1, "space": "sha256:" + sha256(json.dumps(SPACE)), "values": {"B": 2}}],
+                     "kernel": "sha256:" + sha256("softmax"), "key": ["M"], "name": "softmax",
+                     "provenance": [{"origin": "tuned"}], "winners": [[[1], 0, 0, [0.2031], int(job)]]}]}
     assert answer.json["included"] == [
-        {"name": "softmax", "kernel": "sha256:" + sha256("softmax"), "key": {"M": 1}, "job": job, "pinned": False}]
+        {"name": "softmax", "kernel": "sha256:" + sha256("softmax"), "key": {"M": 1}, "job": job, "origin": "tuned"}]
     assert answer.json["winners"] == 1 and answer.json["skipped"] == []
 
 
-def test_the_same_winners_again_are_the_release_that_is_known(bench):
+def test_a_retune_that_changed_nothing_is_the_release_that_is_served(bench):
     bench.job(ROCM_64, winner=1)
     first = bench.release(ROCM_64)
+    bench.move(first.json["release"])
     bench.job(ROCM_64, winner=1, run="again")
-    second = bench.release(ROCM_64)
+    second = bench.release(ROCM_64, replaces={})
     assert (first.status, second.status) == (201, 200)
     assert first.json["release"] == second.json["release"]
     assert len(bench.server.items("/v1/releases")) == 1
+    assert bench.release(ROCM_64).status == 201  # of the newer job, which says so
+
+
+def test_a_winner_names_the_build_that_was_measured(bench):
+    job = bench.job(ROCM_64)
+    bench.sql(f"UPDATE jobs SET build = '\\x{sha256('build')}' WHERE id = {job}")
+    kernel = json.loads(bench.release(ROCM_64).json["bytes"])["kernels"][0]
+    assert kernel["provenance"] == [{"build": "sha256:" + sha256("build"), "origin": "tuned"}]
+
+
+def test_an_import_stands_in_where_nothing_was_tuned(bench):
+    job = bench.job(ROCM_64, m=1)
+    bench.imported(ROCM_64, {"B": 3}, m=1)
+    bench.imported(ROCM_64, {"B": 3}, m=2)
+    answer = bench.release(ROCM_64)
+    assert [(entry["key"], entry["job"], entry["origin"]) for entry in answer.json["included"]] == [
+        ({"M": 1}, job, "tuned"), ({"M": 2}, None, "imported")]
+    assert reasons(answer) == {None: f"superseded by job {job}"}
+    kernel = json.loads(answer.json["bytes"])["kernels"][0]
+    assert kernel["configs"][1] == {"values": {"B": 3}}
+    assert kernel["provenance"][0] == {"format": "dejavu", "origin": "imported", "source": "a/cache.json"}
+    assert kernel["winners"][1] == [[2], 1, 0, [0.5, 0.25, 1.0], 0]
+
+
+def test_an_environment_that_only_imports_have_can_be_released(bench):
+    table = {"rocm": "6.2.0", "gpu": GPU["gpu"]}  # a table says less than a node
+    bench.imported(table, {"B": 3}, tag="old")
+    bench.imported(table, {"B": 5}, tag="old", m=2)
+    answer = bench.release({"rocm": "6.2.0"}, tag="old", pins=[
+        {"kernel": "sha256:" + sha256("softmax"), "key": {"M": 2}, "config": {"anything": 7}}])
+    document = json.loads(answer.json["bytes"])
+    assert document["environment"] == table
+    assert [config["values"] for config in document["kernels"][0]["configs"]] == [{"B": 3}, {"anything": 7}]
+    assert [entry["origin"] for entry in answer.json["included"]] == ["imported", "pinned"]
+    assert bench.release({"rocm": "6.2.0"}).status == 422
 
 
 def test_what_is_left_out_is_listed_with_the_reason(bench):
@@ -140,8 +203,9 @@ def test_a_pin_replaces_the_winner_and_one_outside_the_space_is_skipped(bench):
     answer = bench.release(ROCM_64, pins=[pin])
     assert answer.status == 201
     assert answer.json["included"] == [{"name": "softmax", "kernel": pin["kernel"], "key": {"M": 1}, "job": None,
-                                        "pinned": True}]
-    assert json.loads(answer.json["bytes"])["winners"][0]["ordinal"] == 2
+                                        "origin": "pinned"}]
+    kernel = json.loads(answer.json["bytes"])["kernels"][0]
+    assert kernel["configs"][0]["ordinal"] == 2 and kernel["winners"] == [[[1], 0, 0, [], 0]]
     refused = bench.release(ROCM_64, pins=[{**pin, "config": {"B": 8}}])
     assert refused.status == 422
     assert "conditions of job" in refused.json["skipped"][0]["reason"]
@@ -194,6 +258,74 @@ def test_the_json_export_is_the_rendered_cache(bench):
         assert exported["kernels"]["softmax"]["entries"] == [{"config": {"B": 2}, "key": {"M": 1}}]
 
 
+def moe_config(block):
+    return {"BLOCK_SIZE_M": block, "BLOCK_SIZE_N": 32, "BLOCK_SIZE_K": 64, "GROUP_SIZE_M": 1, "num_warps": 4, "num_stages": 2}
+
+
+@pytest.fixture
+def moe(bench):
+    """.release holds two tables of vLLM, and .skipping one more that is none."""
+    for name, experts in (("a", 8), ("b", 16)):
+        manifest = {"name": name, "language": "external", "key": ["M"],
+                    "exports": {"vllm-moe": {"E": str(experts), "N": "384", "M": "M"}}}
+        answer = bench.server.request("POST", "/v1/imports", {
+            "format": "vllm-moe", "environment": ROCM_64, "kernels": [
+                {"manifest": manifest, "entries": [{"key": {"M": m}, "config": moe_config(16 * m)} for m in (1, 2)]}]})
+        assert answer.status == 201, answer.json
+    bench.first = bench.release(ROCM_64).json["release"]
+    bench.imported(ROCM_64, {"B": 3})
+    bench.second = bench.release(ROCM_64).json["release"]
+    return bench
+
+
+def export(bench, release, format, query=""):
+    return bench.server.request("GET", f"/v1/releases/{release}/export/{format}{query}")
+
+
+def test_an_export_of_several_files_is_one_tar_that_depends_on_nothing_else(moe):
+    first, again = (export(moe, moe.first, "vllm-moe") for _ in range(2))  # from the database, then from memory
+    assert first.status == again.status == 200 and first.body == again.body
+    assert first.headers["Content-Type"] == "application/x-tar" and "Wavetune-Skipped" not in first.headers
+    with tarfile.open(fileobj=io.BytesIO(first.body)) as tar:
+        members = tar.getmembers()
+        assert [member.name for member in members] == sorted(member.name for member in members) and len(members) == 2
+        assert all((member.mtime, member.uid, member.gid, member.mode) == (0, 0, 0, 0o644) for member in members)
+        assert {name: json.load(tar.extractfile(name)) for name in tar.getnames()}[members[0].name]["2"] == moe_config(32)
+
+
+def test_an_export_says_how_many_winners_it_could_not_say(moe):
+    answer = export(moe, moe.second, "vllm-moe")
+    assert answer.status == 200 and answer.headers["Wavetune-Skipped"] == "1"
+    assert answer.headers["Cache-Control"] == "no-cache"  # another server may say more
+
+
+def test_an_export_that_can_say_nothing_is_422(bench):
+    bench.job(ROCM_64)
+    release = bench.release(ROCM_64).json["release"]
+    refused = export(bench, release, "tunableop")
+    assert refused.status == 422 and refused.json["pointer"] == "" and refused.json["detail"]
+
+
+def test_an_export_is_rendered_for_an_image_that_is_known(moe):
+    identity = {"version": 1, "gpu": "AMD Instinct MI308X", "moe_device_name": "AMD_Instinct_MI308X"}
+    digest = "sha256:" + sha256(canonical(identity))
+    assert export(moe, moe.first, "vllm-moe", "?identity=mine").status == 422
+    unknown = export(moe, moe.first, "vllm-moe", f"?identity={digest}")
+    assert unknown.status == 404 and "PUT /v1/images" in unknown.json["detail"]
+    assert moe.server.request("PUT", f"/v1/images/{digest}", identity).status == 201
+    answer = export(moe, moe.first, "vllm-moe", f"?identity={digest}")
+    with tarfile.open(fileobj=io.BytesIO(answer.body)) as tar:
+        assert all("MI308X" in name for name in tar.getnames())
+
+
+def test_an_export_while_the_database_fails_is_not_half_of_one(moe):
+    moe.sql("ALTER TABLE kernels RENAME TO kernels_gone")
+    try:
+        assert export(moe, moe.second, "vllm-moe").status in (500, 503)
+    finally:
+        moe.sql("ALTER TABLE kernels_gone RENAME TO kernels")
+
+
 def test_of_an_edited_kernel_the_newer_is_released_unless_both_are_named(bench):
     bench.job(ROCM_64, kernel="softmax@1")
     bench.job(ROCM_64, kernel="softmax@2")
@@ -201,8 +333,8 @@ def test_of_an_edited_kernel_the_newer_is_released_unless_both_are_named(bench):
     assert [entry["kernel"] for entry in answer.json["included"]] == ["sha256:" + sha256("softmax@2")]
     both = bench.release(ROCM_64, kernels=["sha256:" + sha256("softmax@1"), "sha256:" + sha256("softmax@2")]).json
     assert both["winners"] == 2
-    refused = bench.server.request("GET", f"/v1/releases/{both['release']}/export/json")
-    assert refused.status == 422 and "two kernels are called softmax" in refused.json["detail"]
+    exported = bench.server.get(f"/v1/releases/{both['release']}/export/json")
+    assert len(exported["kernels"]) == 2
 
 
 def test_a_winner_stored_with_a_broken_verdict_is_an_error_and_no_release(bench):
@@ -364,7 +496,8 @@ def test_a_move_is_seen_by_another_server(two, start):
     wait_until(lambda: other.cache().json["release"] == two.second, 10, "the other server to see the move")
 
 
-def test_a_move_that_never_gets_its_turn_is_told_to_try_again(two):
+def test_a_move_that_never_gets_its_turn_is_told_to_try_again(server, postgres):
+    two = two_releases(Bench(server, postgres))
     two.move(two.first)
     two.sql("CREATE FUNCTION nothing() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';"
             "CREATE TRIGGER a_nothing BEFORE UPDATE ON channels FOR EACH ROW EXECUTE FUNCTION nothing()")

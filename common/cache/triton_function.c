@@ -204,8 +204,8 @@ static bool check_record(const struct function_record *record, const char *versi
     return error_set(error,
                      "its record is of Triton %.40s and the image has %.40s; record the function inside the image",
                      version, identity->triton_version);
-  if (!record->autotune || (decorator && strcmp(decorator, "triton") != 0))
-    return error_set(error, "its function has no @triton.autotune");
+  if (decorator && strcmp(decorator, "triton") != 0)
+    return error_set(error, "its function is tuned by %.40s, not by @triton.autotune", decorator);
   if (record->n_configs < 2)
     return error_set(error, "its function has %zu config%s, and Triton looks for results of two and more only",
                      record->n_configs, record->n_configs == 1 ? "" : "s");

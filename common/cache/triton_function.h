@@ -6,6 +6,8 @@
  * The tuning key is the values of the decorator's `key` and the dtypes of the arguments that have one.
  * Bytes: one entry, the winner's: Triton takes the best of those that are there, and measures none. Members that the
  * version does not know would stop it: ir_override stands only where the record's configs print it.
+ * A record without "autotune" is of a function that was packed with a space: the file is for who decorates it with those
+ * configs.
  *
  * Memory: a function owns what it made and borrows the record. Threads: read-only after triton_function_init. */
 #ifndef WAVETUNE_COMMON_CACHE_TRITON_FUNCTION_H

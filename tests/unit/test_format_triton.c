@@ -250,9 +250,8 @@ Test(format_triton, what_triton_would_not_look_for_is_skipped_with_the_reason) {
       {{.record = WITH_RECORD("3.3.1", CACHE_KEY, KEY, CONFIGS, AUTOTUNE)}, "Triton 3.3.1 keeps no results"},
       {{.record = WITH_RECORD("3.6.0", CACHE_KEY, KEY, "[\"B: 1, num_warps: 4\"]", AUTOTUNE)}, "has 1 config, and"},
       {{.record = WITH_RECORD("3.6.0", CACHE_KEY, KEY, "[]", AUTOTUNE)}, "has 0 configs, and"},
-      {{.record = WITH_RECORD("3.6.0", CACHE_KEY, KEY, CONFIGS, "\"autotune\": null")}, "has no @triton.autotune"},
       {{.record = WITH_RECORD("3.6.0", CACHE_KEY, KEY, CONFIGS, "\"autotune\": {\"decorator\": \"triton_dejavu\"}")},
-       "has no @triton.autotune"},
+       "tuned by triton_dejavu, not"},
       {{.record = WITH_RECORD("3.6.0", CACHE_KEY, KEY, CONFIGS, "\"autotune\": {\"pre_hooks\": true}")}, "a pre_hook"},
       {{.record = WITH_RECORD("3.6.0", CACHE_KEY, KEY, CONFIGS, "\"autotune\": {\"prunes\": true}")},
        "prunes its configs"},
@@ -313,11 +312,11 @@ Test(format_triton, a_config_without_artifacts_has_its_result_alone) {
   cr_assert_eq(files.n_skipped, 0u);
 }
 
-Test(format_triton, artifacts_of_a_function_that_is_not_autotuned_are_exported_all_the_same) {
+Test(format_triton, artifacts_are_exported_without_results_too) {
   cleanup_cache_files struct cache_files files = rendered(
-      &(struct asked){.root = ROOT, .record = WITH_RECORD("3.6.0", CACHE_KEY, KEY, CONFIGS, "\"autotune\": null")});
+      &(struct asked){.root = ROOT, .record = WITH_RECORD("3.6.0", CACHE_KEY, KEY, "[]", "\"autotune\": null")});
   cr_assert_eq(files.n, 3u);
-  cr_assert(says_skipped(&files, "no @triton.autotune"));
+  cr_assert(says_skipped(&files, "has 0 configs"));
 }
 
 #define OF_IMAGE(key, more)                                                                                            \

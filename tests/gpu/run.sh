@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Tests on a machine with NVIDIA GPUs: one command, no network, under 8 minutes on one GPU.
 #
-#   tests/gpu/run.sh [PART…]     parts: device tune triton isolation multi overhead; default: all, in this order
+#   tests/gpu/run.sh [PART…]     parts: device tune triton isolation deployment multi overhead; default: all, in this order
 #
 # HIP's back end runs there too, over the shim of tests/hip_shim. Programs are those of $WAVETUNE_BUILD or of the bundle
 # $WAVETUNE_BUNDLE; by default of build/dev or build/release, else of build/gpu-bundle.tar.gz, which tests/gpu/bundle.sh
@@ -17,7 +17,7 @@ if [ -z "${WAVETUNE_GPU_LOGGED:-}" ]; then
   exit "${PIPESTATUS[0]}"
 fi
 parts=("$@")
-[ ${#parts[@]} -gt 0 ] || parts=(device tune triton isolation multi overhead)
+[ ${#parts[@]} -gt 0 ] || parts=(device tune triton isolation deployment multi overhead)
 
 scratch=$(mktemp -d /tmp/wavetune-gpu-XXXXXX)
 chmod 755 "$scratch"
@@ -55,7 +55,7 @@ check() {
 # Programs.
 bundle=
 build=${WAVETUNE_BUILD:-}
-unset WAVETUNE_BUILD
+unset WAVETUNE_BUILD WAVETUNE_URL WAVETUNE_TOKEN
 for folder in build/dev build/release; do
   [ -n "$build${WAVETUNE_BUNDLE:-}" ] || { [ -x $folder/wavetune-agent ] && build=$folder; }
 done
@@ -233,7 +233,7 @@ part_multi() {
     skip "multi: there is one GPU here; it wants two"
     return
   fi
-  server_start || { not_ok "multi: the server did not start (postgres.log, server.log)"; return; }
+  [ -n "${WAVETUNE_URL:-}" ] || server_start || { not_ok "multi: the server did not start (postgres.log, server.log)"; return; }
   local one all i use=()
   for ((i = 0; i < gpus; i++)); do use+=(--device "cuda$i"); done
   # The first campaign only compiles for the others.
@@ -247,6 +247,17 @@ part_multi() {
   echo "        $gpus GPUs $all s, one GPU $one s: ratio $(awk "BEGIN { print $one / $all }") x"
 }
 
+# Caches for unmodified tools, with the torch and Triton of this machine.
+part_deployment() {
+  python3 -c 'import torch, triton' 2>/dev/null || { skip "deployment: python3 has no torch or no triton here"; return; }
+  [ -n "${WAVETUNE_URL:-}" ] || server_start ||
+    { not_ok "deployment: the server did not start (postgres.log, server.log)"; return; }
+  local tool
+  for tool in triton tunableop; do
+    check "deployment-$tool" env "WAVETUNE_LIBRARIES=$libraries" python3 tests/gpu/deployment.py $tool "$(realpath "$programs")" "$scratch" cuda0
+  done
+}
+
 part_overhead() {
   local device
   for device in cuda0 hip0; do
@@ -258,13 +269,13 @@ part_overhead() {
 
 for part in "${parts[@]}"; do
   case $part in
-  device | tune | triton | isolation | multi | overhead)
+  device | tune | triton | isolation | deployment | multi | overhead)
     begin=$SECONDS
     echo "== $part"
     "part_$part"
     echo "   ($((SECONDS - begin)) s)"
     ;;
-  *) not_ok "there is no part $part: device tune triton isolation multi overhead" ;;
+  *) not_ok "there is no part $part: device tune triton isolation deployment multi overhead" ;;
   esac
 done
 echo "$passed passed, $failed failed"

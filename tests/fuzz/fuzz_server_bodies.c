@@ -1,5 +1,6 @@
-/* Bodies of jobs, enrolments, imports and results from anybody: each is refused with a sentence and a pointer, or what was read
+/* Bodies of jobs, enrolments, imports, channels and results from anybody: each is refused with a sentence and a pointer, or what was read
  * keeps the promises that the SQL relies on. */
+#include "server/core/channels.h"
 #include "server/core/enrolment.h"
 #include "server/core/import_post.h"
 #include "server/core/job_request.h"
@@ -75,6 +76,36 @@ static void check_import(const json_t *json) {
   }
 }
 
+static void check_channel_bodies(const json_t *json) {
+  struct channel_move move;
+  cleanup_channel_signing struct channel_signing signing = {0};
+  struct error error = {0};
+  if (!channel_move_parse(json, &move, &error))
+    check_refusal(&error);
+  else
+    ALWAYS(move.n_signatures <= CHANNEL_SIGNATURES_MAX && (move.counter >= 1 || !move.n_signatures));
+  if (!channel_signing_parse(json, &signing, &error))
+    check_refusal(&error);
+  else
+    ALWAYS(signing.counter >= 1 && signature_is_well_formed(signing.signature.text));
+}
+
+/* What was read and written again has the same bytes to sign. */
+static void check_channel_entry(const json_t *json) {
+  cleanup_channel_entry struct channel_entry entry = {0}, again = {0};
+  struct error error = {0};
+  size_t size, size_again;
+  if (!channel_entry_parse(json, &entry, &error)) {
+    check_refusal(&error);
+    return;
+  }
+  cleanup_json json_t *written = channel_entry_to_json(&entry, true);
+  ALWAYS(channel_entry_parse(written, &again, &error));
+  cleanup_free char *bytes = channel_entry_signed_bytes(&entry, &size),
+                    *bytes_again = channel_entry_signed_bytes(&again, &size_again);
+  ALWAYS(size == size_again && memcmp(bytes, bytes_again, size) == 0 && again.n_signatures == entry.n_signatures);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
   cleanup_json json_t *json = NULL;
@@ -85,5 +116,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
   check_job(json);
   check_enrolment(json);
   check_import(json);
+  check_channel_bodies(json);
+  check_channel_entry(json);
   return 0;
 }

@@ -305,11 +305,34 @@ def test_signatures_are_checked_before_they_are_stored(world):
         assert post(signature={"key": f"sha256:{n:064x}", "signature": good["signature"]}).status == 200
     full = post(signature={"key": f"sha256:{7:064x}", "signature": good["signature"]})
     assert full.status == 422 and "8 signatures by other keys" in full.json["detail"]
+    refused = world.run("sign", world.channel, "--sign-key", world.key("late")[0], check=False)
+    assert refused.returncode == 4 and "8 signatures by other keys" in refused.stderr
     other = good["signature"][:-4] + "AA=="
     assert {s["signature"] for s in post(signature={"key": identity, "signature": other}).json["signatures"]} == {
         other, good["signature"]}, "a key's signature is replaced"
     reader = harness.make_token(world.server.database, "reader", "reader")
     assert world.server.request("POST", f"{world.path}/signatures", {}, token=reader).status == 403
+
+
+def test_a_signature_that_never_gets_its_turn_is_told_to_try_again(server, postgres, tmp_path):
+    world = World(server, postgres, tmp_path, "stable").make_releases()
+    world.put(world.releases[0])
+    world.sql("CREATE FUNCTION nothing() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';"
+              "CREATE TRIGGER a_nothing BEFORE UPDATE ON channels FOR EACH ROW EXECUTE FUNCTION nothing()")
+    done = world.run("sign", "stable", "--sign-key", world.key("k")[0], check=False)
+    assert done.returncode == 3 and "being moved by others all the time" in done.stderr
+
+
+@pytest.mark.parametrize("words", [("rollback", "stable"), ("rollback", "stable", "--to", "sha256:" + "0" * 64), ("sign", "stable"),
+                                   ("promote", "sha256:" + "0" * 64, "stable")], ids=" ".join)
+def test_a_server_that_cannot_now_is_3_and_one_that_says_no_is_4(words, tmp_path):
+    wavetune(None, "key", "new", tmp_path / "k")
+    for status, code in ((503, 3), (403, 4)):
+        with FakeServer(lambda *_: (status, {"detail": "because I say so", "status": status})) as fake:
+            done = wavetune(fake, *words, "--sign-key", tmp_path / "k", check=False)
+        assert done.returncode == code and "because I say so" in done.stderr, done
+    done = wavetune(None, *words, "--sign-key", tmp_path / "k", "--url", "http://127.0.0.1:9", check=False)
+    assert done.returncode == 3 and "http://127.0.0.1:9" in done.stderr
 
 
 def test_the_entry_that_a_move_follows_is_found_by_the_release(world):

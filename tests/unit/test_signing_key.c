@@ -4,6 +4,8 @@
 #include <criterion/criterion.h>
 #include <openssl/evp.h>
 #include <openssl/pem.h>
+#include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include "common/file.h"
@@ -130,6 +132,21 @@ Test(signing_key, making_one_in_a_folder_that_is_not_there_is_refused) {
   struct signing_key key;
   cr_expect_not(signing_key_create("absent/key", &key, &error));
   cr_expect_neq(strstr(error.message, "cannot create absent/key.pub"), NULL, "%s", error.message);
+}
+
+Test(signing_key, what_cannot_be_written_whole_is_not_left_behind) {
+  struct signing_key key;
+  struct stat status;
+  struct rlimit limit, none = {.rlim_cur = 0};
+  cr_assert_eq(getrlimit(RLIMIT_FSIZE, &limit), 0);
+  none.rlim_max = limit.rlim_max;
+  signal(SIGXFSZ, SIG_IGN);
+  cr_assert_eq(setrlimit(RLIMIT_FSIZE, &none), 0);
+  bool is_made = signing_key_create("key", &key, &error);
+  setrlimit(RLIMIT_FSIZE, &limit);
+  cr_expect_not(is_made);
+  cr_expect_neq(strstr(error.message, "cannot write key.pub"), NULL, "%s", error.message);
+  cr_expect(stat("key", &status) < 0 && stat("key.pub", &status) < 0);
 }
 
 Test(signing_key, a_private_file_that_others_can_read_is_refused) {

@@ -23,8 +23,7 @@ static void fetch_release(struct fetch *fetch) {
   free(fetch->question);
   free(fetch->absolute);
   json_decref(fetch->state);
-  channel_entry_release(&fetch->kept.entry);
-  json_decref(fetch->kept.entry_json);
+  kept_release(&fetch->kept);
   json_decref(fetch->entry);
 }
 
@@ -216,7 +215,7 @@ static json_t *took_to_json(const struct fetch *fetch) {
   static const char *const names[] = {"download", "verify", "read", "render", "write"};
   json_t *took = json_object();
   for (size_t i = 0; i < WORK_N; i++)
-    ALWAYS(json_object_set_new(took, names[i], json_real((double)(fetch->took_ns[i] / 1000) / 1000)) == 0);
+    ALWAYS(json_object_set_new(took, names[i], json_real((double)fetch->took_ns[i] / 1e6)) == 0);
   return took;
 }
 

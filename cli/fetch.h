@@ -109,6 +109,8 @@ must_check json_t *renderings_variables(const struct fetch *fetch);
 /* Makes the folder, takes its lock, reads what is there and removes what fetches that were killed left. */
 must_check bool folder_open(struct fetch *fetch, int *ret_lock, struct error *error);
 
+void kept_release(struct kept *kept);
+
 /* release.json of a release's folder, when it has the name's digest. *ret_bytes is the caller's. */
 must_check bool folder_release_read(const struct fetch *fetch, const char *name, char **ret_bytes, size_t *ret_size);
 

@@ -112,7 +112,14 @@ static void kept_entry_read(struct fetch *fetch) {
     kept->has_entry = false;
 }
 
+void kept_release(struct kept *kept) {
+  channel_entry_release(&kept->entry);
+  json_decref(kept->entry_json);
+  *kept = (struct kept){0};
+}
+
 static void kept_read(struct fetch *fetch) {
+  kept_release(&fetch->kept);
   cleanup_free char *path = xasprintf("%s/current", fetch->to);
   struct stat status;
   struct error ignored;
@@ -125,11 +132,10 @@ static void kept_read(struct fetch *fetch) {
 
 static void state_read(struct fetch *fetch) {
   cleanup_free char *path = xasprintf("%s/.fetch.json", fetch->to);
+  cleanup_json json_t *state = NULL; /* the first fetch has none, and a damaged one is done without */
   struct error ignored;
-  if (!json_parse_file(path, STATE_MAX, &fetch->state, &ignored) || !json_is_object(fetch->state)) {
-    json_decref(fetch->state);
-    fetch->state = json_object(); /* the first fetch, or a state to do without */
-  }
+  if (json_parse_file(path, STATE_MAX, &state, &ignored) && json_is_object(state))
+    json_object_update(fetch->state, state);
 }
 
 bool folder_release_read(const struct fetch *fetch, const char *name, char **ret_bytes, size_t *ret_size) {

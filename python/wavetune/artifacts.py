@@ -24,6 +24,7 @@ class Image:
     """What the folders depend on beside the kernel, as an image's identity.json has it."""
 
     folder: str | None  # of its triton package
+    backend_hash: str | None  # before 3.5 it has the version of the linker in it
     variables: Mapping[str, str]
 
 
@@ -66,7 +67,7 @@ def image_of(identity: Any, place: str) -> Image:
         raise PackError(f"{place} is of an image with another build of Triton ({own.get('version')}) than the one that "
                         "packs; pack with the image's own, or without --image: then its caches compile what they run")
     variables = identity.get("variables")
-    return Image(own.get("folder"), variables if isinstance(variables, dict) else {})
+    return Image(own.get("folder"), own.get("backend_hash"), variables if isinstance(variables, dict) else {})
 
 
 def _moved(path: str, image: Image | None) -> str:
@@ -82,6 +83,7 @@ def _base32(digest: bytes) -> str:
 def cache_entry(compiled: Any, options: Mapping[str, Any], target: Any, image: Image | None) -> Entry | None:
     """None where the image has variables set that the object was not compiled with."""
     from triton.compiler import make_backend
+    from triton.runtime.cache import get_cache_manager
     variables = {name: value for name, value in set_variables().items() if name != _LINE_INFO}
     if image is not None:
         if {n: v for n, v in image.variables.items() if n != _LINE_INFO} != variables:
@@ -92,11 +94,14 @@ def cache_entry(compiled: Any, options: Mapping[str, Any], target: Any, image: I
     libraries = tuple((name, _moved(path, image)) for name, path in parsed.extern_libs)
     if target.backend == "hip":  # that of NVIDIA hashes the files
         object.__setattr__(parsed, "extern_libs", libraries)
-    key = (f"{installed_key()}-{compiled.src.hash()}-{backend.hash()}-{parsed.hash()}-"
+    back = backend.hash()
+    if image is not None and image.backend_hash and str(target.arch) in image.backend_hash:
+        back = image.backend_hash
+    key = (f"{installed_key()}-{compiled.src.hash()}-{back}-{parsed.hash()}-"
            f"{sorted(variables.items())}")
     digest = hashlib.sha256(key.encode())
     name = compiled.src.name[:150]
-    kept = json.loads(Path(compiled.metadata_group[f"{name}.json"]).read_text())
+    kept = json.loads(Path(get_cache_manager(compiled.hash).get_file(f"{name}.json")).read_text())
     kept.pop(_LINE_INFO, None)
     kept.update(variables, hash=digest.hexdigest())
     if "extern_libs" in kept:

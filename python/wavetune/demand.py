@@ -1,5 +1,5 @@
-"""Reports to a wavetune server which keys a program's autotuners are asked for: `import wavetune.demand; wavetune.demand.watch()`,
-or `python3 -m wavetune.demand SCRIPT|-m MODULE …` (WAVETUNE_DEMAND=0 runs it unwatched).
+"""Reports to a wavetune server which keys a program's autotuners are asked for: `import wavetune.demand` and
+`wavetune.demand.watch()`, or `python3 -m wavetune.demand SCRIPT|-m MODULE …` (WAVETUNE_DEMAND=0 runs it unwatched).
 
 Only functions that identity.json names are watched. A launch with a known key costs one update of a dict; a thread of its
 own posts sums, at most one request a minute. It is never in the way: nothing here raises into the program, what does not fit

@@ -13,6 +13,7 @@ from conftest import KERNELS, ROOT, read, run
 
 from wavetune.artifacts import image_of
 from wavetune.errors import PackError
+from wavetune.options import is_steering
 
 SIGNATURE = ["--signature", "x_ptr=*fp16[n], y_ptr=*fp16[n]:write, stride=i64(1), flag=i1(1), factor=fp32(1), "
              "MODE=constexpr('DOUBLE-S')", "--grid", "lambda META: (triton.cdiv(n, META['BLOCK']), )"]
@@ -57,7 +58,7 @@ def put_winner(identity, n, config, root):
 
 
 def deploy(arch, root, how, *sizes, **environment):
-    own = {name: value for name, value in os.environ.items() if not name.startswith(("TRITON_", "AMDGCN_"))}
+    own = {name: value for name, value in os.environ.items() if not is_steering(name)}
     own.update(PYTHONPATH=str(KERNELS), PYTHONDONTWRITEBYTECODE="1", TRITON_CACHE_DIR=str(root), **environment)
     done = subprocess.run([sys.executable, HERE / "deployment.py", arch, how, *map(str, sizes)], env=own,
                           capture_output=True, text=True)

@@ -5,13 +5,14 @@ import json
 import os
 import shlex
 import subprocess
-import sys
 
 import harness
 import pytest
 from harness import make_token, wavetune
 
-pytest.importorskip("triton", reason="build/python has no Triton; tests/python-env.sh makes it")
+INTERPRETER = harness.SOURCE / "build/python/bin/python"
+pytestmark = pytest.mark.skipif(not list(INTERPRETER.parents[1].glob("lib/python*/site-packages/triton")),
+                                reason="build/python has no Triton; tests/python-env.sh makes it")
 MI300X = {"rocm": "6.4.1", "gpu": "AMD Instinct MI300X", "arch": "gfx942", "compute_units": 304, "partition": "SPX/NPS1"}
 PYTHON = harness.SOURCE / "tests/python"
 SIGNATURE = ("x_ptr=*fp16[n], y_ptr=*fp16[n]:write, stride=i64(1), flag=i1(1), factor=fp32(1), "
@@ -23,7 +24,7 @@ KEYS = [4096, 1000]
 def bridge(*arguments, **more):
     environment = {**os.environ, "PYTHONPATH": f"{harness.SOURCE / 'python'}:{PYTHON / 'kernels'}",
                    "PYTHONDONTWRITEBYTECODE": "1", **more}
-    done = subprocess.run([sys.executable, "-m", "wavetune", *map(str, arguments)], env=environment, text=True, timeout=300,
+    done = subprocess.run([INTERPRETER, "-m", "wavetune", *map(str, arguments)], env=environment, text=True, timeout=300,
                           capture_output=True)
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -66,7 +67,7 @@ def fetched(server, postgres, packed, tmp_path):
 
 def deploy(variables, *sizes, watched=()):
     own = {name: value for name, value in os.environ.items() if not name.startswith(("TRITON_", "AMDGCN_"))}
-    done = subprocess.run([sys.executable, *watched, PYTHON / "deployment.py", "gfx942", "run", *map(str, sizes)],
+    done = subprocess.run([INTERPRETER, *watched, PYTHON / "deployment.py", "gfx942", "run", *map(str, sizes)],
                           env={**own, "PYTHONPATH": f"{harness.SOURCE / 'python'}:{PYTHON / 'kernels'}",
                                "PYTHONDONTWRITEBYTECODE": "1", **variables}, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr

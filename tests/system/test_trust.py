@@ -336,7 +336,9 @@ def publish(server, node, submit, tag):
     def publish(*options):
         done = wavetune(server, "publish", "--tag", tag, "--channel", "stable", *options)
         entry = server.get(f"/v1/channels/stable?tag={tag}")
-        return done.stderr, server.get(f"/v1/releases/{entry['release']}")["winners"][0]["config"]["A"], entry["counter"]
+        released = server.get(f"/v1/releases/{entry['release']}")["kernels"][0]
+        config = released["configs"][released["winners"][0][1]]
+        return done.stderr, config["values"]["A"], entry["counter"]
 
     submit(PAIR)
     node.work(ratios={0: 1.0, 1: 1.3})

@@ -97,6 +97,16 @@ struct imported_entry *imported_add_entry(struct imported_kernel *kernel) {
 }
 
 /* What a path ends with tells more than what it begins with. */
+json_t *imported_source(const char *path) {
+  json_t *text = json_string(path);
+  if (text)
+    return text;
+  cleanup_free char *plain = xstrdup(path);
+  for (char *c = plain; *c; c++)
+    *c = (unsigned char)*c < 0x80 ? *c : '?';
+  return json_string(plain);
+}
+
 bool cache_file_refuse(const struct cache_file *file, struct error *error) {
   struct error why = *error;
   size_t said = strlen(why.message) + strlen(why.pointer) + sizeof "…: : ", size = strlen(file->path);

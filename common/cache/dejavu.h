@@ -11,8 +11,8 @@
  *   {"dejavu": {"layout": "dejavu_0.7", "function", "signature": "JITFunction(module:function)",
  *     "autotune_config", "code_version", "tune_features", "kernel_configs": P, C, K, G (no K in layout 0.5),
  *     "keys": ["n"] or null, as in the file,
- *     "timings_data": {"rep_t_ms": 100, "warmup_t_ms": 25, "cuda_graphs": false}, absent when the file has none,
- *     "config": ["BLOCK", "num_warps", …]}}   the members of the first config, in the order they were printed in
+ *     "timings_data": {"rep_t_ms": 100, "warmup_t_ms": 25, "cuda_graphs": false}, the defaults where the file has none,
+ *     "config": ["BLOCK", "num_warps", …]}}   the members of its configs, in the order they were printed in
  * Its key has the names of "keys", then dtype_0, dtype_1 … for what the autotuner appends. Entries with fewer or more
  * dtypes than others are those of another external kernel of the same exports. Provenance holds "source" (the path),
  * "total_bench_time_s", "evaluated_configs", and "config", the text, where its members are others or in another order.
@@ -22,6 +22,10 @@
 #define WAVETUNE_COMMON_CACHE_DEJAVU_H
 
 #include "common/formats/format.h"
+
+/* The decorator's defaults. */
+#define DEJAVU_REP_MS 100
+#define DEJAVU_WARMUP_MS 25
 
 /* The hashes of a path, in the order of layout 0.7; NULL in a path: the layout has none. */
 #define DEJAVU_HASHES(X)                                                                                               \

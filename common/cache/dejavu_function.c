@@ -106,8 +106,9 @@ static bool same_minor(const char *a, const char *b) {
 
 static json_t *timings_of(const json_t *object, const char *rep, const char *warmup, const char *graphs) {
   json_t *rep_ms = json_object_get(object, rep), *warmup_ms = json_object_get(object, warmup);
-  return json_pack("{s:o, s:o, s:b}", "rep_t_ms", json_is_number(rep_ms) ? json_incref(rep_ms) : json_integer(100),
-                   "warmup_t_ms", json_is_number(warmup_ms) ? json_incref(warmup_ms) : json_integer(25), "cuda_graphs",
+  return json_pack("{s:o, s:o, s:b}", "rep_t_ms",
+                   json_is_number(rep_ms) ? json_incref(rep_ms) : json_integer(DEJAVU_REP_MS), "warmup_t_ms",
+                   json_is_number(warmup_ms) ? json_incref(warmup_ms) : json_integer(DEJAVU_WARMUP_MS), "cuda_graphs",
                    json_is_true(json_object_get(object, graphs)));
 }
 

@@ -114,7 +114,7 @@ static bool table_read(const struct cache_file *file, struct table *table, struc
     return error_at(error, "/total_bench_time_s", "a time must not be negative");
   table->provenance = json_object();
   json_object_set_new(table->provenance, "evaluated_configs", json_integer(evaluated));
-  json_object_set_new(table->provenance, "source", json_string(table->path));
+  json_object_set_new(table->provenance, "source", imported_source(table->path));
   json_object_set(table->provenance, "total_bench_time_s", json_object_get(json, "total_bench_time_s"));
   return check_signature(table, error) && check_keys(table, error) && check_timings_data(table, error);
 }
@@ -192,11 +192,11 @@ static json_t *exports_of(const struct table *table) {
 #undef X
   json_object_set_new(exports, "keys", table->keys ? json_deep_copy(table->keys) : json_null());
   json_object_set(exports, "config", table->order);
-  if (table->timings_data) {
-    json_t *data = json_deep_copy(table->timings_data);
-    json_object_del(data, "labels"); /* those follow from the timings */
-    json_object_set_new(exports, "timings_data", data);
-  }
+  json_t *data = table->timings_data ? json_deep_copy(table->timings_data)
+                                     : json_pack("{s:i, s:i, s:b}", "rep_t_ms", DEJAVU_REP_MS, "warmup_t_ms",
+                                                 DEJAVU_WARMUP_MS, "cuda_graphs", false);
+  json_object_del(data, "labels"); /* those follow from the timings */
+  json_object_set_new(exports, "timings_data", data);
   return exports;
 }
 
@@ -330,7 +330,7 @@ static bool key_is_new(struct reading *reading, size_t kernel, const json_t *key
     return error_set(error, "the key %.200s is there twice%s%.250s", canonical,
                      strcmp(before, table->path) == 0 ? "" : ": also in ",
                      strcmp(before, table->path) == 0 ? "" : before);
-  json_object_set_new(reading->seen, text, json_string(table->path));
+  json_object_set_new(reading->seen, text, imported_source(table->path));
   return true;
 }
 
@@ -345,8 +345,6 @@ static bool take_entry(struct reading *reading, struct table *table, const char 
   if (!config_text_parse(json_string_value(text), &config, error))
     return false;
   cleanup_json json_t *order = names_of(config);
-  if (!table->order)
-    table->order = json_incref(order);
   size_t index = kernel_find(reading, table, elements.n);
   struct imported_kernel *kernel = &reading->imported.kernels[index];
   struct imported_entry *entry = imported_add_entry(kernel);
@@ -363,6 +361,28 @@ static bool take_entry(struct reading *reading, struct table *table, const char 
          take_timing(table, key, json_pointer_member(at, sizeof at, "/timings", key), entry, error);
 }
 
+/* The order that most tables have throughout; which one it is must not depend on the order of entries. Texts that are no
+ * configs are refused with their entries. */
+static void order_find(struct table *table) {
+  cleanup_free char *least = NULL;
+  const char *key;
+  json_t *text;
+  json_object_foreach (table->cache, key, text) {
+    cleanup_json json_t *config = NULL;
+    struct error ignored;
+    if (!json_is_string(text) || !config_text_parse(json_string_value(text), &config, &ignored))
+      continue;
+    cleanup_json json_t *order = names_of(config);
+    cleanup_free char *names = json_canonical(order);
+    if (least && strcmp(least, names) <= 0)
+      continue;
+    free(least);
+    least = TAKE(names);
+    json_decref(table->order);
+    table->order = json_incref(order);
+  }
+}
+
 static bool file_take(struct reading *reading, const struct cache_file *file, struct error *error) {
   __attribute__((cleanup(table_release))) struct table table = {0};
   const char *key;
@@ -370,6 +390,7 @@ static bool file_take(struct reading *reading, const struct cache_file *file, st
   char at[JSON_POINTER_SIZE];
   if (!table_read(file, &table, error) || !environment_take(reading, &table, error))
     return false;
+  order_find(&table);
   json_object_foreach (table.cache, key, text) {
     struct error why = {0};
     if (!take_entry(reading, &table, key, text, &why))

@@ -116,7 +116,7 @@ static char *order_of(const json_t *config) {
 
 static json_t *provenance_of(const char *path, const json_t *config) {
   json_t *provenance = json_object();
-  json_object_set_new(provenance, "source", json_string(path));
+  json_object_set_new(provenance, "source", imported_source(path));
   /* What comes out of a release is sorted by name before the usual members are put in front. */
   cleanup_free char *canonical = json_canonical(config);
   cleanup_json json_t *sorted = json_loads(canonical, 0, NULL);
@@ -146,7 +146,7 @@ static bool row_take(struct reading *reading, const char *path, const struct moe
   const char *before = json_string_value(json_object_get(reading->seen, key));
   if (before)
     return error_at(error, at, "the key %.200s is also in %.250s", key, before);
-  json_object_set_new(reading->seen, key, json_string(path));
+  json_object_set_new(reading->seen, key, imported_source(path));
   return true;
 }
 

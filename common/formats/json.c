@@ -166,7 +166,7 @@ static bool take_flat(const json_t *entry, const char *at, const char *name, jso
 static bool read_entry(const json_t *json, const char *at, const char *source, struct imported_entry *entry,
                        struct error *error) {
   static const char *const members[] = {"config", "key", NULL};
-  entry->provenance = json_pack("{s:s}", "source", source);
+  entry->provenance = json_pack("{s:o}", "source", imported_source(source));
   ALWAYS(entry->provenance != NULL);
   return json_only_members(json, at, members, error) && take_flat(json, at, "key", &entry->key, error) &&
          take_flat(json, at, "config", &entry->config, error);

@@ -33,14 +33,18 @@ static bool array_goes_on(struct reader *reader, char close, const char *pointer
   return true;
 }
 
-static bool text_read(struct reader *reader, const char *pointer, char **ret) {
+/* NULL, with a sentence, for anything else and for an empty one. */
+static char *text_read(struct reader *reader, const char *pointer) {
   struct scalar scalar;
-  if (!scan_string(&reader->scan, &scalar))
-    return scan_refuse(&reader->scan, pointer, "a string", reader->error);
-  if (scalar.size == 0)
-    return error_at(reader->error, pointer, "the text is empty; a release names what it holds");
-  *ret = scalar_text(&scalar);
-  return true;
+  if (!scan_string(&reader->scan, &scalar)) {
+    scan_refuse(&reader->scan, pointer, "a string", reader->error);
+    return NULL;
+  }
+  if (scalar.size == 0) {
+    error_at(reader->error, pointer, "the text is empty; a release names what it holds");
+    return NULL;
+  }
+  return scalar_text(&scalar);
 }
 
 static bool digest_read(struct reader *reader, const char *pointer, struct digest *ret) {
@@ -210,18 +214,15 @@ static bool provenances_read(struct reader *reader, const char *kernel_at, struc
 }
 
 static bool key_name_add(struct reader *reader, const char *pointer, struct release_kernel *kernel) {
-  char *name = NULL;
   if (kernel->n_key_names == KEY_MEMBERS_MAX)
     return error_at(reader->error, pointer, "a key has at most %d names", KEY_MEMBERS_MAX);
-  if (!text_read(reader, pointer, &name))
+  cleanup_free char *name = text_read(reader, pointer);
+  if (!name)
     return false;
   for (size_t i = 0; i < kernel->n_key_names; i++)
-    if (strcmp(kernel->key_names[i], name) == 0) {
-      error_at(reader->error, pointer, "\"%.64s\" stands in the key twice", name);
-      free(name);
-      return false;
-    }
-  kernel->key_names[kernel->n_key_names++] = name;
+    if (strcmp(kernel->key_names[i], name) == 0)
+      return error_at(reader->error, pointer, "\"%.64s\" stands in the key twice", name);
+  kernel->key_names[kernel->n_key_names++] = TAKE(name);
   return true;
 }
 
@@ -353,7 +354,7 @@ static bool kernel_read(struct reader *reader, const char *pointer, struct relea
          digest_read(reader, json_pointer_member(at, sizeof at, pointer, "kernel"), &kernel->hash) &&
          expect(reader, ",\"key\":[", pointer) && key_names_read(reader, pointer, kernel) &&
          expect(reader, ",\"name\":", pointer) &&
-         text_read(reader, json_pointer_member(at, sizeof at, pointer, "name"), &kernel->name) &&
+         (kernel->name = text_read(reader, json_pointer_member(at, sizeof at, pointer, "name"))) != NULL &&
          expect(reader, ",\"provenance\":[", pointer) && provenances_read(reader, pointer, kernel) &&
          expect(reader, ",\"winners\":[", pointer) && winners_read(reader, pointer, kernel) &&
          expect(reader, "}", pointer) && all_is_used(reader, pointer, kernel);
@@ -394,7 +395,7 @@ static bool version_check(struct reader *reader) {
 static bool release_read(struct reader *reader) {
   return expect(reader, "{\"environment\":", "") && environment_read(reader) && version_check(reader) &&
          expect(reader, ",\"kernels\":[", "") && kernels_read(reader) && expect(reader, ",\"tag\":", "") &&
-         text_read(reader, "/tag", &reader->release->tag) && expect(reader, ",\"version\":2}", "/version") &&
+         (reader->release->tag = text_read(reader, "/tag")) != NULL && expect(reader, ",\"version\":2}", "/version") &&
          (reader->scan.at == reader->scan.end || scan_refuse(&reader->scan, "", "the end", reader->error));
 }
 

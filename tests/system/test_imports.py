@@ -115,6 +115,13 @@ def test_an_import_that_the_database_refuses_half_way_leaves_nothing(server, pos
     assert_nothing_is_stored(server)
 
 
+def test_a_stored_kernel_that_cannot_be_read_any_more_takes_no_imports(server, postgres):
+    postgres.sql(f"INSERT INTO kernels (hash, name, language, manifest) VALUES ('\\x{'aa' * 32}', 'f', 'c', '{{}}')",
+                 conninfo=server.database)
+    assert post(server, [{"kernel": "sha256:" + "aa" * 32, "entries": [entry()]}]).status == 422
+    assert "a stored manifest is not valid any more" in server.messages
+
+
 def test_readers_may_not_import(server):
     reader = make_token(server.database, "someone", "reader")
     assert post(server, [external(entry())], token=reader).status == 403

@@ -42,6 +42,22 @@ Test(environment, states_nothing_that_was_not_stated) {
   cr_expect_null(environment.cpu);
 }
 
+static char *missing_of(struct environment environment) {
+  cleanup_json json_t *missing = environment_missing(&environment);
+  return json_dumps(missing, JSON_COMPACT);
+}
+
+Test(environment, what_a_full_one_states_too_is_missing) {
+  char text[] = "x";
+  cleanup_free char *all = missing_of((struct environment){.torch = text, .triton = text});
+  cr_expect_str_eq(all, "[\"platform\",\"gpu\",\"arch\",\"compute_units\",\"partition\"]");
+  cleanup_free char *some = missing_of((struct environment){.cuda = text, .gpu = text, .compute_units = 132});
+  cr_expect_str_eq(some, "[\"arch\",\"partition\"]");
+  cleanup_free char *none =
+      missing_of((struct environment){.cpu = text, .gpu = text, .arch = text, .compute_units = 4, .partition = text});
+  cr_expect_str_eq(none, "[]");
+}
+
 Test(environment, an_empty_partition_is_stated) {
   cleanup_environment struct environment environment = parsed("{\"partition\":\"\"}");
   cr_expect_str_eq(environment.partition, "");

@@ -21,7 +21,7 @@
 #include "common/formats/format.h"
 
 #define FILE_SIZE_MAX ((size_t)64 << 20)
-#define TEXT_MAX 512
+#define TEXT_MAX 200 /* as the members of an environment */
 #define VALIDATORS_MAX 64
 #define DEVICES_DEFAULT 8
 
@@ -168,6 +168,7 @@ static bool render_lines(struct rendering *rendering, struct error *error) {
     if (!render_kernel(rendering, &release->kernels[i], error))
       return error_prefix(error, "kernel \"%.60s\": ", release->kernels[i].name);
   }
+  ALWAYS(rendering->n || rendering->files.n_skipped);
   return rendering->n || error_set(error, "no winner of the release can stand in TunableOp's files; \"%.60s\": %.300s",
                                    rendering->files.skipped[0].name, rendering->files.skipped[0].reason);
 }

@@ -213,6 +213,11 @@ Test(format_tunableop, files_that_torch_would_read_in_another_way_are_refused_wi
                {"Validator,A\n" RESULT, "line 1: a validator has"},
                {"Validator,A,1,2\n" RESULT, "line 1: a validator has"},
                {"Validator,A,\n" RESULT, "line 1: a validator has"},
+               {"Validator,GCN_ARCH_NAME,"
+                "0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890"
+                "123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789012"
+                "34567890\n",
+                "line 1: a validator has"},
                {HEAD "GemmTunableOp_Half_NN,nn_4_4_4\n", "line 4: a result has"},
                {HEAD "GemmTunableOp_Half,nn_4_4_4,Default,1\n", "line 4: the first field"},
                {HEAD "ConvTunableOp_Half_NN,nn_4_4_4,Default,1\n", "line 4: the first field"},

@@ -12,6 +12,15 @@
 #include "common/cache/python_text.h"
 #include "common/cache/winner_text.h"
 
+/* Keys that stand in a text, as pieces of it: open addressing, at most half full. */
+struct seen {
+  size_t n, capacity; /* a power of two */
+  struct piece {
+    uint64_t hash;
+    size_t offset, size; /* size 0: free */
+  } *pieces;
+};
+
 /* One cache.json as it grows: entries of one kernel, or of several that are the same function. */
 struct table {
   char *path, *signature;
@@ -20,8 +29,8 @@ struct table {
   size_t n_entries, n_timings;
   struct text cache, timing_texts[2]; /* the timings with their medians alone, and with all three numbers */
   bool has_all_three;
-  json_t *seen;   /* texts of the keys */
-  json_t *totals; /* bench seconds by source */
+  struct seen seen; /* keys in `cache` */
+  json_t *totals;   /* bench seconds by source */
   int64_t evaluated;
 };
 
@@ -34,6 +43,46 @@ struct rendering {
   struct cache_files *files;
 };
 
+static uint64_t text_hash(const char *bytes, size_t size) {
+  uint64_t hash = UINT64_C(0xcbf29ce484222325);
+  for (size_t i = 0; i < size; i++)
+    hash = (hash ^ (unsigned char)bytes[i]) * UINT64_C(0x100000001b3); /* FNV-1a */
+  return hash ^ hash >> 32;
+}
+
+static struct piece *piece_find(const struct seen *seen, const char *text, uint64_t hash, const char *bytes,
+                                size_t size) {
+  for (size_t i = hash;; i++) {
+    struct piece *piece = &seen->pieces[i & (seen->capacity - 1)];
+    if (!piece->size || (piece->hash == hash && piece->size == size && memcmp(text + piece->offset, bytes, size) == 0))
+      return piece;
+  }
+}
+
+static void seen_grow(struct seen *seen) {
+  struct seen larger = {.n = seen->n, .capacity = seen->capacity ? 2 * seen->capacity : 64};
+  larger.pieces = xcalloc(larger.capacity, sizeof *larger.pieces);
+  for (size_t i = 0; i < seen->capacity; i++) {
+    if (seen->pieces[i].size) /* none is equal to another: the free place is found without looking at texts */
+      *piece_find(&larger, NULL, seen->pieces[i].hash, NULL, 0) = seen->pieces[i];
+  }
+  free(seen->pieces);
+  *seen = larger;
+}
+
+/* Whether the bytes, which will stand at `offset` of the text, are new; notes them. */
+static bool seen_add(struct seen *seen, const struct text *text, const char *bytes, size_t size, size_t offset) {
+  if (2 * seen->n >= seen->capacity)
+    seen_grow(seen);
+  uint64_t hash = text_hash(bytes, size);
+  struct piece *piece = piece_find(seen, text->bytes, hash, bytes, size);
+  if (piece->size)
+    return false;
+  *piece = (struct piece){hash, offset, size};
+  seen->n++;
+  return true;
+}
+
 static void table_release(struct table *table) {
   free(table->path);
   free(table->signature);
@@ -42,7 +91,7 @@ static void table_release(struct table *table) {
   text_release(&table->cache);
   text_release(&table->timing_texts[0]);
   text_release(&table->timing_texts[1]);
-  json_decref(table->seen);
+  free(table->seen.pieces);
   json_decref(table->totals);
 }
 
@@ -68,7 +117,6 @@ static struct table *table_find(struct rendering *rendering, const char *path, c
                           .keys = json_incref(function->keys),
                           .timings = json_incref(function->timings),
                           .has_all_three = function->all_three,
-                          .seen = json_object(),
                           .totals = json_object()};
   return table;
 }
@@ -285,7 +333,7 @@ static void timings_add(struct entry_writer *writer, const struct release_winner
     return;
   winner_ms_slices(winner, ms);
   table->has_all_three = table->has_all_three && winner->n_ms == RELEASE_MS_MAX;
-  for (size_t which = 0; which < ARRAY_LENGTH(table->timing_texts); which++) {
+  for (size_t which = 0; which < (table->has_all_three ? 2 : 1); which++) {
     struct text *text = &table->timing_texts[which];
     text_add_string(text, table->n_timings ? ",\n        " : "\n        ");
     text_add(text, writer->quoted.bytes, writer->quoted.size);
@@ -338,13 +386,15 @@ static bool entry_add(struct entry_writer *writer, const struct release_winner *
     return error_set(error, "%s", writer->config_errors[winner->config]);
   if (!key_write(writer, winner, values, error))
     return false;
-  if (json_object_getn(table->seen, writer->key.bytes, writer->key.size))
-    return error_set(error, "another key of the release is the same to dejavu: %.*s",
-                     writer->key.size < 300 ? (int)writer->key.size : 300, writer->key.bytes);
-  json_object_setn_new_nocheck(table->seen, writer->key.bytes, writer->key.size, json_true());
   writer->quoted.size = 0;
   text_add_quoted(&writer->quoted, writer->key.bytes, writer->key.size);
-  text_add_string(&table->cache, table->n_entries++ ? ",\n        " : "\n        ");
+  const char *line = table->n_entries ? ",\n        " : "\n        ";
+  if (!seen_add(&table->seen, &table->cache, writer->quoted.bytes, writer->quoted.size,
+                table->cache.size + strlen(line)))
+    return error_set(error, "another key of the release is the same to dejavu: %.*s",
+                     writer->key.size < 300 ? (int)writer->key.size : 300, writer->key.bytes);
+  table->n_entries++;
+  text_add_string(&table->cache, line);
   text_add(&table->cache, writer->quoted.bytes, writer->quoted.size);
   text_add_string(&table->cache, ": ");
   text_add_string(&table->cache, config);

@@ -25,7 +25,7 @@ echo "everything needed is installed"
 say "build"
 mkdir -p build
 cmake --preset release >build/quickstart-build.log 2>&1 || { cat build/quickstart-build.log; exit 1; }
-cmake --build --preset release >>build/quickstart-build.log 2>&1 || { tail -50 build/quickstart-build.log; exit 1; }
+cmake --build --preset release --target wavetune wavetune-agent wavetune-server >>build/quickstart-build.log 2>&1 || { tail -50 build/quickstart-build.log; exit 1; }
 "$programs/wavetune" --version
 
 # Whatever happens, what was started here is ended: the agent first, so that it hands its lease back.

@@ -22,6 +22,11 @@ def database(postgres):
 
 
 @pytest.fixture
+def empty_database(postgres):
+    return postgres.database(migrated=False)
+
+
+@pytest.fixture
 def start(tmp_path):
     """Starts programs and ends them after the test: start(harness.Server, database, …)."""
     programs = []

@@ -174,31 +174,31 @@ def test_a_build_is_read_as_the_bytes_that_its_digest_covers(server, tmp_path, p
     assert server.request("GET", path + "?limit=1").status == 422
 
 
-def test_builds_of_an_older_database_are_read_and_chosen_all_the_same(start, database, postgres, folder, tmp_path):
+def test_builds_of_an_older_database_are_read_and_chosen_all_the_same(start, empty_database, postgres, folder, tmp_path):
     kernel, digest = hash_of(folder), pack(tmp_path / "build", hash_of(folder))
     before = tmp_path / "migrations"
     before.mkdir()
     for file in sorted((harness.SOURCE / "migrations").glob("000[1-4]_*.sql")):
         shutil.copy(file, before)
-    subprocess.run([harness.BUILD / "wavetune-server", "migrate", "--database", database], check=True, capture_output=True,
+    subprocess.run([harness.BUILD / "wavetune-server", "migrate", "--database", empty_database], check=True, capture_output=True,
                    env={**harness.os.environ, "WAVETUNE_MIGRATIONS": str(before)})
     manifest = wavetune(None, "kernel", "hash", folder, "--manifest").stdout.splitlines()[1]
     build = json.loads((tmp_path / "build/build.json").read_text())
     build["variants"].append({"when": None, "objects": build["variants"][0]["objects"]})
     digest, text = sha(canonical(build)), json.dumps(build, indent=1)
     postgres.sql(f"insert into kernels (hash, name, language, manifest) values ('\\x{kernel[7:]}', 'add', 'triton', '{manifest}')",
-                 conninfo=database)
+                 conninfo=empty_database)
     quoted = text.replace("'", "''")
     postgres.sql("insert into builds (digest, kernel, arch, triton, torch, variants, build) values "
-                 f"('\\x{digest[7:]}', '\\x{kernel[7:]}', 'gfx942', '3.6.0', '2.9.0', 3, '{quoted}')", conninfo=database)
-    server = start(harness.Server, database)
+                 f"('\\x{digest[7:]}', '\\x{kernel[7:]}', 'gfx942', '3.6.0', '2.9.0', 3, '{quoted}')", conninfo=empty_database)
+    server = start(harness.Server, empty_database)
     assert server.request("GET", f"/v1/kernels/{kernel}/builds/{digest}").body == canonical(build)
     answer = job_of(server, kernel, n=7)
     assert answer.status == 201 and server.get(f"/v1/jobs/{answer.json['job']}")["build"] == digest
     assert server.items(f"/v1/kernels/{kernel}/builds")[0]["toolchain"] == TOOLCHAIN
 
 
-def test_the_migration_of_builds_reads_no_measurement(database, postgres, tmp_path):
+def test_the_migration_of_builds_reads_no_measurement(empty_database, postgres, tmp_path):
     """There may be a hundred million, and everything waits for what it locks."""
     before = tmp_path / "migrations"
     before.mkdir()
@@ -207,9 +207,9 @@ def test_the_migration_of_builds_reads_no_measurement(database, postgres, tmp_pa
     for folder in ["000[1-4]_*.sql", "0005_*.sql"]:
         for file in (harness.SOURCE / "migrations").glob(folder):
             shutil.copy(file, before)
-        subprocess.run([harness.BUILD / "wavetune-server", "migrate", "--database", database], check=True,
+        subprocess.run([harness.BUILD / "wavetune-server", "migrate", "--database", empty_database], check=True,
                        capture_output=True, env={**harness.os.environ, "WAVETUNE_MIGRATIONS": str(before)})
-        read = postgres.sql(state, conninfo=database)
+        read = postgres.sql(state, conninfo=empty_database)
         if folder.startswith("000["):
             first = read
     assert read == first, "neither written anew nor read"

@@ -71,34 +71,34 @@ def metric(server, name):
 
 # Migrations
 
-def test_migrating_twice_and_from_many_processes_applies_each_file_once(postgres, database):
-    several = [subprocess.Popen([SERVER, "migrate", "--json", "--database", database], stdout=subprocess.PIPE, text=True)
-               for _ in range(4)]
-    applied = [json.loads(p.communicate(timeout=60)[0])["applied"] for p in several]
+def test_migrating_twice_and_from_many_processes_applies_each_file_once(postgres, empty_database):
+    migrate = (SERVER, "migrate", "--json", "--database", empty_database)
+    several = [subprocess.Popen(migrate, stdout=subprocess.PIPE, text=True) for _ in range(4)]
+    applied = [json.loads(p.communicate(timeout=600)[0])["applied"] for p in several]
     assert all(p.returncode == 0 for p in several)
-    rows = postgres.sql("select version, name from schema_migrations order by 1", conninfo=database).splitlines()
+    rows = postgres.sql("select version, name from schema_migrations order by 1", conninfo=empty_database).splitlines()
     assert sum(applied) == len(rows) >= 3 and rows[0] == "1|base"
-    assert json.loads(run("migrate", "--json", "--database", database).stdout) == {"applied": 0}
+    assert json.loads(run("migrate", "--json", "--database", empty_database).stdout) == {"applied": 0}
 
 
-def test_a_migration_that_changed_after_it_was_applied_is_refused(database, tmp_path):
+def test_a_migration_that_changed_after_it_was_applied_is_refused(empty_database, tmp_path):
     folder = tmp_path / "migrations"
     shutil.copytree(harness.SOURCE / "migrations", folder)
     environment = {"WAVETUNE_MIGRATIONS": str(folder)}
-    assert run("migrate", "--database", database, environment=environment).returncode == 0
+    assert run("migrate", "--database", empty_database, environment=environment).returncode == 0
     first = folder / "0001_base.sql"
     first.write_text(first.read_text() + "-- a thought\n")
-    done = run("migrate", "--database", database, environment=environment)
+    done = run("migrate", "--database", empty_database, environment=environment)
     assert done.returncode == 1 and "0001_base.sql" in done.stderr and "write a new migration" in done.stderr
 
 
-def test_a_database_newer_than_the_program_is_refused_and_the_server_is_not_ready(database, tmp_path, start):
+def test_a_database_newer_than_the_program_is_refused_and_the_server_is_not_ready(empty_database, tmp_path, start):
     folder = tmp_path / "migrations"
     shutil.copytree(harness.SOURCE / "migrations", folder)
     newest = len(list(folder.glob("*.sql"))) + 1
     (folder / f"{newest:04}_future.sql").write_text("CREATE TABLE future (id integer);\n")
-    assert run("migrate", "--database", database, environment={"WAVETUNE_MIGRATIONS": str(folder)}).returncode == 0
-    done = run("migrate", "--database", database)
+    assert run("migrate", "--database", empty_database, environment={"WAVETUNE_MIGRATIONS": str(folder)}).returncode == 0
+    done = run("migrate", "--database", empty_database)
     assert done.returncode == 1 and "future" in done.stderr and "newer" in done.stderr
 
 
@@ -107,27 +107,26 @@ def test_migrating_a_database_that_is_away_is_unreachable(tmp_path):
     assert done.returncode == 3 and "away" in done.stderr
 
 
-def test_a_migration_that_fails_leaves_nothing_behind(postgres, database, tmp_path):
+def test_a_migration_that_fails_leaves_nothing_behind(postgres, empty_database, tmp_path):
     folder = tmp_path / "migrations"
     folder.mkdir()
     (folder / "0001_good.sql").write_text("CREATE TABLE good (id integer);\n")
     (folder / "0002_bad.sql").write_text("CREATE TABLE half (id integer); SELECT 1 / 0;\n")
-    done = run("migrate", "--database", database, environment={"WAVETUNE_MIGRATIONS": str(folder)})
+    done = run("migrate", "--database", empty_database, environment={"WAVETUNE_MIGRATIONS": str(folder)})
     assert done.returncode == 1 and "0002_bad failed and was undone" in done.stderr
-    assert postgres.sql("select to_regclass('good') is not null, to_regclass('half') is null", conninfo=database) == "t|t"
+    there = postgres.sql("select to_regclass('good') is not null, to_regclass('half') is null", conninfo=empty_database)
+    assert there == "t|t"
 
 
-def test_a_server_on_an_empty_database_lives_but_is_not_ready(database, tmp_path, start):
-    server = harness.Program([SERVER, "serve", "--port", "0", "--database", database], tmp_path)
+def test_a_server_on_an_empty_database_lives_but_is_not_ready(empty_database, tmp_path, start):
+    server = harness.Program([SERVER, "serve", "--port", "0", "--database", empty_database], tmp_path)
     try:
         url = wait_until(lambda: re.search(r"listening on (http://\S+)", server.output), 20, "the ready line").group(1)
         port = int(url.rsplit(":", 1)[1])
-        wait_until(lambda: b"wavetune-server migrate" in exchange(port, READY),
-                   20, "the reason")
+        wait_until(lambda: b"wavetune-server migrate" in exchange(port, READY), 20, "the reason")
         assert statuses(exchange(port, HEALTH)) == [200]
-        assert run("migrate", "--database", database).returncode == 0
-        wait_until(lambda: statuses(exchange(port, READY)) == [200],
-                   20, "readiness after migrating")
+        assert run("migrate", "--database", empty_database).returncode == 0
+        wait_until(lambda: statuses(exchange(port, READY)) == [200], 20, "readiness after migrating")
     finally:
         assert server.stop() == 0
 

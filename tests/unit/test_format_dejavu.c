@@ -617,3 +617,72 @@ Test(format_dejavu, a_kernel_without_a_record_says_how_to_take_one) {
   cr_expect_not(render_with("dejavu", release, &kernels, NULL, &out, &error));
   cr_expect_neq(strstr(error.message, "python3 -m wavetune identity"), NULL, "%s", error.message);
 }
+
+/* A source whose one kernel was measured with a build that has a record. */
+struct measured {
+  struct kernel *kernel;
+  struct build build;
+  bool is_lost;
+};
+
+static bool measured_kernel(void *context, const struct digest *hash, const struct kernel **ret, struct error *why) {
+  struct measured *measured = context;
+  (void)hash;
+  (void)why;
+  *ret = measured->kernel;
+  return true;
+}
+
+static bool measured_build(void *context, const struct kernel *kernel, const struct digest *digest,
+                           const struct build **ret, struct error *why) {
+  struct measured *measured = context;
+  char text[DIGEST_TEXT_SIZE];
+  cr_expect_eq(kernel, measured->kernel);
+  cr_expect_str_eq(digest_format(digest, text), DIGEST);
+  if (measured->is_lost)
+    return error_set(why, "the build is gone");
+  *ret = &measured->build;
+  return true;
+}
+
+#define PACKED(digest) "{\"build\":\"" digest "\",\"origin\":\"tuned\"}"
+
+static bool render_packed(struct measured *measured, const struct identity *identity, struct cache_files *out) {
+  cleanup_json json_t *manifest = json_loads(REGISTERED("\"n\""), 0, NULL);
+  cr_assert(kernel_parse(manifest, &measured->kernel, &error), "%s", error.message);
+  cleanup_release struct release *release = release_of_text(
+      RELEASE_OF(KERNEL("demo/add", DIGEST, "\"n\"", WINNER_CONFIG, PACKED(DIGEST), "[[4096],0,0,[],7]")));
+  struct cache_source source = {.context = measured, .kernel = measured_kernel, .build = measured_build};
+  struct render_request request = {.release = release, .source = &source, .identity = identity};
+  error = (struct error){0};
+  bool ok = format_named("dejavu")->render(&request, out, &error);
+  kernel_free(measured->kernel);
+  return ok;
+}
+
+Test(format_dejavu, the_record_of_the_build_serves_where_the_image_has_none) {
+  cleanup_cache_files struct cache_files out = {0};
+  cleanup_json json_t *record = example_record(DEJAVU);
+  struct measured measured = {.build = {.record = record}};
+  cr_assert(render_packed(&measured, NULL, &out), "%s", error.message);
+  cr_expect_str_eq(out.files[0].path, GOLDEN_PATH);
+}
+
+Test(format_dejavu, the_image_record_of_the_same_text_goes_before_the_build_record) {
+  cleanup_cache_files struct cache_files out = {0};
+  cleanup_json json_t *record = example_record(DEJAVU);
+  json_t *other = example_record(DEJAVU);
+  json_object_set_new(other, "name", json_string("another/name"));
+  json_object_set_new(json_object_get(other, "function"), "signature", json_string("JITFunction(moved:add_kernel)"));
+  struct measured measured = {.build = {.record = record}};
+  cleanup_identity struct identity *identity = identity_with(other, "dejavu_0.7");
+  cr_assert(render_packed(&measured, identity, &out), "%s", error.message);
+  cr_expect_neq(strstr(out.files[0].bytes, "JITFunction(moved:add_kernel)"), NULL, "%s", out.files[0].bytes);
+}
+
+Test(format_dejavu, a_build_that_is_not_to_be_had_says_so) {
+  cleanup_cache_files struct cache_files out = {0};
+  struct measured measured = {.is_lost = true};
+  cr_expect_not(render_packed(&measured, NULL, &out));
+  cr_expect_neq(strstr(error.message, "the build is gone"), NULL, "%s", error.message);
+}

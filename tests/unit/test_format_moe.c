@@ -134,6 +134,24 @@ Test(format_moe, a_registered_kernel_is_mapped_by_its_exports) {
   cr_expect_str_eq(sglang.variables[0].name, "SGLANG_MOE_CONFIG_DIR");
 }
 
+Test(format_moe, the_image_says_what_its_reader_calls_the_device) {
+  cleanup_cache_files struct cache_files files = {0}, out = {0};
+  cleanup_imported struct imported imported = {0};
+  cleanup_kernels struct kernels kernels = {0};
+  cleanup_json json_t *json =
+      json_loads("{\"version\":1,\"triton\":{\"version\":\"3.5.0\",\"key\":\"k\",\"backend_hash\":"
+                 "\"b\"},\"moe_device_name\":\"AMD_Instinct_MI300X_OAM\",\"variables\":{},"
+                 "\"functions\":[]}",
+                 0, NULL);
+  cleanup_identity struct identity *identity = NULL;
+  cr_assert(identity_parse(json, &identity, &error), "%s", error.message);
+  files_add_text(&files, "configs/triton_3_4_0/" MI300X ".json", TABLE("1"));
+  cr_assert(read_with("sglang-moe", &files, NULL, &imported, &error), "%s", error.message);
+  cleanup_release struct release *release = release_of(&imported, "sglang-moe", NULL, &kernels);
+  cr_assert(render_with("sglang-moe", release, &kernels, identity, &out, &error), "%s", error.message);
+  cr_expect_str_eq(out.files[0].path, "configs/triton_3_5_0/E=8,N=384,device_name=AMD_Instinct_MI300X_OAM.json");
+}
+
 static void expect_not_rendered(const char *format, const char *manifest, const char *release_text, const char *what) {
   cleanup_cache_files struct cache_files out = {0};
   cr_expect_not(render_registered(format, manifest, release_text, &out), "%s was written", out.files[0].path);

@@ -190,22 +190,31 @@ static bool function_from_exports(const struct dejavu_path *storage, const json_
   return true;
 }
 
+/* A kernel's manifest, where the source has any. */
+static bool manifest_take(const struct cache_source *source, const struct release_kernel *kernel,
+                          struct dejavu_function *function, struct error *error) {
+  function->source_failed = !function->manifest && source->kernel &&
+                            !source->kernel(source->context, &kernel->hash, &function->manifest, error);
+  return !function->source_failed;
+}
+
 /* The record of the first build that one of the kernel's winners was measured with, when it has one. */
 static bool packed_record(const struct cache_source *source, const struct release_kernel *kernel,
-                          struct function_record *ret, bool *ret_found, struct error *error) {
+                          struct dejavu_function *function, bool *ret_found, struct error *error) {
   for (size_t i = 0; i < kernel->n_provenance && source->build && source->kernel; i++) {
     const char *text = json_string_value(json_object_get(kernel->provenance[i], "build"));
     const struct build *build = NULL;
-    const struct kernel *manifest = NULL;
     struct digest digest;
     if (!text || !digest_parse(text, &digest))
       continue;
-    if (!source->kernel(source->context, &kernel->hash, &manifest, error) ||
-        !source->build(source->context, manifest, &digest, &build, error))
+    if (!manifest_take(source, kernel, function, error))
+      return false;
+    function->source_failed = !source->build(source->context, function->manifest, &digest, &build, error);
+    if (function->source_failed)
       return false;
     if (build->record) {
       *ret_found = true;
-      return function_record_parse(build->record, ret, error);
+      return function_record_parse(build->record, &function->packed, error);
     }
   }
   return true;
@@ -217,17 +226,20 @@ static bool function_take(const struct render_request *request, const struct dej
   const struct function_record *record = identity_function(request->identity, &kernel->hash, kernel->name, NULL);
   bool is_packed = false;
   if (!record) {
-    if (!packed_record(source, kernel, &function->packed, &is_packed, error))
+    if (!packed_record(source, kernel, function, &is_packed, error))
       return false;
     if (is_packed)
       record = identity_function(request->identity, &kernel->hash, kernel->name, &function->packed);
     record = !record && is_packed ? &function->packed : record;
   }
   if (record)
-    return function_from_record(storage, record, function, error);
-  const struct kernel *manifest = NULL;
-  if (source->kernel && !source->kernel(source->context, &kernel->hash, &manifest, error))
+    return function_from_record(storage, record, function, error) &&
+           (record->n_dtypes || manifest_take(source, kernel, function, error)) &&
+           (record->n_dtypes || function->manifest || function->ignore_dtypes ||
+            error_set(error, "the record has no dtypes of its arguments, and the manifest is not to be had here"));
+  if (!manifest_take(source, kernel, function, error))
     return false;
+  const struct kernel *manifest = function->manifest;
   const json_t *exports = manifest ? json_object_get(json_object_get(manifest->json, "exports"), "dejavu") : NULL;
   if (manifest && manifest->language == LANGUAGE_EXTERNAL && exports)
     return function_from_exports(storage, exports, function, error);

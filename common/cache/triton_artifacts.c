@@ -19,7 +19,7 @@ bool cache_files_add_once(struct cache_files *files, json_t *paths, const char *
   bool is_same = file->size == size && memcmp(file->bytes, bytes, size) == 0;
   free(bytes);
   return is_same ||
-         error_set(error, "two winners of the release make %.160s, with different content; a tool reads one", path);
+         error_set(error, "another winner of the release makes %.160s, with different content; a tool reads one", path);
 }
 
 static bool name_is_metadata(const char *name) {
@@ -110,6 +110,7 @@ bool triton_artifacts_add(const struct render_request *request, const json_t *ca
   const json_t *names = json_object_get(cache, "files");
   const char *folder = json_string_value(json_object_get(cache, "folder")), *name;
   json_t *value;
+  struct error other;
   *ret_reason = NULL;
   if (!request->root || !request->source->blob) {
     *ret_reason =
@@ -133,13 +134,17 @@ bool triton_artifacts_add(const struct render_request *request, const json_t *ca
     char *copy = xmalloc(size + 1);
     memcpy(copy, bytes, size);
     copy[size] = '\0';
-    if (!cache_files_add_once(files, paths, path, copy, size, error))
-      return false;
+    if (!cache_files_add_once(files, paths, path, copy, size, &other)) {
+      *ret_reason = xstrdup(other.message);
+      return true;
+    }
     ALWAYS(json_object_set_new(children, name, json_string(child)) == 0);
   }
   cleanup_json json_t *group = json_pack("{s:O}", "child_paths", children);
   cleanup_free char *path = xasprintf("%s/__grp__%s", folder, metadata_name(names));
   size_t size;
   char *bytes = python_json(group, 0, &size);
-  return cache_files_add_once(files, paths, path, bytes, size, error);
+  if (!cache_files_add_once(files, paths, path, bytes, size, &other))
+    *ret_reason = xstrdup(other.message);
+  return true;
 }

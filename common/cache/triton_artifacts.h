@@ -7,14 +7,14 @@
 
 #include "common/formats/format.h"
 
-/* Adds a file by path; the same path with other bytes is an error, with the same it is there once. `bytes` is taken over.
+/* Adds a file by path; the same path with other bytes is refused, with the same it is there once. `bytes` is taken over.
  * `paths`: an object of those there are, made by json_object(). */
 must_check bool cache_files_add_once(struct cache_files *files, json_t *paths, const char *path, char *bytes,
                                      size_t size, struct error *error);
 
 /* Adds FOLDER/… for `cache`, {"folder", "files"} of a build. When the image would not find it (compiled by another build of
- * Triton, with other variables set, or by a Triton that lies elsewhere) *ret_reason says so, and is NULL else; it is the
- * caller's. `triton_key` is of the Triton that compiled, or NULL. */
+ * Triton, with other variables set, or by a Triton that lies elsewhere), or other files of that name are there,
+ * *ret_reason says so, and is NULL else; it is the caller's. `triton_key` is of the Triton that compiled, or NULL. */
 must_check bool triton_artifacts_add(const struct render_request *request, const json_t *cache, const char *triton_key,
                                      struct cache_files *files, json_t *paths, char **ret_reason, struct error *error);
 

@@ -10,7 +10,8 @@
 /* In the order in which triton.Config holds them; pre_hook stands before ir_override. */
 static const char *const fixed_names[] = {"num_warps", "num_ctas", "num_stages", "maxnreg", "ir_override"};
 
-/* Options of AMD's compiler that a config may state whether or not the function's own configs do. */
+/* Options of AMD's compiler that a config may state, or leave at the back end's default, whether or not the function's own
+ * configs do. */
 static const char *const option_names[] = {"waves_per_eu", "matrix_instr_nonkdim", "kpack", "schedule_hint"};
 
 static bool is_among(const char *name, const char *const *names, size_t n) {
@@ -20,6 +21,8 @@ static bool is_among(const char *name, const char *const *names, size_t n) {
   }
   return false;
 }
+
+static bool is_option(const char *name) { return is_among(name, option_names, ARRAY_LENGTH(option_names)); }
 
 bool triton_config_is_fixed(const char *name) { return is_among(name, fixed_names, ARRAY_LENGTH(fixed_names)); }
 
@@ -43,21 +46,11 @@ static bool version_has_cache(const char *version) {
   return major > 3 || (major == 3 && minor >= 4);
 }
 
-static bool list_contains(const json_t *names, const char *name) {
-  size_t i;
-  const json_t *element;
-  json_array_foreach (names, i, element) {
-    if (strcmp(json_string_value(element), name) == 0)
-      return true;
-  }
-  return false;
-}
-
 /* One "name: value" of a printed config. */
 static void take_member(struct triton_function *function, const char *name, const char *value, bool is_first_config) {
   if (!triton_config_is_fixed(name)) {
-    if (!list_contains(function->kwargs, name))
-      ALWAYS(json_array_append_new(function->kwargs, json_string(name)) == 0);
+    json_int_t before = json_integer_value(json_object_get(function->kwargs, name));
+    ALWAYS(json_object_set_new(function->kwargs, name, json_integer(before + 1)) == 0);
     return;
   }
   cleanup_json json_t *found = value_to_json(python_value(value));
@@ -143,56 +136,6 @@ static bool make_hashed(struct triton_function *function, bool is_packed, const 
   return ok;
 }
 
-static bool bind_part(const char *text, const char *const *names, size_t n_names, struct triton_key_part *ret,
-                      struct error *error) {
-  for (size_t i = 0; i < n_names; i++) {
-    if (strcmp(text, names[i]) == 0) {
-      *ret = (struct triton_key_part){.member = i};
-      return true;
-    }
-  }
-  cleanup_expr struct expr *expr = NULL;
-  if (!expr_parse(text, &expr, error) || !expr_bind(expr, names, n_names, error))
-    return false;
-  *ret = (struct triton_key_part){.expr = TAKE(expr)};
-  return true;
-}
-
-static const char *argument_value(const struct kernel *kernel, const char *name) {
-  for (size_t i = 0; kernel && i < kernel->n_arguments; i++) {
-    if (strcmp(kernel->arguments[i].name, name) == 0)
-      return kernel->arguments[i].value;
-  }
-  return NULL;
-}
-
-static bool bind_key(struct triton_function *function, const struct kernel *kernel, const char *const *key_names,
-                     size_t n_key_names, struct error *error) {
-  const struct function_record *record = function->record;
-  function->key = xcalloc(record->n_key_names + 1, sizeof *function->key);
-  for (size_t i = 0; i < record->n_key_names; i++) {
-    struct triton_key_part *part = &function->key[function->n_key++];
-    const char *value = argument_value(kernel, record->key_names[i]);
-    if (bind_part(record->tuning_key[i], key_names, n_key_names, part, error) ||
-        (value && bind_part(value, key_names, n_key_names, part, error)))
-      continue;
-    return error_prefix(error, "the value of \"%.60s\" in the function's tuning key: ", record->key_names[i]);
-  }
-  return true;
-}
-
-/* An image that knows the kernel by its hash or name only records no dtypes: the manifest has them. */
-static void take_dtypes(struct triton_function *function, const struct kernel *kernel) {
-  const struct function_record *record = function->record;
-  function->dtypes = xcalloc(record->n_dtypes + KERNEL_ARGUMENTS_MAX, sizeof(char *));
-  for (size_t i = 0; i < record->n_dtypes; i++)
-    function->dtypes[function->n_dtypes++] = xstrdup(record->dtypes[i]);
-  for (size_t i = 0; kernel && !record->n_dtypes && i < kernel->n_arguments; i++) {
-    if (kernel->arguments[i].is_buffer)
-      function->dtypes[function->n_dtypes++] = xasprintf("torch.%s", dtype_name(kernel->arguments[i].dtype));
-  }
-}
-
 static bool check_record(const struct function_record *record, const char *version, const struct identity *identity,
                          struct error *error) {
   const char *decorator = json_string_value(json_object_get(record->autotune, "decorator"));
@@ -223,13 +166,12 @@ bool triton_function_init(const struct function_record *record, bool is_packed, 
   __attribute__((cleanup(triton_function_release))) struct triton_function function = {.record = record};
   const char *version = record->triton_version ? record->triton_version : identity ? identity->triton_version : NULL;
   if (!check_record(record, version, identity, error) || !make_hashed(&function, is_packed, identity, error) ||
-      !bind_key(&function, kernel, key_names, n_key_names, error))
+      !tuning_key_bind(record, kernel, key_names, n_key_names, &function.key, error))
     return false;
-  take_dtypes(&function, kernel);
-  if (function.n_key + function.n_dtypes == 0)
+  if (function.key.n + function.key.n_dtypes == 0)
     return error_set(error, "its function has an empty tuning key, for which Triton keeps no results");
   function.file = triton_autotune_file(record->function);
-  function.kwargs = json_array();
+  function.kwargs = json_object();
   function.fixed = json_object();
   ALWAYS(function.kwargs && function.fixed);
   for (size_t i = 0; i < record->n_configs; i++)
@@ -243,12 +185,7 @@ void triton_function_release(struct triton_function *function) {
   free(function->file);
   free(function->before);
   free(function->after);
-  for (size_t i = 0; i < function->n_key; i++) {
-    if (function->key[i].expr)
-      expr_free(function->key[i].expr);
-  }
-  free(function->key);
-  strings_free(function->dtypes, function->n_dtypes);
+  tuning_key_release(&function->key);
   json_decref(function->kwargs);
   json_decref(function->fixed);
   *function = (struct triton_function){0};
@@ -257,13 +194,14 @@ void triton_function_release(struct triton_function *function) {
 /* The values as Python holds them, as a list for the file, and the folder that they make. */
 static bool make_key(const struct triton_function *function, const struct value *key, json_t *list,
                      char folder[TRITON_FOLDER_LENGTH + 1], struct error *error) {
-  size_t n = function->n_key + function->n_dtypes;
+  const struct tuning_key *tuned = &function->key;
+  size_t n = tuned->n + tuned->n_dtypes;
   cleanup_free struct value *values = xcalloc(n, sizeof *values);
   cleanup_free char *tuple = NULL;
   for (size_t i = 0; i < n; i++) {
-    const struct triton_key_part *part = i < function->n_key ? &function->key[i] : NULL;
+    const struct tuning_key_part *part = i < tuned->n ? &tuned->parts[i] : NULL;
     if (!part)
-      values[i] = value_string(function->dtypes[i - function->n_key]);
+      values[i] = value_string(tuned->dtypes[i - tuned->n]);
     else if (!part->expr)
       values[i] = key[part->member];
     else if (!expr_eval(part->expr, key, &values[i], error))
@@ -281,19 +219,22 @@ static bool make_key(const struct triton_function *function, const struct value 
 
 static bool take_kwargs(const struct triton_function *function, const json_t *config, json_t *kwargs,
                         struct error *error) {
-  size_t i;
-  const json_t *element;
   const char *name;
-  json_t *value;
-  json_array_foreach (function->kwargs, i, element) {
-    value = json_object_get(config, json_string_value(element));
+  json_t *value, *count;
+  json_object_foreach (function->kwargs, name, count) {
+    value = json_object_get(config, name);
     if (value)
-      ALWAYS(json_object_set(kwargs, json_string_value(element), value) == 0);
+      ALWAYS(json_object_set(kwargs, name, value) == 0);
+    else if ((size_t)json_integer_value(count) == function->record->n_configs && !is_option(name))
+      return error_set(error,
+                       "the winner has no \"%.60s\", which all of the function's configs have: it would be launched "
+                       "without",
+                       name);
   }
   json_object_foreach ((json_t *)config, name, value) {
     if (triton_config_is_fixed(name) || json_object_get(kwargs, name))
       continue;
-    if (!is_among(name, option_names, ARRAY_LENGTH(option_names)))
+    if (!is_option(name))
       return error_set(error, "the function's configs have no \"%.60s\"", name);
     ALWAYS(json_object_set(kwargs, name, value) == 0);
   }

@@ -15,28 +15,19 @@
 
 #include "common/cache/identity.h"
 #include "common/cache/triton_folder.h"
-
-/* Where a value of the tuning key comes from: a member of the kernel's key, or an expression over the members. */
-struct triton_key_part {
-  struct expr *expr; /* NULL: the member, which may be a float */
-  size_t member;
-};
+#include "common/cache/tuning_key.h"
 
 struct triton_function {
   const struct function_record *record;
   char *file;           /* NAME.autotune.json */
   char *before, *after; /* of the tuning key in what is hashed */
-  size_t n_key;
-  struct triton_key_part *key;
-  size_t n_dtypes;
-  char **dtypes;
-  json_t *kwargs; /* names, in the order of the record's configs: an array */
+  struct tuning_key key;
+  json_t *kwargs; /* names, in the order of the record's configs, with how many of those have them: an object */
   json_t *fixed;  /* num_warps … as all configs of the record have them; null where they differ: an object */
 };
 
 /* What the paths of a kernel's winners are made of. The record is the image's, or (is_packed) that of the build: then the
- * image's own Triton counts where the identity states it. `kernel`: the manifest, or NULL; it knows what an argument's
- * value is where the record names an argument. A refusal is the reason why the format cannot say the kernel. */
+ * image's own Triton counts where the identity states it. `kernel`: the manifest, or NULL. A refusal is the reason why the format cannot say the kernel. */
 must_check bool triton_function_init(const struct function_record *record, bool is_packed,
                                      const struct identity *identity, const struct kernel *kernel,
                                      const char *const *key_names, size_t n_key_names, struct triton_function *ret,

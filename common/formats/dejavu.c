@@ -10,6 +10,7 @@
 #include "common/cache/config_text.h"
 #include "common/cache/dejavu_function.h"
 #include "common/cache/python_text.h"
+#include "common/cache/tuning_key.h"
 #include "common/cache/winner_text.h"
 
 /* Keys that stand in a text, as pieces of it: open addressing, at most half full. */
@@ -40,6 +41,7 @@ struct rendering {
   struct dejavu_function *functions; /* of the release's kernels */
   size_t n_tables, capacity;
   struct table *tables;
+  json_t *by_path; /* their indices */
   struct cache_files *files;
 };
 
@@ -103,14 +105,15 @@ static void rendering_release(struct rendering *rendering) {
   for (size_t i = 0; i < rendering->n_tables; i++)
     table_release(&rendering->tables[i]);
   free(rendering->tables);
+  json_decref(rendering->by_path);
 }
 
 static struct table *table_find(struct rendering *rendering, const char *path, const struct dejavu_function *function) {
-  for (size_t i = 0; i < rendering->n_tables; i++) {
-    if (strcmp(rendering->tables[i].path, path) == 0)
-      return &rendering->tables[i];
-  }
+  const json_t *known = json_object_get(rendering->by_path, path);
+  if (known)
+    return &rendering->tables[json_integer_value(known)];
   GROW(rendering->tables, rendering->n_tables, rendering->capacity);
+  ALWAYS(json_object_set_new(rendering->by_path, path, json_integer((json_int_t)rendering->n_tables)) == 0);
   struct table *table = &rendering->tables[rendering->n_tables++];
   *table = (struct table){.path = xstrdup(path),
                           .signature = xstrdup(function->signature),
@@ -122,11 +125,6 @@ static struct table *table_find(struct rendering *rendering, const char *path, c
 }
 
 /* What is found out once for a kernel's configs and key. */
-struct element {
-  size_t member;     /* of the winner's key */
-  struct expr *expr; /* or NULL: an expression over the key */
-};
-
 struct entry_writer {
   struct rendering *rendering;
   const struct release_kernel *kernel;
@@ -134,8 +132,7 @@ struct entry_writer {
   struct table *table;
   char **configs;       /* texts as JSON, NULL where skipped: */
   char **config_errors; /* why */
-  size_t n_elements;
-  struct element *elements;
+  struct tuning_key elements;
   struct slice *slices;
   struct text key, quoted; /* of one winner */
 };
@@ -145,11 +142,9 @@ static void writer_release(struct entry_writer *writer) {
     free(writer->configs[i]);
     free(writer->config_errors[i]);
   }
-  for (size_t i = 0; i < writer->n_elements; i++)
-    expr_free(writer->elements[i].expr);
   free(writer->configs);
   free(writer->config_errors);
-  free(writer->elements);
+  tuning_key_release(&writer->elements);
   free(writer->slices);
   text_release(&writer->key);
   text_release(&writer->quoted);
@@ -215,31 +210,23 @@ static void writer_take_configs(struct entry_writer *writer) {
   }
 }
 
-static bool writer_take_element(struct entry_writer *writer, const char *text, struct error *error) {
-  const struct release_kernel *kernel = writer->kernel;
-  struct element *element = &writer->elements[writer->n_elements++];
-  for (size_t i = 0; i < kernel->n_key_names; i++) {
-    element->member = i;
-    if (strcmp(kernel->key_names[i], text) == 0)
-      return true;
-  }
-  return (expr_parse(text, &element->expr, error) &&
-          expr_bind(element->expr, (const char *const *)kernel->key_names, kernel->n_key_names, error)) ||
-         error_prefix(error, "\"%.60s\" of the record's tuning_key is no member of the kernel's key: ", text);
-}
-
+/* Of a record: as the decorator has it; of an imported table: the key's members, dtypes among them. */
 static bool writer_take_key(struct entry_writer *writer, struct error *error) {
-  const struct function_record *record = writer->function->record;
-  size_t n = record ? record->n_key_names : writer->kernel->n_key_names;
-  writer->elements = xcalloc(n + 1, sizeof *writer->elements);
-  writer->slices = xcalloc(writer->kernel->n_key_names + 1, sizeof *writer->slices);
-  for (size_t i = 0; i < n && record; i++) {
-    if (!writer_take_element(writer, record->tuning_key[i], error))
+  const struct dejavu_function *function = writer->function;
+  const struct release_kernel *kernel = writer->kernel;
+  struct tuning_key *elements = &writer->elements;
+  writer->slices = xcalloc(kernel->n_key_names + 1, sizeof *writer->slices);
+  if (function->record) {
+    if (!tuning_key_bind(function->record, function->manifest, (const char *const *)kernel->key_names,
+                         kernel->n_key_names, elements, error))
       return false;
+  } else {
+    elements->parts = xcalloc(kernel->n_key_names + 1, sizeof *elements->parts);
+    for (; elements->n < kernel->n_key_names; elements->n++)
+      elements->parts[elements->n].member = elements->n;
   }
-  for (; writer->n_elements < n; writer->n_elements++)
-    writer->elements[writer->n_elements].member = writer->n_elements;
-  return true;
+  size_t n = elements->n + (function->ignore_dtypes ? 0 : elements->n_dtypes);
+  return n > 1 || error_set(error, "dejavu does not restore keys of one element or none");
 }
 
 /* One element as repr quotes it; what it would escape is refused. */
@@ -272,22 +259,20 @@ static bool key_add_expression(struct entry_writer *writer, const struct expr *e
 /* The tuple that dejavu looks up, into writer->key. */
 static bool key_write(struct entry_writer *writer, const struct release_winner *winner, const struct value *values,
                       struct error *error) {
-  const struct function_record *record = writer->function->record;
-  size_t n_dtypes = record && !writer->function->ignore_dtypes ? record->n_dtypes : 0;
-  if (writer->n_elements + n_dtypes < 2)
-    return error_set(error, "dejavu does not restore keys of one element or none");
+  const struct tuning_key *elements = &writer->elements;
+  size_t n_dtypes = writer->function->ignore_dtypes ? 0 : elements->n_dtypes;
   struct text *key = &writer->key;
   key->size = 0;
   text_add(key, "(", 1);
   winner_key_slices(winner, writer->slices, writer->kernel->n_key_names);
-  for (size_t i = 0; i < writer->n_elements + n_dtypes; i++) {
+  for (size_t i = 0; i < elements->n + n_dtypes; i++) {
     element_begin(key);
     size_t begin = key->size;
-    const struct expr *expr = i < writer->n_elements ? writer->elements[i].expr : NULL;
-    if (i >= writer->n_elements)
-      text_add_string(key, record->dtypes[i - writer->n_elements]);
+    const struct expr *expr = i < elements->n ? elements->parts[i].expr : NULL;
+    if (i >= elements->n)
+      text_add_string(key, elements->dtypes[i - elements->n]);
     else if (!expr)
-      slice_add_str(key, writer->slices[writer->elements[i].member]);
+      slice_add_str(key, writer->slices[elements->parts[i].member]);
     else if (!key_add_expression(writer, expr, values, error))
       return false;
     if (!key_add(writer, begin, error))
@@ -430,15 +415,16 @@ static bool kernel_add(struct rendering *rendering, const struct release_kernel 
   if (function->evaluated > writer.table->evaluated)
     writer.table->evaluated = function->evaluated;
   bool needs_values = false;
-  for (size_t i = 0; i < writer.n_elements; i++)
-    needs_values = needs_values || writer.elements[i].expr;
+  for (size_t i = 0; i < writer.elements.n; i++)
+    needs_values = needs_values || writer.elements.parts[i].expr;
   for (size_t i = 0; i < kernel->n_winners; i++)
     winner_add(&writer, &kernel->winners[i], needs_values);
   return true;
 }
 
-/* What was tuned stands before what was imported, so that of two entries for one key the measured one is kept. */
-static void kernels_add(struct rendering *rendering) {
+/* What was tuned stands before what was imported, so that of two entries for one key the measured one is kept. A source
+ * that fails makes no smaller cache: it makes none. */
+static bool kernels_add(struct rendering *rendering, struct error *error) {
   const struct release *release = rendering->request->release;
   rendering->functions = xcalloc(release->n_kernels + 1, sizeof *rendering->functions);
   cleanup_free bool *is_left = xcalloc(release->n_kernels + 1, sizeof *is_left);
@@ -447,6 +433,8 @@ static void kernels_add(struct rendering *rendering) {
     const struct release_kernel *kernel = &release->kernels[i];
     struct dejavu_function *function = &rendering->functions[i];
     bool found = dejavu_function_find(rendering->request, &rendering->storage, kernel, function, &why);
+    if (function->source_failed)
+      return error_set(error, "kernel \"%.60s\": %s", kernel->name, why.message);
     is_left[i] = found && !function->record;
     if (!found || (function->record && !kernel_add(rendering, kernel, function, &why)))
       cache_files_skip(rendering->files, kernel->name, NULL, "%s", why.message);
@@ -455,6 +443,7 @@ static void kernels_add(struct rendering *rendering) {
     if (is_left[i] && !kernel_add(rendering, &release->kernels[i], &rendering->functions[i], &why))
       cache_files_skip(rendering->files, release->kernels[i].name, NULL, "%s", why.message);
   }
+  return true;
 }
 
 static json_t *table_total(const struct table *table) {
@@ -501,10 +490,10 @@ static void table_write(struct table *table, struct cache_files *files) {
 }
 
 static bool render_release(const struct render_request *request, struct cache_files *ret, struct error *error) {
-  __attribute__((cleanup(rendering_release))) struct rendering rendering = {.request = request, .files = ret};
-  if (!dejavu_storage_find(request, &rendering.storage, error))
+  __attribute__((cleanup(rendering_release))) struct rendering rendering = {
+      .request = request, .by_path = json_object(), .files = ret};
+  if (!dejavu_storage_find(request, &rendering.storage, error) || !kernels_add(&rendering, error))
     return false;
-  kernels_add(&rendering);
   for (size_t i = 0; i < rendering.n_tables; i++) {
     if (rendering.tables[i].n_entries)
       table_write(&rendering.tables[i], ret);

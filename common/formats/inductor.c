@@ -58,7 +58,7 @@ static const char *place_of(const char *path) {
 }
 
 static bool render_winner(const struct release_kernel *kernel, const struct release_winner *winner,
-                          struct cache_files *files, struct error *error) {
+                          struct cache_files *files, json_t *places, struct error *error) {
   const json_t *config = kernel->configs[winner->config].values, *provenance = kernel->provenance[winner->provenance];
   cleanup_json json_t *key = release_key_object(kernel, winner), *object = json_object();
   const char *place = json_string_value(json_object_get(key, "file"));
@@ -80,6 +80,9 @@ static bool render_winner(const struct release_kernel *kernel, const struct rele
       return error_set(error, "neither its config nor its provenance has \"%.60s\"", name);
     ALWAYS(json_object_set(object, name, value) == 0);
   }
+  if (json_object_get(places, place))
+    return error_set(error, "another winner of the release makes %.160s", place);
+  ALWAYS(json_object_set_new(places, place, json_true()) == 0);
   size_t size;
   char *bytes = python_json(object, 0, &size);
   cache_files_add(files, place, bytes, size);
@@ -97,22 +100,15 @@ static bool is_inductor(const struct render_request *request, const struct relea
   return true;
 }
 
-static bool render_kernel(const struct release_kernel *kernel, struct cache_files *files, json_t *places,
-                          struct error *error) {
+static void render_kernel(const struct release_kernel *kernel, struct cache_files *files, json_t *places) {
   for (size_t i = 0; i < kernel->n_winners; i++) {
     const struct release_winner *winner = &kernel->winners[i];
     struct error reason;
-    if (!render_winner(kernel, winner, files, &reason)) {
-      cleanup_free char *key = xstrndup(winner->key, winner->key_size);
-      cache_files_skip(files, kernel->name, key, "%s", reason.message);
+    if (render_winner(kernel, winner, files, places, &reason))
       continue;
-    }
-    const char *place = files->files[files->n - 1].path;
-    if (json_object_get(places, place))
-      return error_set(error, "two winners of the release make %.160s", place);
-    ALWAYS(json_object_set_new(places, place, json_true()) == 0);
+    cleanup_free char *key = xstrndup(winner->key, winner->key_size);
+    cache_files_skip(files, kernel->name, key, "%s", reason.message);
   }
-  return true;
 }
 
 static bool render_release(const struct render_request *request, struct cache_files *ret, struct error *error) {
@@ -126,8 +122,8 @@ static bool render_release(const struct render_request *request, struct cache_fi
     if (!usable)
       cache_files_skip(&files, kernel->name, NULL,
                        "it did not come from Inductor, which names its files by its own hashes");
-    else if (!render_kernel(kernel, &files, places, error))
-      return false;
+    else
+      render_kernel(kernel, &files, places);
   }
   ALWAYS(files.n || files.n_skipped);
   if (!files.n)

@@ -130,6 +130,14 @@ static bool render_artifacts(struct rendering *rendering, const struct release_w
   return true;
 }
 
+/* Where the decorator's key has fewer members than the kernel's, several winners are one to Triton. */
+static void add_file(struct rendering *rendering, const struct release_winner *winner, const char *path, char *bytes,
+                     size_t size) {
+  struct error reason;
+  if (!cache_files_add_once(&rendering->files, rendering->paths, path, bytes, size, &reason))
+    skip_winner(rendering, winner, reason.message);
+}
+
 static bool render_tuned(struct rendering *rendering, const struct release_winner *winner, struct error *error) {
   const struct release_kernel *kernel = rendering->kernel;
   if (!read_origin(rendering, winner->provenance, error))
@@ -139,7 +147,6 @@ static bool render_tuned(struct rendering *rendering, const struct release_winne
   struct error reason;
   char *path = NULL, *bytes = NULL;
   size_t size;
-  bool ok = true;
   release_key_values(kernel, winner, values);
   if (!origin->has_function) {
     skip_kernel(rendering, origin->reason);
@@ -147,16 +154,15 @@ static bool render_tuned(struct rendering *rendering, const struct release_winne
                                      winner->n_ms, &path, &bytes, &size, &reason)) {
     skip_winner(rendering, winner, reason.message);
   } else {
-    ok = cache_files_add_once(&rendering->files, rendering->paths, path, bytes, size, error);
+    add_file(rendering, winner, path, bytes, size);
     free(path);
   }
-  ok = ok && render_artifacts(rendering, winner, values, error);
+  bool ok = render_artifacts(rendering, winner, values, error);
   release_key_values_release(kernel, values);
   return ok;
 }
 
-static bool render_imported(struct rendering *rendering, const json_t *exports, const struct release_winner *winner,
-                            struct error *error) {
+static void render_imported(struct rendering *rendering, const json_t *exports, const struct release_winner *winner) {
   const struct release_kernel *kernel = rendering->kernel;
   cleanup_json json_t *key = release_key_object(kernel, winner);
   cleanup_free char *path = NULL;
@@ -165,31 +171,42 @@ static bool render_imported(struct rendering *rendering, const json_t *exports, 
   struct error reason;
   if (triton_table_render(exports, key, kernel->configs[winner->config].values, winner->ms, winner->n_ms, &path, &bytes,
                           &size, &reason))
-    return cache_files_add_once(&rendering->files, rendering->paths, path, bytes, size, error);
-  skip_winner(rendering, winner, reason.message);
-  return true;
+    add_file(rendering, winner, path, bytes, size);
+  else
+    skip_winner(rendering, winner, reason.message);
 }
 
-static bool render_kernel(struct rendering *rendering, const struct release_kernel *kernel, struct error *error) {
+static bool render_kernel(struct rendering *rendering, const struct release_kernel *kernel, bool is_external,
+                          struct error *error) {
   const struct cache_source *source = rendering->request->source;
-  const json_t *exports = NULL;
   rendering->kernel = kernel;
   rendering->manifest = NULL;
-  rendering->origins = xcalloc(kernel->n_provenance + 1, sizeof *rendering->origins);
   json_object_clear(rendering->done);
   if (source->kernel && !source->kernel(source->context, &kernel->hash, &rendering->manifest, error))
     return false;
-  if (rendering->manifest && rendering->manifest->language == LANGUAGE_EXTERNAL) {
-    exports = json_object_get(json_object_get(rendering->manifest->json, "exports"), "triton");
-    if (!exports) {
-      skip_kernel(rendering, "it is known by name only, from a table of another format");
-      return true;
-    }
-  }
-  for (size_t i = 0; i < kernel->n_winners; i++) {
-    if (!(exports ? render_imported(rendering, exports, &kernel->winners[i], error)
-                  : render_tuned(rendering, &kernel->winners[i], error)))
-      return false;
+  if (is_external != (rendering->manifest && rendering->manifest->language == LANGUAGE_EXTERNAL))
+    return true;
+  const json_t *exports =
+      is_external ? json_object_get(json_object_get(rendering->manifest->json, "exports"), "triton") : NULL;
+  if (is_external && !exports)
+    skip_kernel(rendering, "it is known by name only, from a table of another format");
+  for (size_t i = 0; exports && i < kernel->n_winners; i++)
+    render_imported(rendering, exports, &kernel->winners[i]);
+  rendering->origins = xcalloc(kernel->n_provenance + 1, sizeof *rendering->origins);
+  bool ok = true;
+  for (size_t i = 0; !is_external && ok && i < kernel->n_winners; i++)
+    ok = render_tuned(rendering, &kernel->winners[i], error);
+  origins_release(rendering);
+  return ok;
+}
+
+/* What was tuned stands before what was imported: of two winners for one file the first is written. */
+static bool render_kernels(struct rendering *rendering, struct error *error) {
+  const struct release *release = rendering->request->release;
+  for (size_t i = 0; i < 2 * release->n_kernels; i++) {
+    const struct release_kernel *kernel = &release->kernels[i % release->n_kernels];
+    if (!render_kernel(rendering, kernel, i >= release->n_kernels, error))
+      return error_prefix(error, "kernel \"%.60s\": ", kernel->name);
   }
   return true;
 }
@@ -198,12 +215,8 @@ static bool render_release(const struct render_request *request, struct cache_fi
   __attribute__((cleanup(rendering_release))) struct rendering rendering = {
       .request = request, .paths = json_object(), .done = json_object()};
   ALWAYS(rendering.paths && rendering.done);
-  for (size_t i = 0; i < request->release->n_kernels; i++) {
-    bool ok = render_kernel(&rendering, &request->release->kernels[i], error);
-    origins_release(&rendering);
-    if (!ok)
-      return error_prefix(error, "kernel \"%.60s\": ", request->release->kernels[i].name);
-  }
+  if (!render_kernels(&rendering, error))
+    return false;
   struct cache_files *files = &rendering.files;
   ALWAYS(files->n || files->n_skipped);
   if (!files->n)

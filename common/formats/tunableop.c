@@ -101,26 +101,27 @@ static void skip_winner(struct rendering *rendering, const struct release_kernel
   cache_files_skip(&rendering->files, kernel->name, key, "%s", reason);
 }
 
-static bool render_winner(struct rendering *rendering, const struct release_kernel *kernel,
-                          const struct release_winner *winner, struct error *error) {
+static void render_winner(struct rendering *rendering, const struct release_kernel *kernel,
+                          const struct release_winner *winner) {
   cleanup_json json_t *key = release_key_object(kernel, winner);
   const json_t *op = json_object_get(key, "op"), *params = json_object_get(key, "params");
   const json_t *solution = json_object_get(kernel->configs[winner->config].values, "solution");
   if (!is_field_value(op) || !is_field_value(params) || !is_field_value(solution)) {
     skip_winner(rendering, kernel, winner,
                 "its key has no \"op\" and \"params\", or its config no \"solution\", of TunableOp");
-    return true;
+    return;
   }
   cleanup_free char *mark = xasprintf("%s,%s", json_string_value(op), json_string_value(params));
-  if (json_object_get(rendering->lines, mark))
-    return error_set(error, "two winners of the release are for %.200s", mark);
+  if (json_object_get(rendering->lines, mark)) {
+    skip_winner(rendering, kernel, winner, "another winner of the release is for the same operation and parameters");
+    return;
+  }
   ALWAYS(json_object_set_new(rendering->lines, mark, json_true()) == 0);
   fprintf(rendering->out, "%s,%s", mark, json_string_value(solution));
   if (winner->n_ms)
     fprintf(rendering->out, ",%g", winner->ms[0]);
   putc('\n', rendering->out);
   rendering->n++;
-  return true;
 }
 
 /* Why the kernel's winners cannot stand in the file, or NULL. Its validators become those of the file when that has none. */
@@ -155,10 +156,8 @@ static bool render_kernel(struct rendering *rendering, const struct release_kern
   if (!rendering->has_validators)
     write_validators(rendering->out, rendering->validators);
   rendering->has_validators = true;
-  for (size_t i = 0; i < kernel->n_winners; i++) {
-    if (!render_winner(rendering, kernel, &kernel->winners[i], error))
-      return false;
-  }
+  for (size_t i = 0; i < kernel->n_winners; i++)
+    render_winner(rendering, kernel, &kernel->winners[i]);
   return true;
 }
 

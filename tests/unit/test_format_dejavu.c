@@ -114,6 +114,7 @@ static struct identity *identity_with(json_t *record, const char *layout) {
 }
 
 #define DIGEST "sha256:ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb"
+#define OTHER_DIGEST "sha256:da978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb"
 #define ENVIRONMENT "{\"gpu\":\"AMD Instinct MI300X\",\"rocm\":\"6.4.1\",\"torch\":\"2.9.0\",\"triton\":\"3.3.1\"}"
 #define TUNED "{\"origin\":\"tuned\"}"
 #define KERNEL(name, hash, key, configs, provenance, winners)                                                          \
@@ -290,7 +291,7 @@ Test(format_dejavu, a_tuning_key_may_be_an_expression) {
   cr_assert(render_with("dejavu", release, &none, identity, &out, &error), "%s", error.message);
   cr_expect_neq(strstr(out.files[0].bytes, "('2048', 't"), NULL, "%s", out.files[0].bytes);
   cr_expect_not(render_with("dejavu", release, &none, other, &refused, &error));
-  cr_expect_neq(strstr(error.message, "tuning_key is no member"), NULL, "%s", error.message);
+  cr_expect_neq(strstr(error.message, "the value of \"n\" in the function's tuning key"), NULL, "%s", error.message);
 }
 
 /* A file of the published example: entries and timings are texts of members. */
@@ -680,9 +681,38 @@ Test(format_dejavu, the_image_record_of_the_same_text_goes_before_the_build_reco
   cr_expect_neq(strstr(out.files[0].bytes, "JITFunction(moved:add_kernel)"), NULL, "%s", out.files[0].bytes);
 }
 
-Test(format_dejavu, a_build_that_is_not_to_be_had_says_so) {
-  cleanup_cache_files struct cache_files out = {0};
+Test(format_dejavu, an_image_that_knows_a_kernel_by_its_name_has_dtypes_and_values_of_the_manifest) {
+  cleanup_cache_files struct cache_files out = {0}, refused = {0};
+  cleanup_kernels struct kernels kernels = {0};
+  cleanup_json json_t *manifest = json_loads(REGISTERED("\"m\""), 0, NULL);
+  json_array_append_new(json_object_get(manifest, "arguments"),
+                        json_pack("{s:s, s:s, s:s}", "name", "n", "dtype", "int32", "value", "2 * m"));
+  char digest[DIGEST_TEXT_SIZE];
+  cleanup_free char *text =
+      xasprintf(RELEASE_OF(KERNEL("demo/add", "%s", "\"m\"", WINNER_CONFIG, TUNED, "[[2048],0,0,[],7]")),
+                digest_format(&kernels_add(&kernels, manifest)->hash, digest));
+  cleanup_release struct release *release = release_of_text(text);
+  json_t *record = example_record(DEJAVU);
+  json_object_del(record, "argument_dtypes");
+  cleanup_identity struct identity *identity = identity_with(record, "dejavu_0.7");
+  cr_assert(render_with("dejavu", release, &kernels, identity, &out, &error), "%s", error.message);
+  cr_expect_neq(strstr(out.files[0].bytes, "\"('4096', 'torch.float16')\""), NULL, "%s", out.files[0].bytes);
+  struct cache_source nothing = {0};
+  cr_expect_not(format_named("dejavu")->render(
+      &(struct render_request){.release = release, .source = &nothing, .identity = identity}, &refused, &error));
+  cr_expect_neq(strstr(error.message, "has no dtypes of its arguments"), NULL, "%s", error.message);
+}
+
+Test(format_dejavu, a_source_that_fails_is_an_error) {
+  cleanup_cache_files struct cache_files lost = {0}, missing = {0};
   struct measured measured = {.is_lost = true};
-  cr_expect_not(render_packed(&measured, NULL, &out));
-  cr_expect_neq(strstr(error.message, "the build is gone"), NULL, "%s", error.message);
+  cr_expect_not(render_packed(&measured, NULL, &lost));
+  cr_expect_str_eq(error.message, "kernel \"demo/add\": the build is gone");
+  struct kernels none = {0};
+  cleanup_release struct release *release = release_of_text(
+      RELEASE_OF(KERNEL("demo/add", DIGEST, "\"n\"", WINNER_CONFIG, TUNED, "[[4096],0,0,[],7]") "," KERNEL(
+          "demo/other", OTHER_DIGEST, "\"n\"", WINNER_CONFIG, TUNED, "[[4096],0,0,[],7]")));
+  cleanup_identity struct identity *identity = identity_with(example_record(DEJAVU), "dejavu_0.7");
+  cr_expect_not(render_with("dejavu", release, &none, identity, &missing, &error));
+  cr_expect_str_eq(error.message, "kernel \"demo/other\": the source has no such kernel");
 }

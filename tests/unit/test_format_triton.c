@@ -45,8 +45,9 @@ static const char usual_metadata[] =
     " [[\"ocml\", \"/usr/lib/python3/triton/backends/amd/lib/ocml.bc\"]]}";
 static const char code[] = "code of block 64";
 
-/* A build of the shelf's first kernel with a record, and what Triton keeps of the config with BLOCK 64. */
-static void shelf_add_build(struct shelf *shelf, const char *record, const char *metadata) {
+/* A build of the shelf's first kernel with a record, and what Triton keeps of the config with BLOCK 64; with a `second_code`
+ * also of the other one, in the same folder. */
+static void shelf_add_build(struct shelf *shelf, const char *record, const char *metadata, const char *second_code) {
   char kernel[DIGEST_TEXT_SIZE], metadata_digest[DIGEST_TEXT_SIZE], code_digest[DIGEST_TEXT_SIZE];
   struct digest of_metadata = digest_of(metadata, strlen(metadata)), of_code = digest_of(code, strlen(code));
   cleanup_json json_t *json =
@@ -60,6 +61,14 @@ static void shelf_add_build(struct shelf *shelf, const char *record, const char 
   ALWAYS(json != NULL);
   if (record)
     ALWAYS(json_object_set_new(json, "record", json_of(record)) == 0);
+  if (second_code) {
+    struct digest of_second = digest_of(second_code, strlen(second_code));
+    json_t *objects = json_object_get(json_array_get(json_object_get(json, "variants"), 0), "objects");
+    json_object_set_new(json_array_get(objects, 1), "metadata",
+                        json_pack("{s:{s:s, s:{s:s, s:s}}}", "cache", "folder", CODE_FOLDER, "files", "add.json",
+                                  metadata_digest, "add.hsaco", digest_format(&of_second, code_digest)));
+    shelf->blobs[shelf->n_blobs++] = second_code;
+  }
   struct error error;
   cr_assert(build_parse(json, shelf->kernels[0], &shelf->builds[shelf->n_builds++], &error), "%s: %s", error.pointer,
             error.message);
@@ -89,7 +98,8 @@ static bool render(const struct asked *asked, struct cache_files *ret, struct er
       .n_kernels = 1,
       .kernels = {kernel_of(asked->manifest ? asked->manifest : MANIFEST("add", "[\"n\"]", X_POINTER))}};
   if (!asked->without_build)
-    shelf_add_build(&shelf, asked->record ? asked->record : RECORD, asked->metadata ? asked->metadata : usual_metadata);
+    shelf_add_build(&shelf, asked->record ? asked->record : RECORD, asked->metadata ? asked->metadata : usual_metadata,
+                    NULL);
   if (asked->without_blobs)
     shelf.n_blobs = 0;
   cleanup_free char *provenance = provenance_of(&shelf);
@@ -278,6 +288,7 @@ Test(format_triton, what_triton_would_not_look_for_is_skipped_with_the_reason) {
       {{.identity = "{\"version\": 1, \"triton\": {\"version\": \"3.5.1\"}}"}, "the image has 3.5.1"},
       {{.config = "{\"BLOCK\": 64, \"GROUP\": 8, \"num_warps\": 4}"}, "configs have no \"GROUP\""},
       {{.config = "{\"BLOCK\": 64}"}, "the winner has no num_warps"},
+      {{.config = "{\"num_warps\": 4}"}, "the winner has no \"BLOCK\", which all"},
       {{.config = "{\"BLOCK\": 64, \"ir_override\": \"a.ttgir\", \"num_warps\": 4}"}, "knows no \"ir_override\""},
       {{.without_build = true}, "neither the image nor a build"}};
   for (size_t i = 0; i < ARRAY_LENGTH(cases); i++) {
@@ -364,13 +375,13 @@ Test(format_triton, metadata_that_is_no_json_is_an_error) {
 }
 
 /* Two keys of one function whose records make one path of them, and two that share an object. */
-static bool render_two(const char *tuning_key, const char *second_config, struct cache_files *ret,
-                       struct error *error) {
+static bool render_two(const char *tuning_key, const char *second_config, const char *second_code,
+                       struct cache_files *ret, struct error *error) {
   struct shelf shelf = {.n_kernels = 1, .kernels = {kernel_of(MANIFEST("add", "[\"n\"]", X_POINTER))}};
   cleanup_free char *record = xasprintf("{\"name\": \"add\", " TRITON ", " FUNCTION ", \"key_names\": [\"n\"], "
                                         "\"tuning_key\": [\"%s\"], \"configs\": " CONFIGS ", " AUTOTUNE "}",
                                         tuning_key);
-  shelf_add_build(&shelf, record, usual_metadata);
+  shelf_add_build(&shelf, record, usual_metadata, second_code);
   cleanup_free char *provenance = provenance_of(&shelf);
   const struct winner winners[] = {
       {shelf.kernels[0], "{\"n\": 1}", "{\"BLOCK\": 64, \"num_warps\": 4}", provenance, 0, {0}},
@@ -386,18 +397,56 @@ static bool render_two(const char *tuning_key, const char *second_config, struct
 Test(format_triton, an_object_that_serves_two_keys_is_there_once) {
   cleanup_cache_files struct cache_files files = {0};
   struct error error;
-  cr_assert(render_two("n", "{\"BLOCK\": 64, \"num_warps\": 4}", &files, &error), "%s", error.message);
+  cr_assert(render_two("n", "{\"BLOCK\": 64, \"num_warps\": 4}", NULL, &files, &error), "%s", error.message);
   cr_assert_eq(files.n, 5u);
 }
 
-Test(format_triton, two_keys_for_one_path_are_refused_unless_they_say_the_same) {
-  cleanup_cache_files struct cache_files files = {0};
-  struct cache_files none = {0};
+Test(format_triton, of_two_winners_for_one_path_the_first_is_written) {
+  cleanup_cache_files struct cache_files same = {0}, other = {0};
   struct error error;
-  cr_assert(render_two("n * 0", "{\"BLOCK\": 64, \"num_warps\": 4}", &files, &error), "%s", error.message);
-  cr_assert_eq(files.n, 4u);
-  cr_assert(!render_two("n * 0", "{\"BLOCK\": 128, \"num_warps\": 8}", &none, &error));
-  cr_assert(strstr(error.message, "two winners of the release make"), "%s", error.message);
+  cr_assert(render_two("n * 0", "{\"BLOCK\": 64, \"num_warps\": 4}", NULL, &same, &error), "%s", error.message);
+  cr_assert_eq(same.n, 4u);
+  cr_assert_eq(same.n_skipped, 0u);
+  cr_assert(render_two("n * 0", "{\"BLOCK\": 128, \"num_warps\": 8}", NULL, &other, &error), "%s", error.message);
+  cr_assert_eq(other.n, 4u);
+  cr_assert(strstr(other.files[0].bytes, "{\"BLOCK\": 64}"), "%s", other.files[0].bytes);
+  cr_assert_eq(other.n_skipped, 1u);
+  cr_assert_str_eq(other.skipped[0].key, "[2]");
+  cr_assert(strstr(other.skipped[0].reason, "another winner of the release makes"), "%s", other.skipped[0].reason);
+}
+
+Test(format_triton, of_two_objects_for_one_path_the_first_is_written) {
+  cleanup_cache_files struct cache_files files = {0};
+  struct error error;
+  cr_assert(render_two("n", "{\"BLOCK\": 128, \"num_warps\": 8}", "code of block 128", &files, &error), "%s",
+            error.message);
+  cr_assert_eq(files.n, 5u);
+  cr_assert_str_eq(file_text(&files, CODE_FOLDER "/add.hsaco"), code);
+  cr_assert(says_skipped(&files, "another winner of the release makes " CODE_FOLDER "/add.hsaco"));
+}
+
+Test(format_triton, a_tuned_winner_goes_before_an_imported_one_for_the_same_path) {
+  struct shelf shelf = {.n_kernels = 2,
+                        .kernels = {kernel_of(MANIFEST("add", "[\"n\"]", X_POINTER)),
+                                    kernel_of("{\"name\": \"a\", \"language\": \"external\", \"key\": [\"folder\", "
+                                              "\"key\"], \"exports\": {\"triton\": {\"function\": \"add\", "
+                                              "\"kwargs\": [\"BLOCK\"], \"members\": [\"kwargs\"]}}}")}};
+  shelf_add_build(&shelf, RECORD, usual_metadata, NULL);
+  cleanup_free char *provenance = provenance_of(&shelf),
+                    *key = xasprintf("{\"folder\": \"%.52s\", \"key\": \"[4096]\"}", PATH_PACKED);
+  const struct winner winners[] = {
+      {shelf.kernels[0], "{\"n\": 4096}", "{\"BLOCK\": 64, \"num_warps\": 4}", provenance, 0, {0}},
+      {shelf.kernels[1], key, "{\"BLOCK\": 1}", "{\"origin\": \"imported\"}", 0, {0}}};
+  cleanup_release struct release *release = release_of(winners, 2);
+  struct cache_source source = shelf_source(&shelf);
+  cleanup_cache_files struct cache_files files = {0};
+  struct error error;
+  cr_assert(format_triton.render(&(struct render_request){.release = release, .source = &source}, &files, &error), "%s",
+            error.message);
+  cr_assert_str_eq(release->kernels[0].name, "a");
+  cr_assert_eq(files.n, 1u);
+  cr_assert(strstr(file_text(&files, PATH_PACKED), "{\"BLOCK\": 64}"), "%s", files.files[0].bytes);
+  shelf_release(&shelf);
 }
 
 Test(format_triton, a_build_that_cannot_be_had_is_an_error) {

@@ -297,7 +297,7 @@ Test(format_tunableop, validators_without_results_are_no_kernel) {
   cr_assert_eq(imported.n_kernels, 1u);
 }
 
-Test(format_tunableop, two_winners_for_one_line_are_refused) {
+Test(format_tunableop, of_two_winners_for_one_line_the_first_is_written) {
   struct shelf shelf = {.n_kernels = 2,
                         .kernels = {kernel_of(MANIFEST("[\"op\", \"params\"]", VALIDATORS("[\"A\", \"1\"]"))),
                                     kernel_of(MANIFEST("[\"params\", \"op\"]", VALIDATORS("[\"A\", \"1\"]")))}};
@@ -306,9 +306,12 @@ Test(format_tunableop, two_winners_for_one_line_are_refused) {
                                    {shelf.kernels[1], key, config, "{\"origin\": \"imported\"}", 0, {0}}};
   cleanup_release struct release *release = release_of(winners, 2);
   struct cache_source source = shelf_source(&shelf);
-  struct cache_files files = {0};
+  cleanup_cache_files struct cache_files files = {0};
   struct error error;
-  cr_assert(!format_tunableop.render(&(struct render_request){.release = release, .source = &source}, &files, &error));
-  cr_assert(strstr(error.message, "two winners of the release are for a,b"), "%s", error.message);
+  cr_assert(format_tunableop.render(&(struct render_request){.release = release, .source = &source}, &files, &error),
+            "%s", error.message);
+  cr_assert_str_eq(files.files[0].bytes, "Validator,A,1\na,b,c\n");
+  cr_assert_eq(files.n_skipped, 1u);
+  cr_assert(strstr(files.skipped[0].reason, "the same operation and parameters"), "%s", files.skipped[0].reason);
   shelf_release(&shelf);
 }

@@ -193,9 +193,8 @@ static bool function_from_exports(const struct dejavu_path *storage, const json_
 /* A kernel's manifest, where the source has any. */
 static bool manifest_take(const struct cache_source *source, const struct release_kernel *kernel,
                           struct dejavu_function *function, struct error *error) {
-  function->source_failed = !function->manifest && source->kernel &&
-                            !source->kernel(source->context, &kernel->hash, &function->manifest, error);
-  return !function->source_failed;
+  return function->manifest || !source->kernel ||
+         source->kernel(source->context, &kernel->hash, &function->manifest, error);
 }
 
 /* The record of the first build that one of the kernel's winners was measured with, when it has one. */
@@ -207,10 +206,8 @@ static bool packed_record(const struct cache_source *source, const struct releas
     struct digest digest;
     if (!text || !digest_parse(text, &digest))
       continue;
-    if (!manifest_take(source, kernel, function, error))
-      return false;
-    function->source_failed = !source->build(source->context, function->manifest, &digest, &build, error);
-    if (function->source_failed)
+    if (!manifest_take(source, kernel, function, error) ||
+        !source->build(source->context, function->manifest, &digest, &build, error))
       return false;
     if (build->record) {
       *ret_found = true;

@@ -17,7 +17,6 @@ struct dejavu_function {
   const struct function_record *record; /* the identity's, or packed; NULL: an imported table */
   struct function_record packed;        /* of a build; empty where it is not used */
   const struct kernel *manifest;        /* the source's, where it was needed; or NULL */
-  bool source_failed;                   /* the source could not give what it was asked for */
   json_t *configs;                      /* of a record: what equal configs have in common: the config's text */
   json_t *order;                        /* of an imported table: names of a config's members */
 };
@@ -27,7 +26,7 @@ void dejavu_function_release(struct dejavu_function *function);
 must_check bool dejavu_storage_find(const struct render_request *request, struct dejavu_path *ret, struct error *error);
 
 /* The image's record of the kernel, else its build's, else what its manifest says as an external kernel. *ret is zeroed, and
- * is released by the caller whatever is returned; false with source_failed: not that dejavu cannot have the kernel. */
+ * is released by the caller whatever is returned. */
 must_check bool dejavu_function_find(const struct render_request *request, const struct dejavu_path *storage,
                                      const struct release_kernel *kernel, struct dejavu_function *ret,
                                      struct error *error);

@@ -145,11 +145,15 @@ static void configs_map(struct configs *configs, const struct moe_mapping *mappi
   }
 }
 
-static bool kernel_add(struct rendering *rendering, const struct release_kernel *kernel, const struct kernel *manifest,
-                       struct error *error) {
+static bool kernel_add(struct rendering *rendering, const struct release_kernel *kernel, struct error *error) {
+  const struct cache_source *source = rendering->request->source;
+  const struct kernel *manifest = NULL;
   cleanup_moe_mapping struct moe_mapping mapping = {0};
   __attribute__((cleanup(configs_release))) struct configs configs = {0};
-  if (!moe_mapping_read(rendering->dialect, manifest, &mapping, error))
+  if (!source->kernel)
+    return error_set(error, "manifests are not to be had here, and they say what the kernel's key means");
+  if (!source->kernel(source->context, &kernel->hash, &manifest, error) ||
+      !moe_mapping_read(rendering->dialect, manifest, &mapping, error))
     return false;
   configs_map(&configs, &mapping, kernel);
   for (size_t i = 0; i < kernel->n_winners; i++) {
@@ -202,15 +206,10 @@ bool moe_render(const struct moe_dialect *dialect, const struct render_request *
   rendering.folder = dialect->has_versions ? version_folder(triton, error) : xstrdup("");
   if (!rendering.folder || !device_find(&rendering, error))
     return false;
-  if (!request->source->kernel)
-    return error_set(error, "manifests are not to be had here, and they say what the kernels' keys mean");
   for (size_t i = 0; i < request->release->n_kernels; i++) {
     const struct release_kernel *kernel = &request->release->kernels[i];
-    const struct kernel *manifest = NULL;
     struct error why;
-    if (!request->source->kernel(request->source->context, &kernel->hash, &manifest, error))
-      return error_prefix(error, "kernel \"%.60s\": ", kernel->name);
-    if (!kernel_add(&rendering, kernel, manifest, &why))
+    if (!kernel_add(&rendering, kernel, &why))
       cache_files_skip(ret, kernel->name, NULL, "%s", why.message);
   }
   for (size_t i = 0; i < rendering.n; i++)

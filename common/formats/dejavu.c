@@ -422,9 +422,8 @@ static bool kernel_add(struct rendering *rendering, const struct release_kernel 
   return true;
 }
 
-/* What was tuned stands before what was imported, so that of two entries for one key the measured one is kept. A source
- * that fails makes no smaller cache: it makes none. */
-static bool kernels_add(struct rendering *rendering, struct error *error) {
+/* What was tuned stands before what was imported, so that of two entries for one key the measured one is kept. */
+static void kernels_add(struct rendering *rendering) {
   const struct release *release = rendering->request->release;
   rendering->functions = xcalloc(release->n_kernels + 1, sizeof *rendering->functions);
   cleanup_free bool *is_left = xcalloc(release->n_kernels + 1, sizeof *is_left);
@@ -433,8 +432,6 @@ static bool kernels_add(struct rendering *rendering, struct error *error) {
     const struct release_kernel *kernel = &release->kernels[i];
     struct dejavu_function *function = &rendering->functions[i];
     bool found = dejavu_function_find(rendering->request, &rendering->storage, kernel, function, &why);
-    if (function->source_failed)
-      return error_set(error, "kernel \"%.60s\": %s", kernel->name, why.message);
     is_left[i] = found && !function->record;
     if (!found || (function->record && !kernel_add(rendering, kernel, function, &why)))
       cache_files_skip(rendering->files, kernel->name, NULL, "%s", why.message);
@@ -443,7 +440,6 @@ static bool kernels_add(struct rendering *rendering, struct error *error) {
     if (is_left[i] && !kernel_add(rendering, &release->kernels[i], &rendering->functions[i], &why))
       cache_files_skip(rendering->files, release->kernels[i].name, NULL, "%s", why.message);
   }
-  return true;
 }
 
 static json_t *table_total(const struct table *table) {
@@ -492,8 +488,9 @@ static void table_write(struct table *table, struct cache_files *files) {
 static bool render_release(const struct render_request *request, struct cache_files *ret, struct error *error) {
   __attribute__((cleanup(rendering_release))) struct rendering rendering = {
       .request = request, .by_path = json_object(), .files = ret};
-  if (!dejavu_storage_find(request, &rendering.storage, error) || !kernels_add(&rendering, error))
+  if (!dejavu_storage_find(request, &rendering.storage, error))
     return false;
+  kernels_add(&rendering);
   for (size_t i = 0; i < rendering.n_tables; i++) {
     if (rendering.tables[i].n_entries)
       table_write(&rendering.tables[i], ret);

@@ -194,19 +194,6 @@ Test(format_moe, what_cannot_be_written_says_why) {
                       direct, "own BLOCK_SIZE_M is in the way");
 }
 
-Test(format_moe, a_source_that_fails_is_an_error) {
-  cleanup_cache_files struct cache_files out = {0};
-  struct kernels none = {0};
-  struct cache_source nothing = {0};
-  cleanup_free char *text = xasprintf(RELEASE(ENVIRONMENT, DIRECT, "[8,192,64]"), DIGEST);
-  cleanup_release struct release *release = release_of_text(text);
-  cr_expect_not(render_with("vllm-moe", release, &none, NULL, &out, &error));
-  cr_expect_neq(strstr(error.message, "\": the source has no such kernel"), NULL, "%s", error.message);
-  cr_expect_not(
-      format_named("vllm-moe")->render(&(struct render_request){.release = release, .source = &nothing}, &out, &error));
-  cr_expect_neq(strstr(error.message, "manifests are not to be had here"), NULL, "%s", error.message);
-}
-
 static bool read_registered(const char *exports, const char *path, const char *table, struct imported *ret) {
   cleanup_kernels struct kernels kernels = {0};
   cleanup_cache_files struct cache_files files = {0};

@@ -125,4 +125,5 @@ def main():
             print(f"ratio: cached GET, {status}: {ratio:.2f} x nginx's requests/s (goal 1), {cost:.2f} x its CPU a request")
 
 
-main()
+if __name__ == "__main__":
+    main()

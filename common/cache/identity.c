@@ -82,6 +82,30 @@ static bool parse_validators(const json_t *json, struct identity *identity, stru
   return true;
 }
 
+/* The text of a function and its name, where the record has them. */
+static char *text_of(const struct function_record *record) {
+  return record->source_sha256 ? xasprintf("%s %s", record->source_sha256, record->function) : NULL;
+}
+
+static void index_add(json_t *by, const char *text, size_t index) {
+  if (text && !json_object_get(by, text))
+    ALWAYS(json_object_set_new(by, text, json_integer((json_int_t)index)) == 0);
+}
+
+static void functions_index(struct identity *identity) {
+  identity->by_hash = json_object();
+  identity->by_name = json_object();
+  identity->by_text = json_object();
+  for (size_t i = 0; i < identity->n_functions; i++) {
+    const struct function_record *record = &identity->functions[i];
+    char hash[DIGEST_TEXT_SIZE];
+    cleanup_free char *text = text_of(record);
+    index_add(identity->by_hash, record->has_kernel ? digest_format(&record->kernel, hash) : NULL, i);
+    index_add(identity->by_name, record->name, i);
+    index_add(identity->by_text, text, i);
+  }
+}
+
 static bool parse_functions(const json_t *json, struct identity *identity, struct error *error) {
   json_t *functions = NULL, *function;
   char at[JSON_POINTER_SIZE];
@@ -116,6 +140,7 @@ bool identity_parse(const json_t *json, struct identity **ret, struct error *err
       !parse_variables(json, identity, error) || !parse_dejavu(json, identity, error) ||
       !parse_validators(json, identity, error) || !parse_functions(json, identity, error))
     return false;
+  functions_index(identity);
   identity->json = json_deep_copy(json);
   ALWAYS(identity->json != NULL);
   *ret = TAKE(identity);
@@ -134,33 +159,25 @@ void identity_free(struct identity *identity) {
   free(identity->functions);
   json_decref(identity->variables);
   json_decref(identity->validators);
+  json_decref(identity->by_hash);
+  json_decref(identity->by_name);
+  json_decref(identity->by_text);
   json_decref(identity->json);
   free(identity);
 }
 
-static bool is_kernel(const struct function_record *record, const struct digest *kernel) {
-  return record->has_kernel && digest_equal(&record->kernel, kernel);
-}
-
-static bool is_text(const struct function_record *record, const struct function_record *packed) {
-  return packed && packed->source_sha256 && string_equal(record->source_sha256, packed->source_sha256) &&
-         string_equal(record->function, packed->function);
+static const struct function_record *function_of(const struct identity *identity, const json_t *by, const char *text) {
+  const json_t *index = text ? json_object_get(by, text) : NULL;
+  return index ? &identity->functions[json_integer_value(index)] : NULL;
 }
 
 const struct function_record *identity_function(const struct identity *identity, const struct digest *kernel,
                                                 const char *name, const struct function_record *packed) {
-  size_t n = identity ? identity->n_functions : 0;
-  for (size_t i = 0; i < n; i++) {
-    if (is_kernel(&identity->functions[i], kernel))
-      return &identity->functions[i];
-  }
-  for (size_t i = 0; i < n; i++) {
-    if (identity->functions[i].name && string_equal(identity->functions[i].name, name))
-      return &identity->functions[i];
-  }
-  for (size_t i = 0; i < n; i++) {
-    if (is_text(&identity->functions[i], packed))
-      return &identity->functions[i];
-  }
-  return NULL;
+  char hash[DIGEST_TEXT_SIZE];
+  cleanup_free char *text = packed ? text_of(packed) : NULL;
+  if (!identity)
+    return NULL;
+  const struct function_record *found = function_of(identity, identity->by_hash, digest_format(kernel, hash));
+  found = found ? found : function_of(identity, identity->by_name, name);
+  return found ? found : function_of(identity, identity->by_text, text);
 }

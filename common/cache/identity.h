@@ -29,6 +29,7 @@ struct identity {
   json_t *validators;                                                               /* array of pairs, or NULL */
   size_t n_functions;
   struct function_record *functions;
+  json_t *by_hash, *by_name, *by_text; /* objects: the index of the first function of each */
   json_t *json;
 };
 

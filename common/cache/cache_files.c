@@ -113,9 +113,8 @@ bool cache_file_refuse(const struct cache_file *file, struct error *error) {
   size_t room = sizeof error->message > said ? sizeof error->message - said : 0;
   if (room < PATH_TEXT_LEAST)
     room = PATH_TEXT_LEAST;
-  return error_at(error, why.pointer, "%s%s: %s%s%s", size > room ? "…" : "",
-                  size > room ? file->path + size - room : file->path, why.pointer, why.pointer[0] ? ": " : "",
-                  why.message);
+  return error_set(error, "%s%s: %s%s%s", size > room ? "…" : "", size > room ? file->path + size - room : file->path,
+                   why.pointer, why.pointer[0] ? ": " : "", why.message);
 }
 
 bool cache_format_find(const char *name, const struct cache_format **ret, struct error *error) {

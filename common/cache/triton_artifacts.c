@@ -118,6 +118,11 @@ bool triton_artifacts_add(const struct render_request *request, const json_t *ca
                               : "compiled code has absolute paths in it, and where it will stand is not known");
     return true;
   }
+  cleanup_json json_t *root = json_string(request->root);
+  if (!root) {
+    *ret_reason = xstrdup("compiled code has absolute paths in it, as JSON, and that where it will stand is no UTF-8");
+    return true;
+  }
   if (!compare_image(request, names, triton_key, ret_reason, error))
     return false;
   if (*ret_reason)

@@ -199,10 +199,8 @@ static bool find_kernel(struct reading *reading, const char *function, const jso
   cleanup_kernel struct kernel *kernel = NULL;
   if (!kernel_parse(manifest, &kernel, error))
     return error_prefix(error, "the function cannot be known by its name: ");
-  struct imported *imported = &reading->imported;
-  *ret = imported->n_kernels++;
-  imported->kernels = xreallocarray(imported->kernels, imported->n_kernels, sizeof *imported->kernels);
-  imported->kernels[*ret] = (struct imported_kernel){.manifest = TAKE(manifest)};
+  *ret = reading->imported.n_kernels;
+  imported_add_kernel(&reading->imported)->manifest = TAKE(manifest);
   ALWAYS(json_object_set_new(reading->kernels, text, json_integer((json_int_t)*ret)) == 0);
   return true;
 }
@@ -226,10 +224,7 @@ static bool add_entry(struct reading *reading, const struct cache_file *file, co
   if (json_object_get(reading->seen, mark))
     return error_set(error, "another file of the tree is for the same folder and key");
   ALWAYS(json_object_set_new(reading->seen, mark, json_true()) == 0);
-  struct imported_kernel *kernel = &reading->imported.kernels[index];
-  size_t n = kernel->n_entries++;
-  kernel->entries = xreallocarray(kernel->entries, kernel->n_entries, sizeof *kernel->entries);
-  struct imported_entry *entry = &kernel->entries[n];
+  struct imported_entry *entry = imported_add_entry(&reading->imported.kernels[index]);
   *entry = (struct imported_entry){.key = json_pack("{s:s, s:s}", "folder", folder, "key", text),
                                    .config = make_config(config),
                                    .provenance = json_pack("{s:s}", "source", file->path)};
@@ -298,7 +293,7 @@ bool triton_table_read(const struct import_request *request, struct imported *re
       return error_set(error, "%.200s: its folder's name is not %d characters of base32, as Triton names folders",
                        file->path, TRITON_FOLDER_LENGTH);
     if (!read_table(&reading, file, folder, function, error))
-      return error_prefix(error, "%.200s: ", file->path);
+      return cache_file_refuse(file, error);
   }
   if (!reading.imported.n_kernels)
     return error_set(error, "none of the %zu files is a NAME%s; name Triton's cache folder (TRITON_CACHE_DIR)",

@@ -104,7 +104,7 @@ struct imported_entry *imported_add_entry(struct imported_kernel *kernel);
 /* A path as the text of a provenance's "source": bytes that are not UTF-8 become '?'. A new reference. */
 must_check json_t *imported_source(const char *path);
 
-/* Puts the file's path and the JSON Pointer, when there is one, before the message. Returns false. */
+/* Moves the JSON Pointer, when there is one, into the message, and puts the file's path before it. Returns false. */
 bool cache_file_refuse(const struct cache_file *file, struct error *error);
 
 struct cache_format {

@@ -203,20 +203,17 @@ static bool read_files(const struct import_request *request, struct imported *re
   cleanup_json json_t *places = json_object();
   if (request->kernel)
     return error_set(error, "Inductor's kernels are generated and are not registered; leave --kernel away");
-  imported.kernels = xcalloc(1, sizeof *imported.kernels);
-  imported.n_kernels = 1;
-  struct imported_kernel *kernel = imported.kernels;
+  struct imported_kernel *kernel = imported_add_kernel(&imported);
   kernel->manifest = json_pack("{s:s, s:s, s:[s, s], s:{s:{}}}", "name", "inductor", "language", "external", "key",
                                "file", "configs_hash", "exports", "inductor");
-  kernel->entries = xcalloc(request->files->n + 1, sizeof *kernel->entries);
   ALWAYS(kernel->manifest != NULL);
   for (size_t i = 0; i < request->files->n; i++) {
     const struct cache_file *file = &request->files->files[i];
     const char *place = place_of(file->path);
     if (!has_suffix(file->path))
       continue; /* generated code, compiled graphs */
-    if (!read_file(file, &kernel->entries[kernel->n_entries++], error))
-      return error_prefix(error, "%.200s: ", file->path);
+    if (!read_file(file, imported_add_entry(kernel), error))
+      return cache_file_refuse(file, error);
     if (json_object_get(places, place))
       return error_set(error, "%.200s: another file of the tree has this name in a folder of this name", file->path);
     ALWAYS(json_object_set_new(places, place, json_true()) == 0);

@@ -256,6 +256,7 @@ Test(format_moe, files_that_are_no_tables_are_refused_with_their_place) {
   expect_refused("vllm-moe", MI300X ".json", "{\"01\": {" CONFIG "}}", "/01: a member must be a number of tokens");
   expect_refused("vllm-moe", MI300X ".json", "{\"1\": 5}", "/1: a config must be an object");
   expect_refused("vllm-moe", MI300X ".json", "{\"1\": {\"A\": 1.5}}", "/1/A: a value must be");
+  cr_expect_str_eq(error.pointer, ""); /* else the command line would say it twice */
   expect_refused("vllm-moe", MI300X ".json", "{\"1\": {\"A\": 99999999999999999999}}", "too big");
   expect_refused("vllm-moe", MI300X ".json", "{\"triton_version\": 3, \"1\": {" CONFIG "}}", "/triton_version");
   expect_refused("sglang-moe", "configs/triton_3_4_0/" MI300X ".json", "{\"triton_version\": \"3\"}",

@@ -316,6 +316,12 @@ Test(format_triton, compiled_artifacts_stand_where_triton_looks_for_them) {
   cr_assert_eq(files.n_skipped, 0u);
 }
 
+Test(format_triton, artifacts_below_a_path_that_is_no_text_are_left_out) {
+  cleanup_cache_files struct cache_files files = rendered(&(struct asked){.root = "/var/\xff"});
+  cr_assert_eq(files.n, 1u);
+  cr_assert(says_skipped(&files, "is no UTF-8"));
+}
+
 Test(format_triton, a_config_without_artifacts_has_its_result_alone) {
   cleanup_cache_files struct cache_files files =
       rendered(&(struct asked){.root = ROOT, .config = "{\"BLOCK\": 128, \"num_warps\": 8}"});

@@ -1,6 +1,7 @@
 /* SQL of releases. Memory and threads: as the header says. */
 #include "server/store/releases.h"
 
+#include "common/log.h"
 #include "server/store/values.h"
 
 void release_environments_release(struct release_environments *environments) {
@@ -141,9 +142,12 @@ bool release_served_load(struct db *db, const struct release_request *request, c
   size_t size;
   cleanup_free uint8_t *bytes = db_get_bytes(rows, 0, "bytes", &size);
   struct release *release;
-  if (!release_parse((const char *)bytes, size, &release, error))
-    return error_prefix(error, "the release that channel %s serves cannot be read: ", request->channel);
-  release_served_init(ret_served, release);
+  struct error unread;
+  if (release_parse((const char *)bytes, size, &release, &unread))
+    release_served_init(ret_served, release);
+  else /* an older wavetune's: what nobody can fetch any more is not to be kept, and must not stand in the way */
+    log_warning("publish: the release that channel %s serves is not compared with: %s", request->channel,
+                unread.message);
   *ret_state = (struct channel_state){db_get_integer(rows, 0, "counter"), db_get_digest(rows, 0, "release"),
                                       db_get_integer(rows, 0, "signings")};
   return true;

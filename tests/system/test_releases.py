@@ -138,6 +138,19 @@ def test_a_retune_that_changed_nothing_is_the_release_that_is_served(bench):
     assert bench.release(ROCM_64).status == 201  # of the newer job, which says so
 
 
+def test_a_served_release_that_nobody_can_read_any_more_does_not_stand_in_the_way(bench):
+    bench.job(ROCM_64, winner=1)
+    bench.move(bench.release(ROCM_64).json["release"])
+    old = canonical({"environment": ROCM_64, "tag": "default", "version": 1, "winners": []})
+    bench.sql(f"""INSERT INTO releases (digest, environment_digest, environment, tag, winners, bytes)
+                    SELECT '\\x{sha256(old)}', environment_digest, environment, tag, 1, convert_to('{old}', 'UTF8') FROM releases;
+                  UPDATE channels SET release = '\\x{sha256(old)}', counter = 2""")
+    again = bench.release(ROCM_64, replaces={})
+    assert again.status == 200 and not again.json["kept"]
+    assert again.json["replaces"]["etag"].startswith('"2.'), "it is what is replaced"
+    assert "not compared with" in bench.server.messages
+
+
 def test_a_winner_names_the_build_that_was_measured(bench):
     job = bench.job(ROCM_64)
     bench.sql(f"UPDATE jobs SET build = '\\x{sha256('build')}' WHERE id = {job}")

@@ -538,6 +538,66 @@ def test_a_folder_that_cannot_be_made_or_written_blocks_no_start(world):
     assert "cannot point" in world.fetch(expect=5).stderr
 
 
+# A disk that is slow or broken: calls of the C library that fetch makes, and the test decides.
+DISK = r"""
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static int is(const char *what) { return getenv("DISK") && strcmp(getenv("DISK"), what) == 0; }
+int syncfs(int fd) {
+  (void)fd;
+  if (is("hangs"))
+    sleep(3);
+  errno = EIO;
+  return is("broken") ? -1 : 0;
+}
+int openat(int folder, const char *path, int flags, ...) {
+  if (is("slow") && (flags & O_CREAT))
+    usleep(1100000);
+  return ((int (*)(int, const char *, int, int))dlsym(RTLD_NEXT, "openat"))(folder, path, flags, 0644);
+}
+int renameat2(int from_folder, const char *from, int to_folder, const char *to, unsigned flags) {
+  (void)from_folder, (void)from, (void)to_folder, (void)to, (void)flags;
+  errno = EINVAL;
+  return -1;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def disk(tmp_path_factory):
+    """disk(what): variables of a fetch whose disk is like that."""
+    folder = tmp_path_factory.mktemp("disk")
+    (folder / "disk.c").write_text(DISK)
+    subprocess.run(["cc", "-D_GNU_SOURCE", "-shared", "-fPIC", "-o", folder / "disk.so", folder / "disk.c", "-ldl"], check=True)
+    asan = f"{os.environ.get('ASAN_OPTIONS', '')}:verify_asan_link_order=0"
+    return lambda what: {"LD_PRELOAD": str(folder / "disk.so"), "DISK": what, "ASAN_OPTIONS": asan}
+
+
+def test_a_disk_that_takes_no_new_cache_leaves_the_old_one(world, disk):
+    world.fetch()
+    world.publish(release_of(1024), 2)
+    assert "cannot sync" in world.fetch(environment=disk("broken"), expect=5).stderr
+    assert "budget" in world.fetch("--budget-ms", "1000", environment=disk("hangs"), expect=5).stderr
+    assert "budget" in world.fetch("--budget-ms", "1000", environment=disk("slow"), expect=5).stderr
+    assert world.block() == 256
+    assert world.fetch().stdout.startswith("fresh") and world.block() == 1024
+
+
+def test_a_file_system_that_exchanges_nothing_gets_the_new_rendering_all_the_same(world, disk):
+    identity = world.folder / "identity.json"
+    arguments = ("--format", "dejavu", "--identity", identity)
+    world.fetch(*arguments)
+    identity.write_text(json.dumps({**IDENTITY, "dejavu": {**IDENTITY["dejavu"], "runtime": "rocm_6.4.2"}}))
+    assert world.fetch(*arguments, environment=disk("good")).stdout.startswith("fresh")
+    assert "rocm_6.4.2" in world.files("dejavu")[0]
+    assert folders(world.cache) == [world.entry["release"][7:]]
+
+
 # What is in the folder
 
 def test_leftovers_of_a_killed_fetch_do_not_matter_and_are_removed(world):

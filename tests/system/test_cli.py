@@ -546,4 +546,4 @@ def test_every_example_of_the_page_works(world, tmp_path):
         **os.environ, "PATH": f"{BUILD}:{os.environ['PATH']}", "HOME": str(tmp_path), "WAVETUNE_URL": world.server.url,
         "WAVETUNE_TOKEN": world.server.token})
     assert done.returncode == 0, (done.stdout[-2000:], done.stderr[-2000:])
-    assert (tmp_path / ".cache/wavetune/current/cache.json").exists()
+    assert (tmp_path / ".cache/wavetune/current/json/cache.json").exists()

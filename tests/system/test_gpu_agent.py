@@ -41,9 +41,9 @@ ARGUMENTS = [
 
 
 def gpu(tmp_path):
-    """The environment in which there is one GPU, hip0."""
+    """The environment in which there is one GPU, hip0, on which every config takes 100 us."""
     return {"WAVETUNE_HIP_LIBRARY": str(FAKE_HIP), "WAVETUNE_ARCH": "gfx942", "WAVETUNE_KFD_TOPOLOGY": str(tmp_path / "none"),
-            "FAKE_HIP_BROKEN": str(tmp_path / "broken")}
+            "FAKE_HIP_BROKEN": str(tmp_path / "broken"), "FAKE_HIP_LAUNCH_US": "100"}
 
 
 def kernel_folder(folder, modes, version):

@@ -226,7 +226,7 @@ def test_a_job_is_decided_again_when_its_samples_are_quarantined_while_it_is_dec
     assert "samples were quarantined while it was decided" in server.messages
     assert server.get(f"/v1/jobs/{job}")["state"] == "running"
     assert node.work(most=1)[0]["lease"] == finals[0]["lease"]
-    assert server.get(f"/v1/jobs/{job}")["state"] == "done"
+    wait_until(lambda: server.get(f"/v1/jobs/{job}")["state"] == "done", 20, "the job to be decided again")
 
 
 def test_a_resumed_device_works_and_begins_a_new_history(server, node, submit, age):

@@ -13,16 +13,34 @@ static int files_compare(const void *a, const void *b) {
   return strcmp((*(const struct cache_file *const *)a)->path, (*(const struct cache_file *const *)b)->path);
 }
 
-static void file_add(struct archive *archive, struct archive_entry *entry, const struct cache_file *file,
-                     unsigned mode) {
+static void header_add(struct archive *archive, struct archive_entry *entry, const char *path, unsigned type,
+                       unsigned mode, size_t size) {
   archive_entry_clear(entry);
-  archive_entry_set_pathname(entry, file->path);
-  archive_entry_set_filetype(entry, AE_IFREG);
+  archive_entry_set_pathname(entry, path);
+  archive_entry_set_filetype(entry, type);
   archive_entry_set_perm(entry, (mode_t)mode);
-  archive_entry_set_size(entry, (la_int64_t)file->size);
+  archive_entry_set_size(entry, (la_int64_t)size);
   archive_entry_set_mtime(entry, 0, 0);
   /* A warning: the path is not ASCII, and stands there byte for byte. */
   ALWAYS(archive_write_header(archive, entry) >= ARCHIVE_WARN);
+}
+
+/* The folders above a file that the one before it does not lie in: some tools write beside what they read, and so care for a
+ * folder's mode. Files of a folder follow each other when they are sorted. */
+static void folders_add(struct archive *archive, struct archive_entry *entry, const char *before, const char *path,
+                        unsigned mode) {
+  for (const char *slash = strchr(path, '/'); slash; slash = strchr(slash + 1, '/')) {
+    size_t size = (size_t)(slash + 1 - path);
+    if (strncmp(before, path, size) == 0)
+      continue;
+    cleanup_free char *folder = xstrndup(path, size);
+    header_add(archive, entry, folder, AE_IFDIR, mode, 0);
+  }
+}
+
+static void file_add(struct archive *archive, struct archive_entry *entry, const struct cache_file *file,
+                     unsigned mode) {
+  header_add(archive, entry, file->path, AE_IFREG, mode, file->size);
   ALWAYS(archive_write_data(archive, file->bytes, file->size) == (la_ssize_t)file->size);
 }
 
@@ -39,8 +57,11 @@ char *cache_files_tar(const struct cache_files *files, size_t *ret_size) {
   qsort(sorted, files->n, sizeof *sorted, files_compare);
   ALWAYS(archive_write_set_format_pax_restricted(archive) == ARCHIVE_OK);
   ALWAYS(archive_write_open(archive, out, NULL, write_to_memory, NULL) == ARCHIVE_OK);
-  for (size_t i = 0; i < files->n; i++)
+  for (size_t i = 0; i < files->n; i++) {
+    folders_add(archive, entry, i ? sorted[i - 1]->path : "", sorted[i]->path,
+                files->folder_mode ? files->folder_mode : 0755);
     file_add(archive, entry, sorted[i], files->file_mode ? files->file_mode : 0644);
+  }
   ALWAYS(archive_write_close(archive) == ARCHIVE_OK);
   archive_entry_free(entry);
   archive_write_free(archive);

@@ -1,4 +1,5 @@
-/* A cache's files as one tar, which depends on nothing but them: sorted by path, without owners and times.
+/* A cache's files as one tar, which depends on nothing but them: sorted by path, each folder before what is in
+ * it, without owners and times.
  *
  * Memory: the bytes are the caller's. Threads: any. */
 #ifndef WAVETUNE_COMMON_CACHE_CACHE_TAR_H

@@ -278,7 +278,7 @@ class Watcher:
             self._add(record, key, 0, 1, tuning_ms, kernel_ms)
         for cache in self._alive():
             counts, cache.counts = cache.counts, {}
-            for key, n in counts.items():
+            for key, n in list(counts.items()):  # a thread may still hold the old dict
                 self._add(cache.record, key, n, 0, 0.0, None)
         self.caches = [reference for reference in self.caches if reference() is not None]
 

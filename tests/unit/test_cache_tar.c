@@ -41,17 +41,20 @@ Test(cache_tar, holds_the_files_sorted_without_owners_or_times) {
   size_t size;
   cleanup_free char *bytes = cache_files_tar(&files, &size);
   cleanup_free char *list = listed(bytes, size);
-  cleanup_free char *wanted = xasprintf("a 644 ;b/cache.json 644 {};%s 644 long;", long_path);
+  cleanup_free char *wanted =
+      xasprintf("a 644 ;b/ 755 ;b/cache.json 644 {};%.101s 755 ;%s 644 long;", long_path, long_path);
   cr_assert_str_eq(list, wanted);
 }
 
 Test(cache_tar, has_the_modes_that_the_format_states) {
-  cleanup_cache_files struct cache_files files = {.file_mode = 0777};
-  file_add(&files, "cache.json", "x");
+  cleanup_cache_files struct cache_files files = {.file_mode = 0777, .folder_mode = 01777};
+  file_add(&files, "a/b/x.json", "x");
+  file_add(&files, "a/b/y.json", "y");
+  file_add(&files, "a/c/z.json", "z");
   size_t size;
   cleanup_free char *bytes = cache_files_tar(&files, &size);
   cleanup_free char *list = listed(bytes, size);
-  cr_assert_str_eq(list, "cache.json 777 x;");
+  cr_assert_str_eq(list, "a/ 1777 ;a/b/ 1777 ;a/b/x.json 777 x;a/b/y.json 777 y;a/c/ 1777 ;a/c/z.json 777 z;");
 }
 
 Test(cache_tar, is_the_same_for_the_same_files_in_another_order) {

@@ -65,10 +65,12 @@ class Node:
 def node(postgres, tmp_path_factory):
     folder = tmp_path_factory.mktemp("node")
     server = harness.Server(postgres.database(), folder, options=harness.UNHURRIED)
-    node = Node(server, folder)
-    node.publish(256)
-    yield node
-    server.kill()
+    try:
+        node = Node(server, folder)
+        node.publish(256)
+        yield node
+    finally:
+        server.kill()
 
 
 def test_the_program_starts_with_the_newest_cache_and_without_the_token(node):

@@ -209,6 +209,11 @@ static int command_export(struct options *options) {
   }
   if (!formats_of_option(options, &formats, &n_formats, &error) || !identity_of_option(options, &identity, &error))
     return cli_fail(EXIT_USAGE, &error);
+  if (!json_can_hold(option_text(options, "to"))) {
+    error_set(&error, "--to %s is no UTF-8, which files of caches cannot name; export elsewhere",
+              option_text(options, "to"));
+    return cli_fail(EXIT_USAGE, &error);
+  }
   if (n_formats > 1) {
     error_set(&error, "export writes one format at a time; give one --format");
     return cli_fail(EXIT_USAGE, &error);

@@ -159,6 +159,9 @@ bool folder_open(struct fetch *fetch, int *ret_lock, struct error *error) {
   kept_read(fetch);
   if (!is_made || !fetch->absolute)
     return is_made && error_set(error, "cannot look at %s: %s", fetch->to, strerror(errno));
+  if (!json_can_hold(fetch->absolute))
+    return error_set(error, "%s lies at a path that is no UTF-8, which files of caches cannot name; fetch elsewhere",
+                     fetch->to);
   if (!lock_take(fetch, ret_lock, error))
     return false;
   kept_read(fetch); /* again: who had the lock may have changed it */

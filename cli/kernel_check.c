@@ -48,8 +48,7 @@ static bool is_file(const char *path) {
 
 static bool place_check(struct check *check, const char *place, struct error *error) {
   cleanup_free char *build = xasprintf("%s/build.json", place);
-  cleanup_json json_t *text = json_string(place);
-  if (check->as_json && !text)
+  if (check->as_json && !json_can_hold(place))
     return error_set(error, "%s: JSON cannot hold a name that is no UTF-8; rename it, or leave --json out", place);
   if (is_file(place))
     return check_file(check, place, error);

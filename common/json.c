@@ -225,3 +225,8 @@ json_t *json_digest_text(const struct digest *digest) {
   char text[DIGEST_TEXT_SIZE];
   return json_string(digest_format(digest, text));
 }
+
+bool json_can_hold(const char *text) {
+  cleanup_json json_t *string = json_string(text);
+  return string != NULL;
+}

@@ -64,6 +64,9 @@ must_check bool json_get_digest(const json_t *object, const char *pointer, const
 must_check bool json_only_members(const json_t *value, const char *pointer, const char *const *names,
                                   struct error *error);
 
+/* Whether JSON can hold the text: it is UTF-8. Names of files need not be. */
+must_check bool json_can_hold(const char *text);
+
 /* Writes pointer + "/" + name (escaped by RFC 6901) to text, cut to size. Returns text. */
 char *json_pointer_member(char *text, size_t size, const char *pointer, const char *name);
 char *json_pointer_index(char *text, size_t size, const char *pointer, size_t index);

@@ -35,7 +35,7 @@ static void ready_set(struct server *server, const char *why_not) {
   pthread_mutex_lock(&server->ready_lock);
   bool was_ready = server->is_ready;
   server->is_ready = why_not == NULL;
-  snprintf(server->not_ready, sizeof server->not_ready, "%s", why_not ? why_not : "");
+  snprintf(server->not_ready, sizeof server->not_ready, "%.*s", NOT_READY_SIZE - 1, why_not ? why_not : "");
   pthread_mutex_unlock(&server->ready_lock);
   if (was_ready && why_not)
     log_warning("server: not ready: %s", why_not);

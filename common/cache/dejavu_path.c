@@ -35,8 +35,7 @@ static bool part_is_safe(const char *part) {
     if ((unsigned char)*c < 0x20 || *c == 0x7f || *c == '/')
       return false;
   }
-  cleanup_json json_t *text = json_string(part); /* NULL: not UTF-8 */
-  return text && size > 0 && size <= PART_MAX && strcmp(part, ".") != 0 && strcmp(part, "..") != 0;
+  return json_can_hold(part) && size > 0 && size <= PART_MAX && strcmp(part, ".") != 0 && strcmp(part, "..") != 0;
 }
 
 bool dejavu_hash_is_valid(const char *text) { return strlen(text) == 64 && !text[strspn(text, "0123456789abcdef")]; }

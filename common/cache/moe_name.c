@@ -79,8 +79,7 @@ bool moe_name_parse(const struct moe_dialect *dialect, const char *text, struct 
   at = prefixed_number_take(at, ",N=", &name.n);
   at = at && string_starts(at, device) ? text_take(at + strlen(device), end, &name.device) : NULL;
   at = optional_take(dialect, at, end, &name);
-  cleanup_json json_t *whole = json_string(text); /* NULL: not UTF-8 */
-  if (!is_json || at != end || !whole)
+  if (!is_json || at != end || !json_can_hold(text))
     return error_set(error,
                      "\"%.200s\" is no name like E=128,N=384,device_name=AMD_Instinct_MI300X.json, with dtype=, "
                      "block_shape=%s behind the device in this order",

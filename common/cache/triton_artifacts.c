@@ -118,8 +118,7 @@ bool triton_artifacts_add(const struct render_request *request, const json_t *ca
                               : "compiled code has absolute paths in it, and where it will stand is not known");
     return true;
   }
-  cleanup_json json_t *root = json_string(request->root);
-  if (!root) {
+  if (!json_can_hold(request->root)) {
     *ret_reason = xstrdup("compiled code has absolute paths in it, as JSON, and that where it will stand is no UTF-8");
     return true;
   }

@@ -284,8 +284,7 @@ bool triton_table_read(const struct import_request *request, struct imported *re
     const struct cache_file *file = &request->files->files[i];
     char folder[TRITON_FOLDER_LENGTH + 1];
     cleanup_free char *function = NULL;
-    cleanup_json json_t *name = json_string(file->path);
-    if (!name)
+    if (!json_can_hold(file->path))
       return error_set(error, "%.200s: the path is not UTF-8", file->path);
     if (!split_path(file->path, folder, &function))
       continue;

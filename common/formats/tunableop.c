@@ -441,8 +441,8 @@ static json_t *make_environment(const json_t *validators) {
 }
 
 static bool read_file(struct reading *reading, const struct cache_file *file, struct error *error) {
-  cleanup_json json_t *validators = json_array(), *path = json_string(file->path);
-  if (!path)
+  cleanup_json json_t *validators = json_array();
+  if (!json_can_hold(file->path))
     return error_set(error, "%.200s: the path is not UTF-8", file->path);
   if (file->size > FILE_SIZE_MAX)
     return error_set(error, "%.200s: it has %zu bytes; at most %zu are read", file->path, file->size, FILE_SIZE_MAX);

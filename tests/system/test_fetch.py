@@ -752,6 +752,15 @@ def test_export_says_what_it_left_out_and_where_the_variables_point(world, tmp_p
     assert (tmp_path / "dejavu").stat().st_mode & 0o777 == 0o777
 
 
+def test_a_place_whose_name_is_no_utf8_is_refused(world, tmp_path):
+    (tmp_path / "release.json").write_bytes(release_of())
+    place = os.fsdecode(bytes(tmp_path) + b"/x\xff")
+    for arguments, code in ((("fetch", "--url", world.url, "--environment", json.dumps(ENVIRONMENT)), 6),
+                            (("export", tmp_path / "release.json", "--json"), 2)):
+        done = subprocess.run([harness.BUILD / "wavetune", *arguments, "--to", place], capture_output=True)
+        assert done.returncode == code and b"no UTF-8" in done.stderr, done
+
+
 def test_export_refuses_what_it_cannot_do(world, tmp_path):
     file = tmp_path / "release.json"
     file.write_bytes(release_of())

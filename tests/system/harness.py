@@ -232,7 +232,12 @@ class Server(Program):
             connection.close()
 
     def get(self, path, **more):
-        answer = self.request("GET", path, **more)
+        """Asks again while the answer is that it cannot now: each of its threads finds a database that was away by itself."""
+        def ask():
+            answer = self.request("GET", path, **more)
+            return answer if answer.status != 503 else None
+
+        answer = wait_until(ask, 30, f"another answer than 503 to {path}")
         assert answer.status == 200, (path, answer)
         return answer.json
 

@@ -7,8 +7,7 @@
  * Memory: a campaign owns everything. Threads: one. */
 #include <math.h>
 
-#include "cli/cli.h"
-#include "common/cache/release.h"
+#include "cli/channel.h"
 #include "common/space.h"
 #include "common/verdict.h"
 
@@ -63,22 +62,10 @@ static int release_read(struct campaign *campaign, const struct options *options
   int code = cli_call(campaign->client, "GET", path, NULL, &entry);
   if (code != EXIT_OK)
     return code;
-  cleanup_free char *release_path = xasprintf("/v1/releases/%s", cli_member(entry, "release"));
-  struct http_request request = {.method = "GET", .path = release_path};
-  cleanup_http_response struct http_response response = {0};
-  struct error error;
-  if (!http_send(campaign->client, &request, &response, &error))
-    return cli_fail(EXIT_UNREACHABLE, &error);
-  if (response.status != 200)
-    return cli_refused(&response, cli_member(entry, "release"));
-  char digest[DIGEST_TEXT_SIZE];
-  if (!release_parse(response.body, response.size, &campaign->release, &error))
-    return cli_fail(EXIT_REFUSED, &error);
-  digest_format(&campaign->release->digest, digest);
-  if (!string_equal(digest, cli_member(entry, "release"))) {
-    error_set(&error, "the server's release has the digest %s, not %s", digest, cli_member(entry, "release"));
-    return cli_fail(EXIT_REFUSED, &error);
-  }
+  const char *digest = cli_member(entry, "release");
+  code = release_get(campaign->client, digest, digest, &campaign->release);
+  if (code != EXIT_OK)
+    return code;
   campaign->run = xasprintf("revalidate-%.*s", RUN_DIGITS, digest + strlen("sha256:"));
   return EXIT_OK;
 }
@@ -215,6 +202,10 @@ static int winner_judge(struct http_client *client, struct revalidated *it, cons
   uint64_t ordinal;
   size_t index;
   cleanup_space struct space *space = NULL;
+  if (string_equal(cli_member(job, "state"), "cancelled")) {
+    left_out(it, "its job was cancelled");
+    return EXIT_OK;
+  }
   if (!string_equal(cli_member(job, "state"), "done") || !json_is_object(winner)) {
     const char *reason = cli_member(job, "reason");
     it->reason = xasprintf("nothing of it runs there: %s", reason[0] ? reason : cli_member(job, "state"));
@@ -267,7 +258,8 @@ static int campaign_retune(struct campaign *campaign, bool is_waiting, int64_t p
   for (size_t i = 0; i < campaign->n; i++) {
     struct revalidated *it = &campaign->all[i];
     cleanup_free char *refused = NULL;
-    int code = it->reason && it->tune ? job_post(campaign, it->tune, &it->retune, &refused) : EXIT_OK;
+    int code =
+        it->reason && it->tune && !it->is_left_out ? job_post(campaign, it->tune, &it->retune, &refused) : EXIT_OK;
     if (code != EXIT_OK)
       return code;
     if (refused && !string_equal(refused, it->reason)) {

@@ -173,6 +173,12 @@ bool entry_sign(struct channel_entry *entry, const struct signers *signers, stru
   return true;
 }
 
+bool entry_is_signed_by_any(const struct channel_entry *entry, const struct signers *signers) {
+  struct error error;
+  const struct trusted_keys keys = {signers->n, (struct signing_key *)signers->all};
+  return channel_entry_verify(entry, &keys, &error);
+}
+
 /* Whether all signers signed the entry as it is. */
 static bool all_signed(const struct channel_entry *entry, const struct signers *signers) {
   for (size_t i = 0; i < signers->n; i++) {
@@ -196,9 +202,11 @@ static bool body_compose(const struct channel_present *present, const struct cha
   struct channel_entry entry = {.channel = (char *)change->channel,
                                 .environment = change->release->environment,
                                 .tag = change->release->tag,
-                                .counter = present->entry.counter + 1,
+                                .counter = present->entry.counter < INT64_MAX ? present->entry.counter + 1 : 0,
                                 .release = change->release->digest,
                                 .expires_s = change->expires_s};
+  if (entry.counter <= 0)
+    return error_set(error, "channel %s is at the last counter there is; move another channel", change->channel);
   if (change->signers->n && !entry_sign(&entry, change->signers, error))
     return false;
   json_t *body = channel_entry_to_json(&entry, change->signers->n > 0);
@@ -261,7 +269,12 @@ int channel_change(struct http_client *client, const struct channel_change *chan
             "wavetune: channel %s had a signed entry and gets one that is not: deployments that verify will keep what "
             "they have; give --sign-key\n",
             change->channel);
+  if (change->signers->n && present.exists && !entry_is_signed_by_any(&present.entry, change->signers))
+    fprintf(stderr,
+            "wavetune: that channel %s is at counter %" PRId64 " is the server's word alone: none of these keys signed "
+            "that entry\n",
+            change->channel, present.entry.counter);
   if (!body_compose(&present, change, &body, &error))
-    return cli_fail(EXIT_USAGE, &error);
+    return cli_fail(EXIT_REFUSED, &error);
   return change_send(client, change, body, ret_entry);
 }

@@ -52,6 +52,9 @@ void channel_present_release(struct channel_present *present);
 must_check int channel_present_of_options(struct http_client *client, const struct options *options,
                                           const char *channel, struct channel_present *ret);
 
+/* Whether one of the signers signed the entry as it is. */
+must_check bool entry_is_signed_by_any(const struct channel_entry *entry, const struct signers *signers);
+
 /* Signs and says on stderr what is signed and by whom. */
 must_check bool entry_sign(struct channel_entry *entry, const struct signers *signers, struct error *error);
 

@@ -22,9 +22,11 @@ static int command_gc(struct options *options) {
     printf("%s  %s  %" JSON_INTEGER_FORMAT " winners, tag %s\n", cli_member(release, "release"),
            cli_member(release, "created_at"), json_integer_value(json_object_get(release, "winners")),
            cli_member(release, "tag"));
-  printf("%s %zu releases and %" JSON_INTEGER_FORMAT " files of %" JSON_INTEGER_FORMAT " bytes%s\n",
+  printf("%s %zu releases and %" JSON_INTEGER_FORMAT " files of %" JSON_INTEGER_FORMAT
+         " bytes, and %" JSON_INTEGER_FORMAT " keys of demand%s\n",
          is_dry ? "would remove" : "removed", json_array_size(releases),
          json_integer_value(json_object_get(files, "n")), json_integer_value(json_object_get(files, "bytes")),
+         json_integer_value(json_object_get(answer, "demand")),
          json_is_true(json_object_get(answer, "more")) ? "; there is more: call again" : "");
   return EXIT_OK;
 }
@@ -53,6 +55,7 @@ const struct command_spec spec_gc = {
         "A release stays while a channel points at it, while it is one of the last 8 that a channel pointed at, and "
         "for "
         "--keep-days after it was made or fetched. A file stays while a kernel, a build or a measurement names it. "
+        "Demand stays for --keep-days after it was reported last. "
         "Jobs, measurements, kernels, builds and the history of channels stay.",
     .options = gc_options,
     .n_options = ARRAY_LENGTH(gc_options),

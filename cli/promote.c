@@ -65,26 +65,39 @@ static bool channel_of_arguments(const struct options *options, const char *exam
   return true;
 }
 
-/* The release that a channel's present one took over from: that of the newest entry before the first one with the present
- * release, so that rolling back twice goes back twice. `history` is newest first. */
-static const char *release_before(const json_t *history, const char *present) {
-  const char *before = NULL;
+/* What a channel's present release took over from: the newest entry before the first one with the present release, so that
+ * rolling back twice goes back twice. `history` is newest first. */
+static const json_t *entry_before(const json_t *history, const char *present) {
+  const json_t *before = NULL;
   size_t index;
   json_t *entry;
   bool is_behind = false;
   json_array_foreach (history, index, entry) {
-    const char *release = cli_member(entry, "release");
-    if (string_equal(release, present)) {
+    if (string_equal(cli_member(entry, "release"), present)) {
       is_behind = true;
       before = NULL;
     } else if (is_behind && !before) {
-      before = release;
+      before = entry;
     }
   }
   return before;
 }
 
-static int release_before_get(struct http_client *client, const struct channel_present *present, char **ret_digest) {
+/* Who signs a rollback signs that this channel served the release before: the history of a server that lies shows others. */
+static bool before_is_signed(const struct channel_entry *present, const json_t *before, const struct signers *signers,
+                             struct error *error) {
+  cleanup_channel_entry struct channel_entry entry = {0};
+  if (!channel_entry_parse(before, &entry, error))
+    return error_prefix(error, "the server's channel entry is none: ");
+  return (string_equal(entry.channel, present->channel) && entry_is_signed_by_any(&entry, signers)) ||
+         error_set(error,
+                   "that channel %s served %s before is the server's word alone: none of these keys signed that entry; "
+                   "name the release: --to sha256:…",
+                   present->channel, cli_member(before, "release"));
+}
+
+static int release_before_get(struct http_client *client, const struct channel_present *present,
+                              const struct signers *signers, char **ret_digest) {
   struct error error;
   char digest[DIGEST_TEXT_SIZE];
   cleanup_json json_t *environment = environment_to_json(&present->entry.environment), *history = NULL;
@@ -94,13 +107,15 @@ static int release_before_get(struct http_client *client, const struct channel_p
   int code = cli_list(client, path, &history);
   if (code != EXIT_OK)
     return code;
-  const char *before = release_before(history, digest_format(&present->entry.release, digest));
+  const json_t *before = entry_before(history, digest_format(&present->entry.release, digest));
   if (!before) {
     error_set(&error, "channel %s served nothing before %s; name the release: --to sha256:…", present->entry.channel,
               digest);
     return cli_fail(EXIT_FAILED, &error);
   }
-  *ret_digest = xstrdup(before);
+  if (signers->n && !before_is_signed(&present->entry, before, signers, &error))
+    return cli_fail(EXIT_REFUSED, &error);
+  *ret_digest = xstrdup(cli_member(before, "release"));
   return EXIT_OK;
 }
 
@@ -123,7 +138,7 @@ static int rollback_with(struct http_client *client, const struct options *optio
                     *what = xasprintf("channel %s was not rolled back", change->channel);
   int code = channel_present_of_options(client, options, change->channel, &present);
   if (code == EXIT_OK && !digest)
-    code = release_before_get(client, &present, &digest);
+    code = release_before_get(client, &present, change->signers, &digest);
   if (code == EXIT_OK)
     code = release_get(client, digest, what, &release);
   if (code != EXIT_OK)

@@ -78,19 +78,36 @@ static bool minors_equal(const char *a, const char *b) {
   return length && length == minor_length(b) && memcmp(a, b, length) == 0;
 }
 
+static bool minor_fits(const struct environment *asked, const struct environment *there) {
+  struct environment others = *asked; /* borrowed, but for rocm */
+  others.rocm = NULL;
+  return asked->rocm && there->rocm && minors_equal(asked->rocm, there->rocm) && environment_fits(&others, there);
+}
+
+static bool equal_but_rocm(const struct environment *a, const struct environment *b) {
+  struct environment one = *a, other = *b;
+  one.rocm = other.rocm = NULL;
+  return environment_fits(&one, &other) && environment_fits(&other, &one);
+}
+
+/* The newest that has just the members which were asked for; else the newest of all that fit, when they differ in nothing but
+ * ROCm: which of others is meant would be a guess. */
 static bool minor_resolve(const struct environment *asked, const struct environment *const *there, size_t n,
                           size_t *ret_index) {
-  struct environment others = *asked; /* borrowed, but for rocm */
-  bool is_found = false;
-  others.rocm = NULL;
-  for (size_t i = 0; asked->rocm && i < n; i++) {
-    if (!there[i]->rocm || !minors_equal(asked->rocm, there[i]->rocm) || !environment_fits(&others, there[i]))
+  size_t newest = n, newest_equal = n;
+  bool is_one = true;
+  for (size_t i = 0; i < n; i++) {
+    if (!minor_fits(asked, there[i]))
       continue;
-    if (!is_found || strverscmp(there[i]->rocm, there[*ret_index]->rocm) > 0)
-      *ret_index = i;
-    is_found = true;
+    if (equal_but_rocm(asked, there[i]) &&
+        (newest_equal == n || strverscmp(there[i]->rocm, there[newest_equal]->rocm) > 0))
+      newest_equal = i;
+    is_one = is_one && (newest == n || equal_but_rocm(there[newest], there[i]));
+    if (newest == n || strverscmp(there[i]->rocm, there[newest]->rocm) > 0)
+      newest = i;
   }
-  return is_found;
+  *ret_index = newest_equal < n ? newest_equal : newest;
+  return newest_equal < n || (newest < n && is_one);
 }
 
 /* What was asked for with the members that the declaration replaces; borrowed. */

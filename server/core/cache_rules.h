@@ -2,7 +2,8 @@
  *
  * Rules in this order, each only when it is asked for and the ones before found none:
  *   exact       the one environment that the stated members mean (cache_lookup)
- *   minor       the same in all but the patch level of ROCm (6.4.1 and 6.4.0): of several the newest
+ *   minor       the same in all but the patch level of ROCm (6.4.1 and 6.4.0): of several the newest, and none where those
+ *               that fit differ in other members too, which were not stated
  *   compatible  what an operator declared: a compatibility says that who asks for its `asked` members may be served an
  *               environment with its `served` members; the first declared that finds one wins
  * Whatever the rule, stated arch, compute_units and partition are equal: a config of another GPU is never served.

@@ -27,8 +27,12 @@ static bool milliseconds_read(const json_t *json, const char *at, const char *na
   if (!json_get_number(json, at, name, JSON_OPTIONAL, ret, error))
     return false;
   char pointer[JSON_POINTER_SIZE];
-  return (*ret >= 0 && *ret <= DEMAND_MS_MAX) || error_at(error, json_pointer_member(pointer, sizeof pointer, at, name),
-                                                          "%s is 0 to %.0f milliseconds", name, DEMAND_MS_MAX);
+  if (*ret < 0 || *ret > DEMAND_MS_MAX)
+    return error_at(error, json_pointer_member(pointer, sizeof pointer, at, name), "%s is 0 to %.0f milliseconds", name,
+                    DEMAND_MS_MAX);
+  if (*ret < DEMAND_MS_MIN)
+    *ret = 0;
+  return true;
 }
 
 static bool item_parse(const json_t *json, const char *at, struct demand_item *ret, struct error *error) {

@@ -19,6 +19,8 @@
 #define DEMAND_ITEMS_MAX 1000
 #define DEMAND_COUNT_MAX INT64_C(1000000000)
 #define DEMAND_MS_MAX 1e9
+#define DEMAND_MS_MIN 1e-6 /* less is as good as not known, and its products might leave the range of floats */
+#define DEMAND_TOTAL_MAX 1000000000000000 /* where counts of a key stop to grow */
 #define DEMAND_POSTS_PER_MINUTE 60
 #define DEMAND_ROWS_MAX 100000 /* kept; beyond them new keys are dropped */
 #define DEMAND_GAIN 0.1

@@ -345,9 +345,9 @@ const char openapi_schemas[] = JSON({
       "refused": {"type": "string"}}}}}},
   "GcRequest": {"type": "object", "additionalProperties": false, "properties": {
     "dry_run": {"type": "boolean", "default": false}, "keep_days": {"type": "integer", "minimum": 1, "maximum": 36500, "default": 30}}},
-  "GcAnswer": {"type": "object", "required": ["releases", "files", "more", "dry_run", "keep_days"], "properties": {
+  "GcAnswer": {"type": "object", "required": ["releases", "files", "demand", "more", "dry_run", "keep_days"], "properties": {
     "releases": {"type": "array", "items": {"type": "object"}}, "files": {"type": "object", "properties": {
-      "n": {"type": "integer"}, "bytes": {"type": "integer"}}}, "more": {"type": "boolean"}, "dry_run": {"type": "boolean"},
+      "n": {"type": "integer"}, "bytes": {"type": "integer"}}}, "demand": {"type": "integer"}, "more": {"type": "boolean"}, "dry_run": {"type": "boolean"},
     "keep_days": {"type": "integer"}}},
   "ImportRequest": {"type": "object", "required": ["format", "environment", "kernels"], "additionalProperties": false, "properties": {
     "format": {"type": "string"}, "environment": {"$ref": "#/components/schemas/Environment"},

@@ -1,4 +1,4 @@
-/* PUT and GET of channels, their history, and noticing that another server moved one.
+/* PUT and GET of channels, their history, and noticing what another server changed.
  *
  * Memory: rows live as long as the handler. Threads: database workers; channels_housekeep: the housekeeper. */
 #include "common/log.h"
@@ -19,7 +19,7 @@ static struct channel_entry entry_after(const struct channel_row *row, const str
   return entry;
 }
 
-/* Reads, decides and moves once. False: somebody else moved it in between. */
+/* Reads, decides and moves once. False: it was changed in between. */
 static bool channel_put_once(struct worker *worker, struct request *request, const char *name,
                              const struct channel_move *move) {
   struct error error;
@@ -51,6 +51,8 @@ static bool channel_put_once(struct worker *worker, struct request *request, con
     break;
   }
   if (!channel_move(worker->db, name, &state, move, request->token_name, &after, &error)) {
+    if (db_failure(worker->db) == DB_FAILURE_REFERENCE) /* the release was collected in between */
+      return false;
     answer_failure(worker, request, &error);
     return true;
   }
@@ -170,17 +172,17 @@ void route_channel_entries(struct worker *worker, struct request **requests, siz
 }
 
 void channels_housekeep(struct worker *worker) {
-  static int64_t known_moves = -1, next_ms;
+  static int64_t known, next_ms;
   struct error error;
-  int64_t moves, now = clock_monotonic_ms();
+  int64_t state, now = clock_monotonic_ms();
   if (now < next_ms)
     return;
   next_ms = now + server_options(worker->server)->poll_ms;
-  if (!channel_moves(worker->db, &moves, &error)) {
+  if (!lookups_state(worker->db, &state, &error)) {
     log_warning("channels: %s", error.message);
     return;
   }
-  if (moves != known_moves)
+  if (state != known)
     response_memory_forget_channels(worker->server);
-  known_moves = moves;
+  known = state;
 }

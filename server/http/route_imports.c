@@ -8,6 +8,8 @@
 #include "server/store/imports.h"
 #include "server/store/jobs.h"
 
+static const char *const no_arguments[] = {NULL};
+
 /* What is stored was checked when it came in. NULL: it is not registered. */
 static struct kernel *kernel_read(const char *manifest) {
   cleanup_json json_t *json = NULL;
@@ -74,6 +76,8 @@ void route_import_post(struct worker *worker, struct request **requests, size_t 
   struct import_counts counts;
   struct error error;
   ALWAYS(n == 1);
+  if (!request_query_only(request, no_arguments))
+    return;
   if (!import_post_parse(request->json, &import, &error)) {
     request_refuse(request, MHD_HTTP_UNPROCESSABLE_CONTENT, &error);
     return;
@@ -133,7 +137,7 @@ void route_image_put(struct worker *worker, struct request **requests, size_t n)
   char text[DIGEST_TEXT_SIZE];
   bool is_new;
   ALWAYS(n == 1);
-  if (!digest_of_path(request, &digest))
+  if (!request_query_only(request, no_arguments) || !digest_of_path(request, &digest))
     return;
   if (!identity_parse(request->json, &identity, &error)) {
     request_refuse(request, MHD_HTTP_UNPROCESSABLE_CONTENT, &error);
@@ -155,13 +159,12 @@ void route_image_put(struct worker *worker, struct request **requests, size_t n)
 }
 
 void route_image_get(struct worker *worker, struct request **requests, size_t n) {
-  static const char *const known[] = {NULL};
   struct request *request = requests[0];
   struct digest digest;
   struct error error;
   char *text;
   ALWAYS(n == 1);
-  if (!request_query_only(request, known) || !digest_of_path(request, &digest))
+  if (!request_query_only(request, no_arguments) || !digest_of_path(request, &digest))
     return;
   if (!image_load(worker->db, &digest, &text, &error))
     answer_failure(worker, request, &error);

@@ -27,7 +27,7 @@ void channel_rows_release(struct channel_rows *rows) {
   SQL_TIME("c.updated_at") " AS updated_at, NULL AS moved_by," \
   " (SELECT " EXPIRES("e.expires_at") " FROM channel_entries e WHERE " OF_THE_ENTRY("e") ") AS expires, " SIGNATURES
 #define HISTORY_COLUMNS \
-  "c.counter AS id, c.name, r.environment, c.tag, c.counter, c.release, 0 AS signings, " \
+  "c.counter AS id, c.name, $6::json AS environment, c.tag, c.counter, c.release, 0 AS signings, " \
   SQL_TIME("c.moved_at") " AS updated_at, c.moved_by, " EXPIRES("c.expires_at") " AS expires, " SIGNATURES
 /* clang-format on */
 
@@ -120,19 +120,22 @@ bool channel_row_of_release(struct db *db, const char *name, const struct digest
 }
 
 static const struct statement channel_entries_statement = {
-    "channel_entries_list", "SELECT " HISTORY_COLUMNS " FROM channel_entries c JOIN releases r ON r.digest = c.release"
+    "channel_entries_list", "SELECT " HISTORY_COLUMNS " FROM channel_entries c"
                             " WHERE c.name = $1 AND c.tag = $2 AND c.environment_digest = $3::bytea AND c.counter < $4"
                             " ORDER BY c.counter DESC LIMIT $5"};
 
 bool channel_entries_list(struct db *db, const struct channel_row *row, int64_t before, int64_t limit,
                           struct channel_rows *ret, int64_t *ret_next, struct error *error) {
   struct digest environment = environment_digest(&row->entry.environment);
+  cleanup_json json_t *json = environment_to_json(&row->entry.environment);
+  cleanup_free char *text = json_canonical(json);
   struct db_parameters parameters = {0};
   db_text(&parameters, row->entry.channel);
   db_text(&parameters, row->entry.tag);
   db_digest(&parameters, &environment);
   db_integer(&parameters, before);
   db_integer(&parameters, limit + 1);
+  db_text(&parameters, text);
   cleanup_rows struct db_rows *rows = NULL;
   if (!db_run(db, &channel_entries_statement, &parameters, &rows, error))
     return false;
@@ -211,14 +214,15 @@ bool channel_signature_add(struct db *db, const struct channel_row *row, const s
   return true;
 }
 
-static const struct statement channel_moves_statement = {
-    "channel_moves", "SELECT COALESCE(sum(counter + signings), 0)::bigint AS moves FROM channels"};
+static const struct statement lookups_state_statement = {
+    "lookups_state", "SELECT hashtextextended(concat_ws(' ', (SELECT sum(counter + signings) FROM channels),"
+                     "  (SELECT string_agg(id || ':' || xmin, ' ' ORDER BY id) FROM compatibilities)), 0) AS state"};
 
-bool channel_moves(struct db *db, int64_t *ret_moves, struct error *error) {
+bool lookups_state(struct db *db, int64_t *ret_state, struct error *error) {
   struct db_parameters parameters = {0};
   cleanup_rows struct db_rows *rows = NULL;
-  if (!db_run(db, &channel_moves_statement, &parameters, &rows, error))
+  if (!db_run(db, &lookups_state_statement, &parameters, &rows, error))
     return false;
-  *ret_moves = db_get_integer(rows, 0, "moves");
+  *ret_state = db_get_integer(rows, 0, "state");
   return true;
 }

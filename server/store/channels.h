@@ -53,7 +53,8 @@ must_check bool channel_signature_add(struct db *db, const struct channel_row *r
                                       const struct channel_signature *signature, const char *added_by, bool *ret_done,
                                       struct error *error);
 
-/* How many moves and signatures were ever committed: grows with each, in whatever order they commit. */
-must_check bool channel_moves(struct db *db, int64_t *ret_moves, struct error *error);
+/* A number that is another one after every move, signature and change of a compatibility, in whatever order they commit:
+ * what is remembered of lookups holds while it stays. */
+must_check bool lookups_state(struct db *db, int64_t *ret_state, struct error *error);
 
 #endif

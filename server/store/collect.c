@@ -7,11 +7,13 @@
 #define TEXT(macro) TEXT_OF(macro)
 #define AGE "make_interval(days => $1::int)"
 
+/* Renewals of an entry name its release again: what is kept is counted in releases. */
 #define SQL_RELEASES                                                                                                   \
   " FROM releases r WHERE r.created_at < now() - " AGE                                                                 \
   " AND NOT EXISTS (SELECT FROM channels c WHERE c.release = r.digest)"                                                \
-  " AND NOT EXISTS (SELECT FROM channel_entries e JOIN channels c USING (name, tag, environment_digest)"               \
-  "  WHERE e.release = r.digest AND e.counter > c.counter - " TEXT(                                                    \
+  " AND NOT EXISTS (SELECT FROM (SELECT release, row_number() OVER (PARTITION BY name, tag, environment_digest"        \
+  "  ORDER BY max(counter) DESC) AS n FROM channel_entries GROUP BY name, tag, environment_digest, release) e"         \
+  "  WHERE e.release = r.digest AND e.n <= " TEXT(                                                                     \
       COLLECT_ENTRIES) ")"                                                                                             \
                        " AND NOT EXISTS (SELECT FROM release_fetches f WHERE f.release = r.digest"                     \
                        "  AND f.fetched_at >= now() - " AGE ") ORDER BY r.id LIMIT " TEXT(COLLECT_AT_ONCE)
@@ -37,6 +39,25 @@ static const struct statement files_remove = {"collect_files_remove",
                                               " FOR UPDATE) due WHERE b.digest = due.digest RETURNING b.size)"
                                               " SELECT count(*) AS n, coalesce(sum(size), 0) AS bytes FROM gone"};
 
+#define SQL_DEMAND " FROM demand WHERE last_at < now() - " AGE
+static const struct statement demand_see = {"collect_demand_see", "SELECT count(*) AS n" SQL_DEMAND};
+static const struct statement demand_remove = {"collect_demand_remove",
+                                               "WITH gone AS (DELETE FROM demand d USING (SELECT id" SQL_DEMAND
+                                               " ORDER BY kernel, key_digest FOR UPDATE) due" /* as reports lock them */
+                                               " WHERE d.id = due.id RETURNING d.id) SELECT count(*) AS n FROM gone"};
+
+/* What somebody named after the statement had looked is refused by the database: the next look sees it. */
+#define ATTEMPTS 16
+static bool collect_run(struct db *db, const struct statement *statement, const struct db_parameters *parameters,
+                        struct db_rows **ret_rows, struct error *error) {
+  for (int attempt = 1;; attempt++) {
+    if (db_run(db, statement, parameters, ret_rows, error))
+      return true;
+    if (db_failure(db) != DB_FAILURE_REFERENCE || attempt == ATTEMPTS)
+      return false;
+  }
+}
+
 static json_t *releases_to_json(const struct db_rows *rows) {
   json_t *releases = json_array();
   for (int row = 0; row < db_count(rows); row++) {
@@ -51,15 +72,17 @@ static json_t *releases_to_json(const struct db_rows *rows) {
 }
 
 bool collect(struct db *db, int64_t keep_days, bool remove, json_t **ret_collected, struct error *error) {
-  cleanup_rows struct db_rows *releases = NULL, *files = NULL;
+  cleanup_rows struct db_rows *releases = NULL, *files = NULL, *demand = NULL;
   struct db_parameters parameters = {0};
   db_integer(&parameters, keep_days);
-  if (!db_run(db, remove ? &releases_remove : &releases_see, &parameters, &releases, error) ||
-      !db_run(db, remove ? &files_remove : &files_see, &parameters, &files, error))
+  if (!collect_run(db, remove ? &releases_remove : &releases_see, &parameters, &releases, error) ||
+      !collect_run(db, remove ? &files_remove : &files_see, &parameters, &files, error) ||
+      !db_run(db, remove ? &demand_remove : &demand_see, &parameters, &demand, error))
     return false;
   int64_t n_files = db_get_integer(files, 0, "n");
-  *ret_collected = json_pack("{s:o, s:{s:I, s:I}, s:b}", "releases", releases_to_json(releases), "files", "n",
-                             (json_int_t)n_files, "bytes", (json_int_t)db_get_integer(files, 0, "bytes"), "more",
+  *ret_collected = json_pack("{s:o, s:{s:I, s:I}, s:I, s:b}", "releases", releases_to_json(releases), "files", "n",
+                             (json_int_t)n_files, "bytes", (json_int_t)db_get_integer(files, 0, "bytes"), "demand",
+                             (json_int_t)db_get_integer(demand, 0, "n"), "more",
                              db_count(releases) == COLLECT_AT_ONCE || n_files == COLLECT_AT_ONCE);
   ALWAYS(*ret_collected != NULL);
   return true;

@@ -9,7 +9,8 @@
 
 static const struct statement kernels_statement = {
     "demand_kernels", "SELECT r.n, k.hash FROM unnest($1::text[]) WITH ORDINALITY AS r(name, n)"
-                      " CROSS JOIN LATERAL (SELECT hash FROM kernels WHERE name = r.name ORDER BY id DESC LIMIT 1) k"};
+                      " CROSS JOIN LATERAL (SELECT hash FROM kernels WHERE name = r.name AND language <> 'external'"
+                      "  ORDER BY id DESC LIMIT 1) k"};
 
 bool demand_kernels_find(struct db *db, const char *const *names, size_t n, struct digest *ret_hashes, bool *ret_known,
                          struct error *error) {
@@ -44,11 +45,14 @@ static const struct statement add_statement = {
         DEMAND_ROWS_MAX) " GROUP BY r.kernel, r.key_digest ORDER BY r.kernel, "
                          "r.key_digest" /* everybody locks rows in one order */
                          " ON CONFLICT (kernel, key_digest, environment_digest, "
-                         "tag) DO UPDATE SET hits = d.hits + excluded.hits,"
-                         "  misses = d.misses + excluded.misses, tuning_ms = "
-                         "d.tuning_ms + excluded.tuning_ms,"
-                         "  kernel_ms = coalesce(excluded.kernel_ms, d.kernel_ms), "
-                         "last_at = now()"};
+                         "tag) DO UPDATE SET hits = least(d.hits, " TEXT(
+                             DEMAND_TOTAL_MAX) ") + excluded.hits,"
+                                               "  misses = least(d.misses, " TEXT(
+                                                   DEMAND_TOTAL_MAX) ") + excluded.misses, tuning_ms = "
+                                                                     "d.tuning_ms + excluded.tuning_ms,"
+                                                                     "  kernel_ms = coalesce(excluded.kernel_ms, "
+                                                                     "d.kernel_ms), "
+                                                                     "last_at = now()"};
 
 static void real_add(struct db_array *array, double number) {
   char text[FLOAT_TEXT_SIZE];
@@ -97,24 +101,28 @@ void demand_list_release(struct demand_list *list) {
   *list = (struct demand_list){0};
 }
 
-/* Tuned is what a done job has a winner for in an environment that is the deployment's, or agrees with what it states. */
+/* Tuned is what a done job has a winner for in an environment that is the deployment's, or agrees with what it states. That
+ * is asked last, key by key in the order of the ranking until there are enough, and by the index of jobs: to join all jobs
+ * takes seconds where there are many. */
 static const struct statement wanted_statement = {
     "demand_wanted",
     "WITH open AS (SELECT * FROM demand d WHERE d.misses > 0 AND d.job_id IS NULL"
-    "  AND (d.decided_at IS NULL OR d.decided_at < now() - interval '1 day')"
-    "  AND NOT EXISTS (SELECT FROM jobs j JOIN winners w ON w.job_id = j.id JOIN environments e ON e.id = "
-    "j.environment_id"
-    "   WHERE (j.kernel, j.key_digest, j.tag) = (d.kernel, d.key_digest, d.tag) AND j.state = 'done'"
-    "   AND e.identity::jsonb @> d.environment::jsonb)),"
+    "  AND (d.decided_at IS NULL OR d.decided_at < now() - interval '1 day')),"
     " gains AS (SELECT k.kernel, coalesce(g.gain, $2::float8) AS gain FROM (SELECT DISTINCT kernel FROM open) k"
     "  CROSS JOIN LATERAL (SELECT avg(1 - (w.verdict ->> 'baseline_ratio')::float8) AS gain FROM (SELECT id FROM jobs"
     "   WHERE jobs.kernel = k.kernel AND state = 'done' ORDER BY id DESC LIMIT 64) j JOIN winners w ON w.job_id = "
     "j.id) g),"
-    " ranked AS (SELECT o.*, g.gain, o.tuning_ms + (o.hits + o.misses) * coalesce(o.kernel_ms, 0) * greatest(g.gain, 0)"
-    "  AS saved_ms FROM open o JOIN gains g USING (kernel) ORDER BY saved_ms DESC, o.misses DESC, o.id LIMIT $1)"
+    " wanted AS (SELECT * FROM (SELECT o.*, g.gain,"
+    "   o.tuning_ms + (o.hits + o.misses) * coalesce(o.kernel_ms, 0) * greatest(g.gain, 0) AS saved_ms"
+    "   FROM open o JOIN gains g USING (kernel) ORDER BY saved_ms DESC, o.misses DESC, o.id) ranked"
+    "  WHERE (SELECT count(*) FROM (SELECT FROM (SELECT id, environment_id FROM jobs WHERE kernel = ranked.kernel"
+    "     AND key_digest = ranked.key_digest AND tag = ranked.tag AND state = 'done' OFFSET 0) j"
+    "    JOIN winners w ON w.job_id = j.id JOIN environments e ON e.id = j.environment_id"
+    "    AND e.identity::jsonb @> ranked.environment::jsonb LIMIT 1) tuned) = 0"
+    "  ORDER BY saved_ms DESC, misses DESC, id LIMIT $1)"
     " SELECT r.id, r.kernel, k.name, r.tag, r.key, r.environment, r.hits, r.misses, r.tuning_ms, r.kernel_ms, r.gain,"
     "  r.saved_ms, " SQL_TIME(
-        "r.last_at") " AS last_at, j.space, j.budget_ms FROM ranked r JOIN kernels k ON k.hash = "
+        "r.last_at") " AS last_at, j.space, j.budget_ms FROM wanted r JOIN kernels k ON k.hash = "
                      "r.kernel LEFT JOIN LATERAL (SELECT s.space, jobs.budget_device_ms AS budget_ms FROM jobs JOIN "
                      "spaces s ON s.digest = jobs.space_digest"
                      "   WHERE jobs.kernel = r.kernel AND jobs.state = 'done' ORDER BY jobs.id DESC LIMIT 1) j"

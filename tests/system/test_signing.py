@@ -109,7 +109,7 @@ def test_a_signed_promotion_is_one_count_more_and_says_what_it_signs(world):
     world.run("promote", world.releases[0], world.channel)
     done = world.run("promote", world.releases[1], world.channel, "--sign-key", key)
     assert "counter 2" in done.stdout and f"by       {identity} ({key})" in done.stderr
-    signing = json.loads(done.stderr.splitlines()[0].removeprefix("signing  "))
+    signing = json.loads(re.search("^signing  (.*)$", done.stderr, re.M)[1])
     assert signing == {"channel": world.channel, "counter": 2, "environment": ROCM_64, "release": world.releases[1], "tag": "default"}
     entry = world.entry()
     assert signed_by(entry) == {identity} and "expires" not in entry
@@ -220,6 +220,43 @@ def test_rolling_back_is_a_higher_counter_and_twice_goes_back_twice(world):
     assert [e["counter"] for e in history] == [6, 5, 4, 3, 2, 1] and all(e["moved_by"].startswith("admin-") for e in history)
     page = world.server.get(f"{world.path}/entries?limit=4")
     assert world.server.get(f"{world.path}/entries?after={page['next']}")["items"] == history[4:]
+
+
+def test_only_the_history_that_the_publisher_signed_is_rolled_back_to(world):
+    key, _ = world.key("k")
+    world.run("promote", world.releases[0], world.channel)
+    world.run("promote", world.releases[1], world.channel, "--sign-key", key)
+    done = world.run("rollback", world.channel, "--sign-key", key, check=False)
+    assert done.returncode == 4 and "none of these keys signed that entry; name the release" in done.stderr
+    # What was signed for another channel is no history of this one.
+    elsewhere = f"{world.channel}.2"
+    world.run("promote", world.releases[0], elsewhere, "--sign-key", key)
+    borrowed = world.server.get(f"/v1/channels/{elsewhere}/entries")["items"][0]
+    present = world.entry()
+    shown = {"items": [{**present}, borrowed], "next": None}
+    with FakeServer(lambda _, path: (200, shown if "/entries" in path else present)) as fake:
+        done = wavetune(fake, "rollback", world.channel, "--sign-key", key, check=False)
+        assert {r[0] for r in fake.requests} == {"GET"}
+    assert done.returncode == 4 and "none of these keys signed that entry" in done.stderr, done
+    assert world.entry() == present
+    assert world.document("rollback", world.channel, "--to", world.releases[0], "--sign-key", key)["counter"] == 3
+
+
+def test_a_counter_that_nobody_signed_is_said_to_be_the_servers(world):
+    key, _ = world.key("k")
+    world.run("promote", world.releases[0], world.channel)
+    done = world.run("promote", world.releases[1], world.channel, "--sign-key", key)
+    assert "at counter 1 is the server's word alone" in done.stderr
+    assert "word alone" not in world.run("promote", world.releases[0], world.channel, "--sign-key", key).stderr
+
+
+def test_the_last_counter_there_is_has_no_next_one(world):
+    key, _ = world.key("k")
+    shown = {**world.put(world.releases[0]).json, "counter": 2**63 - 1}
+    bytes_of = world.server.request("GET", f"/v1/releases/{world.releases[1]}").body
+    with FakeServer(lambda _, path: (200, bytes_of if "/v1/releases/" in path else shown)) as fake:
+        done = wavetune(fake, "promote", world.releases[1], world.channel, "--sign-key", key, check=False)
+    assert done.returncode == 4 and "the last counter there is" in done.stderr and "signing" not in done.stderr
 
 
 def test_a_rollback_stays_in_its_place(server, postgres, tmp_path):

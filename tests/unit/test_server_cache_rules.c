@@ -76,6 +76,21 @@ Test(cache_rules, another_patch_level_is_served_only_when_asked_for) {
   cr_assert_eq(resolve(&trial, STACK("6", "3.3.1"), CACHE_RULE_MINOR, &resolved), CACHE_MATCH_NONE);
 }
 
+Test(cache_rules, of_patch_levels_that_differ_in_more_none_is_guessed) {
+  cleanup_trial struct trial trial = {0};
+  struct cache_resolved resolved;
+  there_is(&trial, STACK("6.4.0", "3.3.1"));
+  there_is(&trial, STACK("6.4.2", "3.4.0"));
+  const char *asked = "{\"rocm\": \"6.4.1\", " MI300X "}";
+  cr_assert_eq(resolve(&trial, asked, CACHE_RULE_MINOR, &resolved), CACHE_MATCH_NONE, "which Triton is meant?");
+  cr_assert_eq(resolve(&trial, STACK("6.4.1", "3.3.1"), CACHE_RULE_MINOR, &resolved), CACHE_MATCH_ONE);
+  cr_assert_eq(resolved.index, 0);
+  there_is(&trial, "{\"rocm\": \"6.4.0\", " MI300X "}");
+  there_is(&trial, "{\"rocm\": \"6.4.3\", " MI300X "}");
+  cr_assert_eq(resolve(&trial, asked, CACHE_RULE_MINOR, &resolved), CACHE_MATCH_ONE);
+  cr_assert_eq(resolved.index, 3, "the newest of those without a Triton, as it was asked");
+}
+
 Test(cache_rules, what_an_operator_declared_is_served_only_when_asked_for) {
   cleanup_trial struct trial trial = {0};
   struct cache_resolved resolved;

@@ -36,6 +36,14 @@ Test(demand, a_report_names_kernels_by_hash_or_by_name) {
   cr_assert_eq(report.items[1].kernel.bytes[31], 1);
 }
 
+Test(demand, a_time_below_a_nanosecond_is_not_known) {
+  struct error error;
+  cleanup_demand_report struct demand_report report = {0};
+  cr_assert(
+      parse(ITEMS("{\"kernel\": \"a\", \"key\": {}, \"tuning_ms\": 1e-320, \"kernel_ms\": 9e-7}"), &report, &error));
+  cr_assert(report.items[0].tuning_ms == 0 && report.items[0].kernel_ms == 0);
+}
+
 static void refused(const char *text, const char *pointer, const char *part) {
   struct error error;
   struct demand_report report = {0};

@@ -17,8 +17,8 @@ static bool body_read(const json_t *body, const char **ret_name, const char **re
   if (!token_name_is_good(*ret_name))
     return error_at(error, "/name", "a token's name is 1 to 64 of A-Z, a-z, 0-9, \".\", \"_\" and \"-\"");
   if (!role_parse(*ret_role, &role))
-    return error_at(error, "/role", "the role \"%.32s\" is unknown: it must be reader, submitter, agent, demand or admin",
-                    *ret_role);
+    return error_at(error, "/role",
+                    "the role \"%.32s\" is unknown: it must be reader, submitter, agent, demand or admin", *ret_role);
   return true;
 }
 

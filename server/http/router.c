@@ -85,8 +85,11 @@ bool role_may(enum token_role role, enum token_role needed) {
 static const struct {
   const char *name;
   enum token_role role;
-} role_names[] = {
-    {"reader", TOKEN_READER}, {"submitter", TOKEN_SUBMITTER}, {"agent", TOKEN_AGENT}, {"demand", TOKEN_DEMAND}, {"admin", TOKEN_ADMIN}};
+} role_names[] = {{"reader", TOKEN_READER},
+                  {"submitter", TOKEN_SUBMITTER},
+                  {"agent", TOKEN_AGENT},
+                  {"demand", TOKEN_DEMAND},
+                  {"admin", TOKEN_ADMIN}};
 
 const char *role_name(enum token_role role) {
   for (size_t i = 0; i < ARRAY_LENGTH(role_names); i++)

@@ -97,9 +97,9 @@ Test(key, refuses_an_empty_name_and_too_many_members) {
     snprintf(text + strlen(text), sizeof text - strlen(text), "%s%s=1", i ? "," : "", name);
   }
   cr_expect_not(key_parse(large, NULL, 0, &key, &error));
-  cr_expect_str_eq(error.message, "the key has more than 32 members");
+  cr_expect_str_eq(error.message, "the key has more than 64 members");
   cr_expect_not(key_parse_text(text, NULL, 0, &key, &error));
-  cr_expect_str_eq(error.message, "the key has more than 32 members");
+  cr_expect_str_eq(error.message, "the key has more than 64 members");
 }
 
 Test(key, is_read_from_the_command_line) {

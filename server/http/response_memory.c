@@ -160,11 +160,22 @@ void response_memory_forget(struct response_memory *memory) {
   pthread_rwlock_unlock(&memory->lock);
 }
 
-static void entry_use(struct entry *entry, uint64_t now_ms) {
+/* Of both routes of a release the path says which one it is. */
+static void fetch_note(const struct entry *entry) {
+  static const char prefix[] = "/v1/releases/";
+  enum { PREFIX_SIZE = sizeof prefix - 1, TEXT_SIZE = DIGEST_TEXT_SIZE - 1 };
   struct digest release;
-  atomic_store_explicit(&entry->used, now_ms, memory_order_relaxed);
-  if (entry->route == ROUTE_release_get && digest_parse(entry->etag, &release))
+  if ((entry->route != ROUTE_release_get && entry->route != ROUTE_release_export) ||
+      entry->target_size < PREFIX_SIZE + TEXT_SIZE)
+    return;
+  cleanup_free char *text = xstrndup(entry->target + PREFIX_SIZE, TEXT_SIZE);
+  if (digest_parse(text, &release))
     fetches_note(&release);
+}
+
+static void entry_use(struct entry *entry, uint64_t now_ms) {
+  atomic_store_explicit(&entry->used, now_ms, memory_order_relaxed);
+  fetch_note(entry);
 }
 
 enum memory_answer response_memory_answer(struct response_memory *memory, const char *target, size_t target_size,

@@ -133,6 +133,7 @@ static void plan_answer(struct worker *worker, struct request *request, const st
     answer_failure(worker, request, &error);
     return;
   }
+  fetches_note(&release->digest); /* made again, an old one is as good as new */
   json_t *answer = json_object();
   object_set(answer, "release", json_digest_text(&release->digest));
   object_set(answer, "bytes", json_stringn(release->bytes, release->size));
@@ -293,6 +294,7 @@ static void release_export(struct worker *worker, struct request *request) {
     answer_failure(worker, request, &error);
     return;
   }
+  fetches_note(&digest);
   const struct render_request wanted = {.release = release, .source = &source, .identity = identity};
   bool ok = format->render(&wanted, &files, &error);
   if (store.has_failed) {

@@ -15,10 +15,15 @@ void release_environments_release(struct release_environments *environments) {
  * a partial environment ambiguous. */
 static const struct statement release_environments_statement = {
     "release_environments",
-    "SELECT identity FROM (SELECT DISTINCT ON (digest) digest, identity, later, id FROM ("
+    /* From one environment to the next by the index: a table may have been imported a million times over. */
+    "WITH RECURSIVE imported AS ((SELECT environment_digest, environment, id FROM imports WHERE tag = $1"
+    "   ORDER BY environment_digest LIMIT 1) UNION ALL SELECT next.* FROM imported CROSS JOIN LATERAL"
+    "  (SELECT environment_digest, environment, id FROM imports WHERE tag = $1"
+    "    AND environment_digest > imported.environment_digest ORDER BY environment_digest LIMIT 1) next)"
+    " SELECT identity FROM (SELECT DISTINCT ON (digest) digest, identity, later, id FROM ("
     "  SELECT digest, identity, false AS later, id FROM environments WHERE id IN"
     "   (SELECT environment_id FROM jobs WHERE tag = $1 AND state IN ('done', 'failed'))"
-    "  UNION ALL SELECT environment_digest, environment, true, id FROM imports WHERE tag = $1) every"
+    "  UNION ALL SELECT environment_digest, environment, true, id FROM imported) every"
     " ORDER BY digest, later, id) one ORDER BY later, id"};
 
 bool release_environments_load(struct db *db, const char *tag, struct release_environments *ret, struct error *error) {

@@ -407,10 +407,10 @@ def test_a_channel_does_not_move_to_what_is_being_collected(server, database, po
     assert answer.status == 422 and "there is no release" in answer.json["detail"], answer
 
 
-def test_a_release_that_was_fetched_is_noted(server, database, postgres):
+def test_a_release_that_was_made_again_or_exported_is_noted_as_fetched(server, database, postgres):
     tune(server, 6000, tag="noted")
     release = server.request("POST", "/v1/releases", {"environment": ENVIRONMENT, "tag": "noted"}).json["release"]
-    for _ in range(2):
-        server.get(f"/v1/releases/{release}")
-    count = f"select count(*) from release_fetches where release = '\\x{release[7:]}'"
-    wait_until(lambda: postgres.sql(count, conninfo=database) == "1", 100, "the fetch to be written down")
+    taken = f"delete from release_fetches where release = '\\x{release[7:]}' returning 1"
+    wait_until(lambda: postgres.sql(taken, conninfo=database) == "1", 100, "that it was made to be written down")
+    server.get(f"/v1/releases/{release}/export/json")
+    wait_until(lambda: postgres.sql(taken, conninfo=database) == "1", 100, "the export to be written down")

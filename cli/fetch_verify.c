@@ -26,23 +26,11 @@ bool entry_is_signed(const struct fetch *fetch, const struct channel_entry *entr
   return fetch->keys.n == 0 || channel_entry_verify(entry, &fetch->keys, error);
 }
 
-/* "6.4" of "6.4.1": how many bytes of it; 0 when it does not begin so. */
-static size_t minor_length(const char *version) {
-  size_t major = strspn(version, "0123456789");
-  size_t minor = major && version[major] == '.' ? strspn(version + major + 1, "0123456789") : 0;
-  return minor ? major + 1 + minor : 0;
-}
-
-static bool is_same_minor(const char *asked, const char *served) {
-  size_t length = minor_length(asked);
-  return served && length && length == minor_length(served) && strncmp(asked, served, length) == 0;
-}
-
 /* Whether an entry for `served` may answer what was asked, by the rule that was asked for. What a GPU is must be equal by
  * any: an operator's table cannot make another one of it. */
 static bool environment_may_be_served(const struct fetch *fetch, const struct environment *served) {
   struct environment asked = fetch->asked; /* borrowed, with less in it */
-  if (fetch->match >= MATCH_MINOR && asked.rocm && is_same_minor(asked.rocm, served->rocm))
+  if (fetch->match >= MATCH_MINOR && asked.rocm && served->rocm && version_minors_equal(asked.rocm, served->rocm))
     asked.rocm = NULL;
   if (fetch->match == MATCH_COMPATIBLE)
     asked =

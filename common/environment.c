@@ -192,3 +192,15 @@ json_t *environment_differences(const struct environment *partial, const struct 
                    full->compute_units ? json_integer(full->compute_units) : json_null());
   return differences;
 }
+
+/* "6.4" of "6.4.1": how many bytes of it; 0 when it does not begin with both. */
+static size_t minor_length(const char *version) {
+  size_t major = strspn(version, "0123456789");
+  size_t minor = major && version[major] == '.' ? strspn(version + major + 1, "0123456789") : 0;
+  return minor ? major + 1 + minor : 0;
+}
+
+bool version_minors_equal(const char *a, const char *b) {
+  size_t length = minor_length(a);
+  return length && length == minor_length(b) && memcmp(a, b, length) == 0;
+}

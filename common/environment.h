@@ -51,6 +51,9 @@ struct digest environment_hardware_digest(const struct environment *environment)
 /* Whether every member that `partial` states is equal in `full`. */
 bool environment_fits(const struct environment *partial, const struct environment *full);
 
+/* Whether two versions differ at most in what comes behind major and minor: "6.4.1" and "6.4.0-7". Neither is NULL. */
+bool version_minors_equal(const char *a, const char *b);
+
 /* The members in which `full` differs from what `partial` states, as {"gpu": {"job": …, "agent": …}}, null for
  * what the agent does not state; a new reference. */
 must_check json_t *environment_differences(const struct environment *partial, const struct environment *full,

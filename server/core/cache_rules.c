@@ -64,24 +64,11 @@ bool compatibility_parse(const json_t *json, struct compatibility *ret, struct e
   return ok;
 }
 
-/* "6.4" of "6.4.1": how much of the text is major and minor; 0 when it does not begin with both. */
-static size_t minor_length(const char *version) {
-  size_t major = strspn(version, "0123456789");
-  if (!major || version[major] != '.')
-    return 0;
-  size_t minor = strspn(version + major + 1, "0123456789");
-  return minor ? major + 1 + minor : 0;
-}
-
-static bool minors_equal(const char *a, const char *b) {
-  size_t length = minor_length(a);
-  return length && length == minor_length(b) && memcmp(a, b, length) == 0;
-}
-
 static bool minor_fits(const struct environment *asked, const struct environment *there) {
   struct environment others = *asked; /* borrowed, but for rocm */
   others.rocm = NULL;
-  return asked->rocm && there->rocm && minors_equal(asked->rocm, there->rocm) && environment_fits(&others, there);
+  return asked->rocm && there->rocm && version_minors_equal(asked->rocm, there->rocm) &&
+         environment_fits(&others, there);
 }
 
 static bool equal_but_rocm(const struct environment *a, const struct environment *b) {

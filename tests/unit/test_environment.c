@@ -205,3 +205,12 @@ Test(environment, differences_of_the_build_are_left_out_on_demand) {
   expect_differences("{\"torch\":\"2.7\",\"gpu\":\"a\"}", "{\"gpu\":\"a\"}", false,
                      "{\"torch\":{\"agent\":null,\"job\":\"2.7\"}}");
 }
+
+Test(environment, versions_of_one_minor_differ_behind_it_only) {
+  cr_expect(version_minors_equal("6.4.1", "6.4.0-7"));
+  cr_expect(version_minors_equal("6.4", "6.4.43484-123eb5128"));
+  cr_expect_not(version_minors_equal("6.4.1", "6.40.1"));
+  cr_expect_not(version_minors_equal("6.4.1", "6.3.1"));
+  cr_expect_not(version_minors_equal("6", "6"));
+  cr_expect_not(version_minors_equal("torch_6.2", "torch_6.2"));
+}

@@ -297,6 +297,19 @@ def small_kernel(folder, parameters=None, **members):
     return folder
 
 
+def sleeping_kernel(folder):
+    """small_kernel of 13 configs that sleep: one 0.5 ms, the others, the default among them, 8 ms. What sleeps is woken in time
+    on a machine whose CPUs are all busy, too, where a short run of the CPU may last ten times as long."""
+    small_kernel(folder)
+    (folder / "space.json").write_text(json.dumps({
+        "parameters": {"TURN": list(range(12)), "REPEAT": [1, 16]}, "conditions": ["REPEAT > 1 or TURN == 0"],
+        "default": {"TURN": 0, "REPEAT": 16}}))
+    source = folder / "quick.c"
+    source.write_text("#include <unistd.h>\n" + source.read_text().replace("  for (int repeat", "  usleep(500 * REPEAT);\n"
+                                                                           "  for (int repeat", 1))
+    return folder
+
+
 class GatedKernel:
     """small_kernel whose calls (of the configs for which `when` holds, which may name REPEAT) say by the file `reached` that
     they began, and wait until `gate` is there: so an agent, with a long --config-timeout, is sure to be in the middle of a

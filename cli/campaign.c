@@ -319,22 +319,17 @@ static int campaign_report(const struct campaign *campaign, bool as_json) {
   return n_broke ? EXIT_FAILED : EXIT_OK;
 }
 
-static bool environment_read(const struct options *options, const char *name, json_t **ret, struct error *error) {
-  const char *text = option_text(options, name);
-  if (!text)
+static bool environments_read(const struct options *options, json_t **ret_from, json_t **ret_to, struct error *error) {
+  if (!option_text(options, "from") || !option_text(options, "to"))
     return error_set(error, "say --from and --to, the environments before and after, as JSON or @FILE");
-  bool ok =
-      text[0] == '@' ? json_parse_file(text + 1, 1 << 20, ret, error) : json_parse(text, strlen(text), ret, error);
-  if (!ok)
-    return error_prefix(error, "--%s: ", name);
-  return json_is_object(*ret) || error_set(error, "--%s must be a JSON object", name);
+  return cli_environment_of(options, "from", ret_from, error) && cli_environment_of(options, "to", ret_to, error);
 }
 
 static int command_revalidate(struct options *options) {
   __attribute__((cleanup(campaign_release))) struct campaign campaign = {0};
   cleanup_json json_t *from = NULL;
   struct error error;
-  if (!environment_read(options, "from", &from, &error) || !environment_read(options, "to", &campaign.to, &error))
+  if (!environments_read(options, &from, &campaign.to, &error))
     return cli_fail(EXIT_USAGE, &error);
   campaign.client = cli_connect(options);
   if (!campaign.client)

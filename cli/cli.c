@@ -85,8 +85,9 @@ void cli_print_json(const json_t *document) {
   putchar('\n');
 }
 
-bool cli_environment(const struct options *options, json_t **ret_environment, struct error *error) {
-  const char *text = option_text(options, "environment");
+bool cli_environment_of(const struct options *options, const char *option, json_t **ret_environment,
+                        struct error *error) {
+  const char *text = option_text(options, option);
   cleanup_json json_t *environment = NULL;
   if (!text)
     environment = json_object();
@@ -94,12 +95,16 @@ bool cli_environment(const struct options *options, json_t **ret_environment, st
     if (!json_parse_file(text + 1, 1 << 16, &environment, error))
       return false;
   } else if (!json_parse(text, strlen(text), &environment, error)) {
-    return error_prefix(error, "--environment: ");
+    return error_prefix(error, "--%s: ", option);
   }
   if (!json_is_object(environment))
-    return error_set(error, "--environment must be a JSON object like {\"rocm\": \"6.4.1\"} or @FILE with one");
+    return error_set(error, "--%s must be a JSON object like {\"rocm\": \"6.4.1\"} or @FILE with one", option);
   *ret_environment = TAKE(environment);
   return true;
+}
+
+bool cli_environment(const struct options *options, json_t **ret_environment, struct error *error) {
+  return cli_environment_of(options, "environment", ret_environment, error);
 }
 
 static void query_add(FILE *out, const char *joint, const char *name, const char *value) {

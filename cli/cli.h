@@ -52,6 +52,10 @@ void cli_print_json(const json_t *document);
 /* The JSON of --environment: inline or @FILE; an empty object when it was not given. */
 must_check bool cli_environment(const struct options *options, json_t **ret_environment, struct error *error);
 
+/* The same of another option that states an environment, --from or --to say. */
+must_check bool cli_environment_of(const struct options *options, const char *option, json_t **ret_environment,
+                                   struct error *error);
+
 /* "?rocm=6.4.1&…" members of an environment and more pairs (name, value, …, NULL), escaped. Owned by the caller. */
 must_check char *cli_query(const json_t *environment, ...) __attribute__((sentinel));
 

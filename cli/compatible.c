@@ -26,18 +26,18 @@ static int command_list(struct options *options) {
   return EXIT_OK;
 }
 
-static bool side_read(const struct options *options, const char *name, json_t **ret, struct error *error) {
-  const char *text = option_text(options, name);
-  if (!text)
+static bool sides_read(const struct options *options, json_t **ret_asked, json_t **ret_served, struct error *error) {
+  if (!option_text(options, "asked") || !option_text(options, "served"))
     return error_set(error,
                      "say --asked and --served, e.g. --asked '{\"rocm\": \"6.4.1\"}' --served '{\"rocm\": \"6.3.1\"}'");
-  return json_parse(text, strlen(text), ret, error) || error_prefix(error, "--%s: ", name);
+  return cli_environment_of(options, "asked", ret_asked, error) &&
+         cli_environment_of(options, "served", ret_served, error);
 }
 
 static int command_add(struct options *options) {
   cleanup_json json_t *asked = NULL, *served = NULL, *answer = NULL;
   struct error error;
-  if (!side_read(options, "asked", &asked, &error) || !side_read(options, "served", &served, &error))
+  if (!sides_read(options, &asked, &served, &error))
     return cli_fail(EXIT_USAGE, &error);
   cleanup_http_client struct http_client *client = cli_connect(options);
   if (!client)
@@ -82,12 +82,12 @@ static int command_remove(struct options *options) {
 static const struct option_spec add_options[] = {
     {.name = "asked",
      .type = OPTION_TEXT,
-     .argument = "JSON",
+     .argument = "JSON|@FILE",
      .flag_only = true,
      .help = "members of the environment that asks"},
     {.name = "served",
      .type = OPTION_TEXT,
-     .argument = "JSON",
+     .argument = "JSON|@FILE",
      .flag_only = true,
      .help = "the same members of the environment whose cache it may have"},
     {.name = "reason",

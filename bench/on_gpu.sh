@@ -22,8 +22,14 @@ postgres=()
 if [ -z "${WAVETUNE_BUILD:-}" ]; then
   tar -xzf build/gpu-bundle.tar.gz --no-same-owner -C "$scratch" || exit 1
   chmod -R a+rX "$scratch"
-  export WAVETUNE_BUILD=$scratch/bin
-  export LD_LIBRARY_PATH=$scratch/lib:/usr/local/cuda/lib64${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+  # The libraries are for our programs, not for this machine's torch.
+  libraries=$scratch/lib:/usr/local/cuda/lib64${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+  mkdir "$scratch/programs"
+  for program in wavetune wavetune-agent wavetune-server; do
+    printf '#!/bin/sh\nLD_LIBRARY_PATH=%q exec %q "$@"\n' "$libraries" "$scratch/bin/$program" >"$scratch/programs/$program"
+    chmod 755 "$scratch/programs/$program"
+  done
+  export WAVETUNE_BUILD=$scratch/programs
   postgres=(--postgres-bin "$(ls -d "$scratch"/postgresql/usr/lib/postgresql/*/bin)")
 fi
 devices=()

@@ -46,7 +46,8 @@ def make(folder, processes):
 
 
 def one_after_another(plan, tasks, objects):
-    return [store_result(*compile_task(task, plan.decorated.jit), plan.target, plan.version, objects) for task in tasks]
+    return [store_result(*compile_task(task, plan.decorated.jit, plan.target, plan.backend), plan.target, plan.version, objects)
+            for task in tasks]
 
 
 def timed(compile_them, plan, tasks):

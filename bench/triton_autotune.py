@@ -5,8 +5,8 @@
 The kernel is the folder's own function under @triton.autotune with exactly the space's configs that hold for the GPU.
 A line: {"key", "repeat", "seconds", "config", "times_ms"}: the wall time of the first call with this key (do_bench of
 every config, and compiling where that was not done before), its choice, and its own figure of each config.
-With --warm the configs are compiled by that many processes first, then each is launched once, so that they lie in
-memory and what is timed is measuring alone.
+With --warm the configs are compiled for every key by that many processes first, then each is launched once before its
+key is timed, so that they lie in memory and what is timed is measuring alone.
 """
 
 import argparse
@@ -51,8 +51,19 @@ def arguments_of(kernel, key, make):
     return arguments
 
 
+def compiled_apart(kernel, keys):
+    """One key of all that Triton compiles the same code for: by what the source is defined with, and by which values are 1
+    and which are multiples of 16."""
+    found = {}
+    for key in keys:
+        values = arguments_of(kernel, key, lambda *_: None)
+        shapes = tuple((value == 1, value % 16 == 0) for value in values if isinstance(value, int))
+        found.setdefault((shapes, json.dumps(define_values(kernel.manifest, key, {}), sort_keys=True)), key)
+    return list(found.values())
+
+
 def compile_one(task):
-    """In a process of its own: one config into Triton's disk cache."""
+    """In a process of its own: one config for one key into Triton's disk cache."""
     import torch
 
     place, key, config = task
@@ -79,8 +90,9 @@ def main():
     scope = {"gpu_name": torch.cuda.get_device_name(), "arch": arch}
     configs = list(kernel.space.points([{**scope, **keys[0]}]))
     if arguments.warm:
+        tasks = [(arguments.place, key, config) for key in compiled_apart(kernel, keys) for config in configs]
         with concurrent.futures.ProcessPoolExecutor(arguments.warm, multiprocessing.get_context("spawn")) as pool:
-            list(pool.map(compile_one, [(arguments.place, keys[0], config) for config in configs]))
+            list(pool.map(compile_one, tasks))
 
     function = function_of(kernel)
     candidates, values_of = [], {}
@@ -98,12 +110,12 @@ def main():
             return torch.empty(shape, dtype=dtype, device="cuda")
         return torch.randn(shape, generator=generator, device="cuda").to(dtype)
 
-    for i, key in enumerate(keys):
+    for key in keys:
         tensors = arguments_of(kernel, key, make)
         defines = define_values(kernel.manifest, key, {})
         extents = [expression(extent) for extent in kernel.manifest["launch"]["grid"]]
         grid = lambda meta, key=key: tuple(extent.evaluate({**key, **meta}) for extent in extents)  # noqa: E731
-        if arguments.warm and i == 0:
+        if arguments.warm:
             for config in configs:
                 keywords = keywords_of(kernel, config)
                 try:

@@ -72,6 +72,17 @@ def key_text(key):
     return ",".join(f"{name}={value}" for name, value in key.items())
 
 
+def visible_gpu(index):
+    """CUDA_VISIBLE_DEVICES of a process that is to see one of the GPUs that this one sees."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return visible.split(",")[index] if visible else str(index)
+
+
+def on_cores(cores, command):
+    """The command on some cores, given as `taskset` takes them; on all where None."""
+    return ["taskset", "-c", cores, *command] if cores else command
+
+
 def program(name):
     for folder in (os.environ.get("WAVETUNE_BUILD"), ROOT / "build/release", ROOT / "build/dev"):
         if folder and os.access(pathlib.Path(folder, name), os.X_OK):
@@ -79,15 +90,14 @@ def program(name):
     sys.exit(f"{name} is not built: build it, or name the folder with WAVETUNE_BUILD=…")
 
 
-def pack(kernel, scratch, arch, processes=None, keys=None):
+def pack(kernel, scratch, arch, keys=None, cores=None):
     """The folder of a build with every variant that the keys need, and the seconds that packing took."""
     output = pathlib.Path(scratch, f"build-{kernel.name.replace(':', '-')}-{len(os.listdir(scratch))}")
     lines = pathlib.Path(f"{output}.keys")
     lines.write_text("".join(json.dumps(key) + "\n" for key in keys or kernel.keys))
     begin = time.monotonic()
-    subprocess.run([sys.executable, "-m", "wavetune", "pack", kernel.folder(scratch), "--keys", lines, "--arch", arch,
-                    "--output", output] + (["--processes", str(processes)] if processes else []),
-                   check=True, stdout=subprocess.DEVNULL, env={**os.environ, "PYTHONPATH": str(ROOT / "python")})
+    subprocess.run(on_cores(cores, [sys.executable, "-m", "wavetune", "pack", kernel.folder(scratch), "--keys", lines, "--arch",
+                                    arch, "--output", output]), check=True, stdout=subprocess.DEVNULL, env={**os.environ, "PYTHONPATH": str(ROOT / "python")})
     return output, time.monotonic() - begin
 
 
@@ -102,7 +112,7 @@ class Campaign:
         return self.lines[index]["winner"]["config_values"]
 
 
-def tune(kernel, scratch, build=None, device=None, keys=None, options=()):
+def tune(kernel, scratch, build=None, device=None, keys=None, options=(), cores=None):
     keys = keys or kernel.keys
     listed = pathlib.Path(scratch, f"keys-{os.getpid()}-{time.monotonic_ns()}")
     listed.write_text("".join(json.dumps(key) + "\n" for key in keys))
@@ -111,7 +121,7 @@ def tune(kernel, scratch, build=None, device=None, keys=None, options=()):
     command += ["--build", build] if build else []
     command += ["--device", device] if device else []
     begin = time.monotonic()
-    done = subprocess.run(command + list(options), stdout=subprocess.PIPE, text=True, check=False)
+    done = subprocess.run(on_cores(cores, command + list(options)), stdout=subprocess.PIPE, text=True, check=False)
     seconds = time.monotonic() - begin
     listed.unlink()
     lines = [json.loads(line) for line in done.stdout.splitlines()]

@@ -8,7 +8,8 @@ config in PROCESSES processes of ROUNDS interleaved rounds, in which nobody leav
 both, their ratio, what each one's choice loses against the oracle's best (regret), the noise floor. Wavetune's seconds of a key are those of
 the whole process over the number of keys; beside them stand one key alone, and with --cold compiling and tuning one key
 from nothing on the same cores.
-With --gpus N each GPU runs a whole campaign, and compares every Nth key with the peer and the oracle.
+With --gpus N each GPU runs a whole campaign, and compares every Nth key with the peer and the oracle; --cold runs one
+kernel on each, with its share of the cores.
 """
 
 import argparse
@@ -27,22 +28,21 @@ import tuning
 BENCH = pathlib.Path(__file__).resolve().parent
 
 
-def peer(kernel, scratch, keys, gpu, cpu, warm, repeat=1, cache=None):
-    """The autotuner's lines for these keys."""
+def peer(kernel, scratch, keys, gpu, cpu, warm, repeat=1, cache=None, cores=None):
+    """The autotuner's lines for these keys, on these cores."""
     listed = pathlib.Path(scratch, f"peer-{kernel.name.replace(':', '-')}-{gpu}-{time.monotonic_ns()}.jsonl")
     listed.write_text("".join(json.dumps(key) + "\n" for key in keys))
     command = [sys.executable, BENCH / ("fixed_budget.py" if cpu else "triton_autotune.py"), kernel.folder(scratch), listed,
                "--repeat", str(repeat)]
-    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": str(gpu), "TRITON_CACHE_DIR": str(cache or f"{scratch}/triton")}
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": tuning.visible_gpu(gpu), "TRITON_CACHE_DIR": str(cache or f"{scratch}/triton")}
     if warm and not cpu:
         command += ["--warm", str(warm)]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=environment)
+    done = subprocess.run(tuning.on_cores(cores, command), stdout=subprocess.PIPE, text=True, check=True, env=environment)
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 def compare(kernel, scratch, build, gpu, arguments):
     """One GPU's share: a campaign over all keys, then peer and oracle over its share of them."""
-    os.environ.pop("CUDA_VISIBLE_DEVICES", None)
     device = "cpu0" if arguments.cpu else f"cuda{gpu}"
     keys = kernel.keys[:arguments.keys]
     mine = list(range(gpu, len(keys), arguments.gpus))
@@ -72,18 +72,36 @@ def compare(kernel, scratch, build, gpu, arguments):
             "alone_key": keys[mine[0]]}
 
 
-def cold(kernel, scratch, arch, arguments):
-    """One key from nothing: compiling on all cores and tuning, against Triton's autotuner with an empty cache."""
+def cold(kernel, scratch, arch, gpu, cores):
+    """One key from nothing: compiling and tuning on some cores, against Triton's autotuner with an empty cache on the same."""
+    keys = kernel.keys[:1]
     with tempfile.TemporaryDirectory(dir=scratch) as place:
         begin = time.monotonic()
-        build, packed = tuning.pack(kernel, place, arch, keys=kernel.keys[:1])
-        campaign = tuning.tune(kernel, place, build, "cuda0", kernel.keys[:1])
+        build, packed = tuning.pack(kernel, place, arch, keys, cores)
+        campaign = tuning.tune(kernel, place, build, f"cuda{gpu}", keys, cores=cores)
         ours = time.monotonic() - begin
         begin = time.monotonic()
-        line = peer(kernel, place, kernel.keys[:1], 0, False, 0, cache=f"{place}/empty")[0]
+        line = peer(kernel, place, keys, gpu, False, 0, cache=f"{place}/empty", cores=cores)[0]
         theirs = time.monotonic() - begin
-    return {"kernel": kernel.name, "key": kernel.keys[0], "wavetune_s": ours, "packing_s": packed, "tuning_s": campaign.seconds,
-            "peer_s": theirs, "peer_call_s": line["seconds"], "cores": len(os.sched_getaffinity(0))}
+    return {"kernel": kernel.name, "key": keys[0], "wavetune_s": ours, "packing_s": packed, "tuning_s": campaign.seconds,
+            "peer_s": theirs, "peer_call_s": line["seconds"], "cores": cores}
+
+
+def cold_all(kernels, scratch, arch, gpus):
+    """Every kernel's first key from nothing, as many at once as there are GPUs, each with its share of the cores."""
+    at_once, cores = min(gpus, len(kernels)), sorted(os.sched_getaffinity(0))
+    share = len(cores) // at_once
+    print(f"\ncold, one key, {at_once} at once on {share} cores each; of both the whole processes")
+    rows = []
+    for i in range(0, len(kernels), at_once):
+        with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
+            rows += pool.map(lambda job: cold(job[1], scratch, arch, job[0], ",".join(
+                map(str, cores[job[0] * share:(job[0] + 1) * share]))), enumerate(kernels[i:i + at_once]))
+    for row in rows:
+        print(f"{row['kernel']} {tuning.key_text(row['key'])}: Triton {row['peer_s']:.1f} s (its call {row['peer_call_s']:.1f}), here "
+              f"{row['wavetune_s']:.1f} s (packing {row['packing_s']:.1f}, tuning {row['tuning_s']:.1f}): "
+              f"{row['peer_s'] / row['wavetune_s']:.1f}x, of its call {row['peer_call_s'] / row['wavetune_s']:.1f}x")
+    return rows
 
 
 def show(kernel, shares):
@@ -143,15 +161,13 @@ def main():
                                        range(arguments.gpus)))
             show(kernel, shares)
             answer["kernels"].append({"kernel": kernel.name, "shares": shares})
-            if arguments.cold and not arguments.cpu:
-                row = cold(kernel, scratch, arguments.arch, arguments)
-                answer["kernels"][-1]["cold"] = row
-                print(f"cold, on {row['cores']} cores, {tuning.key_text(row['key'])}: Triton {row['peer_s']:.1f} s, here "
-                      f"{row['wavetune_s']:.1f} s (packing {row['packing_s']:.1f}, tuning {row['tuning_s']:.1f}): "
-                      f"{row['peer_s'] / row['wavetune_s']:.1f}x")
             sys.stdout.flush()
             if arguments.json:
                 pathlib.Path(arguments.json).write_text(json.dumps(answer))
+        if arguments.cold and not arguments.cpu:
+            answer["cold"] = cold_all(kernels, scratch, arguments.arch, arguments.gpus)
+    if arguments.json:
+        pathlib.Path(arguments.json).write_text(json.dumps(answer))
 
 
 if __name__ == "__main__":

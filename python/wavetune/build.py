@@ -48,6 +48,7 @@ class Request:
     cache: str | None = None
     module: str | None = None
     image: Image | None = None
+    keep_spilling: bool = False
 
 
 @dataclass
@@ -123,7 +124,9 @@ def make_task(plan: Plan, variant: Variant, config: Config) -> Task:
         config, plan.request.kernel.space.roles, {p.name for p in jit.params if p.is_constexpr},
         option_roles.option_names(plan.backend))
     constexprs.update(define_values(manifest, variant.keys[0], config))
-    return Task(variant, _scalars(manifest, variant, jit.arg_names), constexprs, chosen, environment)
+    # The default is what all is compared with.
+    may_spill = plan.request.keep_spilling or config == plan.request.kernel.space.default
+    return Task(variant, _scalars(manifest, variant, jit.arg_names), constexprs, chosen, environment, may_spill)
 
 
 class _Progress:
@@ -158,8 +161,8 @@ def compile_all(plan: Plan, tasks: list[Task], objects: Path) -> list[dict[str, 
 
     def run(number: int) -> dict[str, Any]:
         try:
-            return store_result(*compile_task(tasks[distinct[number]], jit), target, version, objects,
-                                plan.request.image)
+            return store_result(*compile_task(tasks[distinct[number]], jit, target, plan.backend), target, version,
+                                objects, plan.request.image)
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # whatever a compiler raises belongs to its config

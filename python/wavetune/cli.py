@@ -39,9 +39,11 @@ def _parser() -> argparse.ArgumentParser:
     pack.add_argument("place", metavar="DIR[:VERSION]|FILE.py[:FUNCTION]", help="a kernel folder, or a Python file")
     _common(pack)
     pack.add_argument("--output", "-o", required=True, metavar="FOLDER", help="where the build goes")
-    pack.add_argument("--processes", "-j", type=int, default=os.cpu_count() or 1, metavar="N",
+    pack.add_argument("--processes", "-j", type=int, default=len(os.sched_getaffinity(0)), metavar="N",
                       help="compilers at once (the CPUs: %(default)s)")
     pack.add_argument("--timeout", type=float, default=300.0, metavar="S", help="seconds for a config (%(default)g)")
+    pack.add_argument("--keep-spilling", action="store_true", help="compile also configs whose loops carry twice as much "
+                      "as the GPU has registers")
     pack.add_argument("--cache", metavar="FOLDER", help="Triton's cache to use and keep (a private one)")
     pack.add_argument("--torch", metavar="VERSION", help="of the deployment (that of this Python, when it has one)")
     pack.add_argument("--rocm", metavar="VERSION", help="of the deployment (not stated)")
@@ -103,7 +105,8 @@ def _request(arguments: argparse.Namespace, kernel: Any, keys: list[Any]) -> Any
         image = image_of(read_json(Path(arguments.image)), arguments.image)
     return Request(kernel, keys, arguments.arch, getattr(arguments, "processes", 1),
                    getattr(arguments, "timeout", 0.0), arguments.gpu_name, toolchain,
-                   getattr(arguments, "cache", None), getattr(arguments, "module", None), image)
+                   getattr(arguments, "cache", None), getattr(arguments, "module", None), image,
+                   getattr(arguments, "keep_spilling", False))
 
 
 def _pack(arguments: argparse.Namespace) -> int:

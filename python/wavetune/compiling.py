@@ -16,6 +16,7 @@ from typing import Any, Iterator, Mapping
 from .artifacts import Image, cache_entry
 from .canonical import digest_bytes
 from .errors import PackError
+from .registers import carried_too_much, looked_at_before_code
 from .specialise import Variant
 from .target import scratch_pointers
 
@@ -25,20 +26,21 @@ _TEXTS = {"hip": ("ttgir", "amdgcn"), "cuda": ("ttgir", "ptx")}
 @dataclass(frozen=True)
 class Task:
     """`constexprs`: those that are given (not the function's defaults), `scalars`: values of the passed arguments that
-    are no buffers, `environment`: variables that the compile sees."""
+    are no buffers, `environment`: variables that the compile sees, `may_spill`: compiled whatever its loops carry."""
 
     variant: Variant
     scalars: Mapping[str, Any]
     constexprs: Mapping[str, Any]
     options: Mapping[str, Any]
     environment: Mapping[str, str]
+    may_spill: bool = True
 
     def identity(self) -> tuple[Any, ...]:
         """Tasks of one identity compile to the same object."""
         def items(values: Mapping[str, Any]) -> tuple[Any, ...]:
             return tuple((name, type(values[name]).__name__, values[name]) for name in sorted(values))
 
-        return (self.variant.when, items(self.constexprs), items(self.options), items(self.environment))
+        return (self.variant.when, items(self.constexprs), items(self.options), items(self.environment), self.may_spill)
 
 
 class _Tensor:
@@ -84,7 +86,7 @@ def _arguments(task: Task, jit: Any) -> tuple[list[Any], dict[str, Any]]:
     return ordered, {**values, **task.options}
 
 
-def compile_task(task: Task, jit: Any) -> tuple[Any, Any]:
+def compile_task(task: Task, jit: Any, target: Any, backend: Any) -> tuple[Any, Any]:
     """Triton's CompiledKernel, and the options that its JIT compiled it with. Any exception is the compiler's answer to
     this config."""
     from triton.compiler import compile as compile_source
@@ -96,10 +98,16 @@ def compile_task(task: Task, jit: Any) -> tuple[Any, Any]:
         calls.append((source, arguments["options"]))
         return compile_source(source, **arguments)
 
+    def refuse_spilling(ttgir: str) -> None:
+        reason = None if task.may_spill else carried_too_much(ttgir, target)
+        if reason is not None:
+            raise PackError(reason)
+
     jit.compile = compile_and_keep
     ordered, named = _arguments(task, jit)
-    with _some_torch():
+    with _some_torch(), looked_at_before_code(type(backend), refuse_spilling):
         compiled = jit.run(*ordered, grid=None, warmup=True, **named)
+    refuse_spilling(str(compiled.asm.get("ttgir", "")))  # one from the cache had its stages before
     (source, options), = calls
     wanted = {name: task.variant.signature.get(name, "constexpr") for name in jit.arg_names}
     bools = ("i1", "u1")  # which of them it is differs by version

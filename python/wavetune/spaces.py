@@ -33,6 +33,11 @@ class Space:
             if any(self._holds(point, scope) for scope in scopes):
                 yield point
 
+    @property
+    def default(self) -> Config:
+        """What all configs are compared with: as stated, or the first one."""
+        return self.json.get("default") or next(self._all())
+
     def _all(self) -> Iterator[Config]:
         if self.configs is not None:
             yield from self.configs

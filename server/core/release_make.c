@@ -340,7 +340,8 @@ static void pinned_plan(const struct release_pin *pin, const struct environment 
                         const struct release_served_winner *served, const struct release_candidate *group, size_t n,
                         struct release_plan *plan) {
   cleanup_free char *first_reason = NULL;
-  bool stays = served && json_equal(served_config(served)->values, pin->config);
+  bool stays = served && json_equal(served_config(served)->values, pin->config) &&
+               (json_object_get(served_provenance(served), "build") || !json_object_get(group[0].provenance, "build"));
   bool found = false;
   for (size_t i = 0; i < n && !found; i++) {
     uint64_t ordinal = 0;
@@ -464,6 +465,15 @@ static void entry_fill_kept(const struct release_served_winner *kept, struct rel
   entry->job = kept->winner->job;
 }
 
+/* A job's build has every config of its space compiled, the pinned one too. */
+static json_t *pinned_provenance(const struct release_candidate *candidate) {
+  json_t *provenance = json_pack("{s:s}", "origin", "pinned");
+  json_t *build = candidate->job ? json_object_get(candidate->provenance, "build") : NULL;
+  if (build)
+    ALWAYS(json_object_set(provenance, "build", build) == 0);
+  return provenance;
+}
+
 static void entry_fill_pinned(const struct release_included *included, const json_t *provenance,
                               struct release_entry *entry) {
   entry->config = included->pin->config;
@@ -480,8 +490,7 @@ static void entry_fill_own(const struct release_candidate *candidate, struct rel
   entry->has_ordinal = candidate->job != 0;
 }
 
-static bool winner_add(struct release_builder *builder, const struct release_included *included, const json_t *pinned,
-                       struct error *error) {
+static bool winner_add(struct release_builder *builder, const struct release_included *included, struct error *error) {
   const struct release_candidate *candidate = included->candidate;
   const char *key_names[KEY_MEMBERS_MAX];
   size_t n = json_array_size(candidate->key_names);
@@ -497,6 +506,7 @@ static bool winner_add(struct release_builder *builder, const struct release_inc
                                 .key = candidate->key,
                                 .ordinal = included->ordinal,
                                 .space = candidate->space};
+  cleanup_json json_t *pinned = included->pin ? pinned_provenance(candidate) : NULL;
   if (included->kept)
     entry_fill_kept(included->kept, &entry);
   else if (included->pin)
@@ -508,10 +518,9 @@ static bool winner_add(struct release_builder *builder, const struct release_inc
 
 bool release_from_plan(const struct release_plan *plan, const struct environment *environment, const char *tag,
                        struct release **ret_release, struct error *error) {
-  cleanup_json json_t *pinned = json_pack("{s:s}", "origin", "pinned");
   cleanup_release_builder struct release_builder *builder = release_builder_new(environment, tag);
   for (size_t i = 0; i < plan->n_included; i++)
-    if (!winner_add(builder, &plan->included[i], pinned, error))
+    if (!winner_add(builder, &plan->included[i], error))
       return false;
   return release_builder_finish(builder, ret_release, error);
 }

@@ -127,7 +127,7 @@ must_check bool release_candidate_read_verdict(struct release_candidate *candida
                                                struct error *error);
 
 struct release_included {
-  const struct release_candidate *candidate; /* of a pin: the job whose space knows the pinned config */
+  const struct release_candidate *candidate; /* of a pin: the job whose space, and build, have it */
   const struct release_pin *pin;             /* NULL: the candidate's own winner, or what is served */
   const struct release_served_winner *kept;  /* what is served and stays, or NULL */
   char *kept_reason;                         /* NULL: the config is the same */

@@ -77,12 +77,12 @@ static bool candidate_read(const struct db_rows *rows, int row, struct release_c
       .has_winner = !db_is_null(rows, row, "config"),
   };
   candidate->key_text = json_canonical(candidate->key);
+  candidate->provenance = tuned_provenance(rows, row);
   if (!candidate->has_winner)
     return true;
   candidate->ordinal = (uint64_t)db_get_integer(rows, row, "config");
   candidate->baseline = (uint64_t)db_get_integer(rows, row, "baseline");
   candidate->config = db_get_json(rows, row, "config_values");
-  candidate->provenance = tuned_provenance(rows, row);
   candidate->flagged_by = db_get_integer(rows, row, "flagged_by");
   candidate->flagged_ratio = db_get_double(rows, row, "flagged_ratio");
   candidate->quarantined = db_is_null(rows, row, "quarantined") ? NULL : xstrdup(db_get(rows, row, "quarantined"));

@@ -116,11 +116,12 @@ def tunableop(place):
                            PYTORCH_TUNABLEOP_FILENAME=str(written))
     table = next(iter(sorted(place.folder.glob("tunableop*.csv"))))
     print(table.read_text())
-    environment = {name: value for name, value in place.environment.items() if name in ("cuda", "rocm", "gpu", "arch",
-                                                                                        "compute_units")}
+    place.bridge("identity", "--output", place.folder / "identity.json")
+    image = json.loads((place.folder / "identity.json").read_text())
+    # The file says what torch it is for; what fetch asks for is the image's, which has a Triton besides.
+    environment = {**{n: v for n, v in place.environment.items() if v}, "triton": image["triton"]["version"]}
     told = json.loads(place.program("wavetune", "import", "tunableop", table, "--environment", json.dumps(environment), "--tag",
                                     "gemm", "--json"))
-    place.bridge("identity", "--output", place.folder / "identity.json")
     whole = told["environment"]
     place.program("wavetune", "publish", "--environment", json.dumps(whole), "--tag", "gemm", "--channel", "stable")
     variables = place.fetched("tunableop", whole, "--tag", "gemm")

@@ -521,6 +521,17 @@ Test(release_from_plan, a_pin_of_what_is_served_changes_nothing) {
   expect_winner(&planned, "tuned B=4 0.25 99", "tuned");
 }
 
+#define BUILD "sha256:1111111111111111111111111111111111111111111111111111111111111111"
+
+Test(release_from_plan, a_pin_names_the_build_of_the_job_so_that_its_code_is_found) {
+  cleanup_planned struct planned planned = PLAN(pin_request("softmax", "{\"B\": 4}"), DONE(1, "softmax", 1, 1));
+  cr_assert(json_object_set_new(planned.candidates.all[0].provenance, "build", json_string(BUILD)) == 0);
+  serve_as(&planned, "pinned", 2, NULL, BASELINE_VERDICT(1, 1)); /* the same, without a build: it does not stay */
+  expect_winner(&planned, "pinned B=4 0 0", "pinned");
+  cleanup_release struct release *release = release_of(&planned);
+  cr_assert_str_eq(json_string_value(json_object_get(release->kernels[0].provenance[0], "build")), BUILD);
+}
+
 Test(release_from_plan, has_an_import_where_no_job_is_usable) {
   cleanup_planned struct planned none = PLAN(anything, IMPORT("softmax", 1, 2));
   cleanup_planned struct planned ambiguous =

@@ -90,14 +90,14 @@ def program(name):
     sys.exit(f"{name} is not built: build it, or name the folder with WAVETUNE_BUILD=…")
 
 
-def pack(kernel, scratch, arch, keys=None, cores=None):
+def pack(kernel, scratch, arch, keys=None, cores=None, options=()):
     """The folder of a build with every variant that the keys need, and the seconds that packing took."""
     output = pathlib.Path(scratch, f"build-{kernel.name.replace(':', '-')}-{len(os.listdir(scratch))}")
     lines = pathlib.Path(f"{output}.keys")
     lines.write_text("".join(json.dumps(key) + "\n" for key in keys or kernel.keys))
     begin = time.monotonic()
     subprocess.run(on_cores(cores, [sys.executable, "-m", "wavetune", "pack", kernel.folder(scratch), "--keys", lines, "--arch",
-                                    arch, "--output", output]), check=True, stdout=subprocess.DEVNULL, env={**os.environ, "PYTHONPATH": str(ROOT / "python")})
+                                    arch, "--output", output, *options]), check=True, stdout=subprocess.DEVNULL, env={**os.environ, "PYTHONPATH": str(ROOT / "python")})
     return output, time.monotonic() - begin
 
 

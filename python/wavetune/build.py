@@ -165,6 +165,8 @@ def compile_all(plan: Plan, tasks: list[Task], objects: Path) -> list[dict[str, 
                                 objects, plan.request.image)
         except KeyboardInterrupt:
             raise
+        except PackError as error:
+            return {"error": one_line(str(error))}
         except BaseException as error:  # whatever a compiler raises belongs to its config
             return {"error": one_line(error)}
 

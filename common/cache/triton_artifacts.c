@@ -79,12 +79,24 @@ static char *compare_folder(const json_t *metadata, const char *folder) {
   return NULL;
 }
 
+/* A file of the build. False: with *ret_missing, the source does not have it. */
+static bool find_file(const struct render_request *request, const json_t *files, const char *name,
+                      const char **ret_bytes, size_t *ret_size, char **ret_missing, struct error *error) {
+  struct digest digest;
+  struct error missing;
+  if (!json_get_digest(files, "", name, JSON_REQUIRED, &digest, error))
+    return false;
+  if (request->source->blob(request->source->context, &digest, ret_bytes, ret_size, &missing))
+    return true;
+  *ret_missing = xstrdup(missing.message);
+  return false;
+}
+
 /* Why Triton in the image would look for other files, or NULL; false when the metadata cannot be had. */
 static bool compare_image(const struct render_request *request, const json_t *files, const char *triton_key,
-                          char **ret_reason, struct error *error) {
+                          char **ret_reason, char **ret_missing, struct error *error) {
   const struct identity *identity = request->identity;
   const char *name = metadata_name(files), *bytes;
-  struct digest digest;
   size_t size;
   if (!identity || (identity->triton_key && !string_equal(identity->triton_key, triton_key))) {
     *ret_reason = identity ? xstrdup("its code was compiled by another build of Triton than the image's; pack it with "
@@ -93,8 +105,7 @@ static bool compare_image(const struct render_request *request, const json_t *fi
     return true;
   }
   cleanup_json json_t *metadata = NULL;
-  if (!json_get_digest(files, "", name, JSON_REQUIRED, &digest, error) ||
-      !request->source->blob(request->source->context, &digest, &bytes, &size, error))
+  if (!find_file(request, files, name, &bytes, &size, ret_missing, error))
     return false;
   if (!json_parse(bytes, size, &metadata, error))
     return error_prefix(error, "%.200s, compiled metadata of a build: ", name);
@@ -105,13 +116,27 @@ static bool compare_image(const struct render_request *request, const json_t *fi
   return true;
 }
 
-bool triton_artifacts_add(const struct render_request *request, const json_t *cache, const char *triton_key,
-                          struct cache_files *files, json_t *paths, char **ret_reason, struct error *error) {
-  const json_t *names = json_object_get(cache, "files");
-  const char *folder = json_string_value(json_object_get(cache, "folder")), *name;
+/* A folder with some of the files alone would help nobody. */
+static bool find_files(const struct render_request *request, const json_t *names, struct cache_file *files,
+                       char **ret_missing, struct error *error) {
+  const char *name, *bytes;
   json_t *value;
+  size_t i = 0, size;
+  json_object_foreach ((json_t *)names, name, value) {
+    if (!find_file(request, names, name, &bytes, &size, ret_missing, error))
+      return false;
+    files[i++] = (struct cache_file){(char *)name, (char *)bytes, size};
+  }
+  return true;
+}
+
+bool triton_artifacts_add(const struct render_request *request, const json_t *cache, const char *triton_key,
+                          struct cache_files *files, json_t *paths, char **ret_reason, char **ret_missing,
+                          struct error *error) {
+  const json_t *names = json_object_get(cache, "files");
+  const char *folder = json_string_value(json_object_get(cache, "folder"));
   struct error other;
-  *ret_reason = NULL;
+  *ret_reason = *ret_missing = NULL;
   if (!request->root || !request->source->blob) {
     *ret_reason =
         xstrdup(request->root ? "the compiled code cannot be had here"
@@ -122,27 +147,26 @@ bool triton_artifacts_add(const struct render_request *request, const json_t *ca
     *ret_reason = xstrdup("compiled code has absolute paths in it, as JSON, and that where it will stand is no UTF-8");
     return true;
   }
-  if (!compare_image(request, names, triton_key, ret_reason, error))
-    return false;
+  if (!compare_image(request, names, triton_key, ret_reason, ret_missing, error))
+    return *ret_missing != NULL;
   if (*ret_reason)
     return true;
+  size_t n = json_object_size(names);
+  cleanup_free struct cache_file *found = xcalloc(n, sizeof *found);
+  if (!find_files(request, names, found, ret_missing, error))
+    return *ret_missing != NULL;
   cleanup_json json_t *children = json_object();
-  json_object_foreach ((json_t *)names, name, value) {
-    cleanup_free char *path = xasprintf("%s/%s", folder, name), *child = xasprintf("%s/%s", request->root, path);
-    struct digest digest;
-    const char *bytes;
-    size_t size;
-    if (!json_get_digest(names, "", name, JSON_REQUIRED, &digest, error) ||
-        !request->source->blob(request->source->context, &digest, &bytes, &size, error))
-      return false;
-    char *copy = xmalloc(size + 1);
-    memcpy(copy, bytes, size);
-    copy[size] = '\0';
-    if (!cache_files_add_once(files, paths, path, copy, size, &other)) {
+  for (size_t i = 0; i < n; i++) {
+    cleanup_free char *path = xasprintf("%s/%s", folder, found[i].path),
+                      *child = xasprintf("%s/%s", request->root, path);
+    char *copy = xmalloc(found[i].size + 1);
+    memcpy(copy, found[i].bytes, found[i].size);
+    copy[found[i].size] = '\0';
+    if (!cache_files_add_once(files, paths, path, copy, found[i].size, &other)) {
       *ret_reason = xstrdup(other.message);
       return true;
     }
-    ALWAYS(json_object_set_new(children, name, json_string(child)) == 0);
+    ALWAYS(json_object_set_new(children, found[i].path, json_string(child)) == 0);
   }
   cleanup_json json_t *group = json_pack("{s:O}", "child_paths", children);
   cleanup_free char *path = xasprintf("%s/__grp__%s", folder, metadata_name(names));

@@ -12,10 +12,12 @@
 must_check bool cache_files_add_once(struct cache_files *files, json_t *paths, const char *path, char *bytes,
                                      size_t size, struct error *error);
 
-/* Adds FOLDER/… for `cache`, {"folder", "files"} of a build. When the image would not find it (compiled by another build of
- * Triton, with other variables set, or by a Triton that lies elsewhere), or other files of that name are there,
- * *ret_reason says so, and is NULL else; it is the caller's. `triton_key` is of the Triton that compiled, or NULL. */
+/* Adds FOLDER/… for `cache`, {"folder", "files"} of a build: all files or none. When the image would not find it (compiled by
+ * another build of Triton, with other variables set, or by a Triton that lies elsewhere), or other files of that name are
+ * there, *ret_reason says so; when the source lacks a file, *ret_missing says which. Else they are NULL; they are the
+ * caller's. `triton_key` is of the Triton that compiled, or NULL. */
 must_check bool triton_artifacts_add(const struct render_request *request, const json_t *cache, const char *triton_key,
-                                     struct cache_files *files, json_t *paths, char **ret_reason, struct error *error);
+                                     struct cache_files *files, json_t *paths, char **ret_reason, char **ret_missing,
+                                     struct error *error);
 
 #endif

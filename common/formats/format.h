@@ -53,7 +53,9 @@ __attribute__((format(printf, 4, 5))) void cache_files_skip(struct cache_files *
 void cache_files_variable(struct cache_files *files, const char *name, const char *path, const char *literal);
 
 /* Where a renderer gets what the release names by digest. What comes back was verified against the digest, belongs to the
- * source and lives as long. A member may be NULL: then there is none of the kind, and what needs it is skipped. */
+ * source and lives as long. A member may be NULL: then there is none of the kind, and what needs it is skipped. So is what
+ * needs a thing for which false comes back: the source does not have it (removed, or never pushed), and the error names it.
+ * A source that failed otherwise (no answer, other bytes) remembers that itself, and whoever rendered refuses the whole. */
 struct cache_source {
   void *context;
   bool (*kernel)(void *context, const struct digest *hash, const struct kernel **ret, struct error *error);

@@ -89,15 +89,16 @@ static bool render_winner(const struct release_kernel *kernel, const struct rele
   return true;
 }
 
-static bool is_inductor(const struct render_request *request, const struct release_kernel *kernel, bool *ret,
+/* False: it has none of Inductor's files; the error says why. */
+static bool is_inductor(const struct render_request *request, const struct release_kernel *kernel,
                         struct error *error) {
   const struct cache_source *source = request->source;
   const struct kernel *manifest = NULL;
   if (source->kernel && !source->kernel(source->context, &kernel->hash, &manifest, error))
     return false;
-  *ret = manifest && manifest->language == LANGUAGE_EXTERNAL &&
-         json_object_get(json_object_get(manifest->json, "exports"), "inductor");
-  return true;
+  return (manifest && manifest->language == LANGUAGE_EXTERNAL &&
+          json_object_get(json_object_get(manifest->json, "exports"), "inductor")) ||
+         error_set(error, "it did not come from Inductor, which names its files by its own hashes");
 }
 
 static void render_kernel(const struct release_kernel *kernel, struct cache_files *files, json_t *places) {
@@ -116,14 +117,11 @@ static bool render_release(const struct render_request *request, struct cache_fi
   cleanup_json json_t *places = json_object();
   for (size_t i = 0; i < request->release->n_kernels; i++) {
     const struct release_kernel *kernel = &request->release->kernels[i];
-    bool usable;
-    if (!is_inductor(request, kernel, &usable, error))
-      return error_prefix(error, "kernel \"%.60s\": ", kernel->name);
-    if (!usable)
-      cache_files_skip(&files, kernel->name, NULL,
-                       "it did not come from Inductor, which names its files by its own hashes");
-    else
+    struct error reason;
+    if (is_inductor(request, kernel, &reason))
       render_kernel(kernel, &files, places);
+    else
+      cache_files_skip(&files, kernel->name, NULL, "%s", reason.message);
   }
   ALWAYS(files.n || files.n_skipped);
   if (!files.n)

@@ -5,6 +5,9 @@
  * common/cache/triton_table.h), and the compiled artifacts of those whose build has them, where the files' place is known:
  * Triton finds artifacts by absolute paths. Folders are writable for all: Triton makes a lock and temporary folders there.
  *
+ * Where a manifest, a build or a file of it is not to be had, results are written as far as they can be known without, and the
+ * note names what is missing: the container compiles such a winner itself.
+ *
  * A winner without timings has an empty list in its file: Triton takes the least of what is there, and there is one. A zero
  * or Infinity would say what nobody measured.
  *
@@ -17,6 +20,7 @@
 struct origin {
   bool is_read;
   const struct build *build; /* NULL: none */
+  char *missing;             /* why the build that is named is not to be had, or NULL */
   bool is_packed;
   struct function_record packed; /* of the build */
   bool has_function;
@@ -27,9 +31,11 @@ struct origin {
 struct rendering {
   const struct render_request *request;
   struct cache_files files;
-  json_t *paths, *done; /* those there are; artifacts and sentences of a kernel that need no second time */
+  json_t *paths, *done; /* those there are; sentences of a kernel that need no second time, and its artifacts: null, or
+                           the text why they are missing */
   const struct release_kernel *kernel;
   const struct kernel *manifest; /* or NULL */
+  struct error missing;          /* why the manifest is not to be had; no message: nothing is missing */
   struct origin *origins;        /* one for each provenance of the kernel */
 };
 
@@ -39,6 +45,7 @@ static void origins_release(struct rendering *rendering) {
     triton_function_release(&origin->function);
     function_record_release(&origin->packed);
     free(origin->reason);
+    free(origin->missing);
   }
   free(rendering->origins);
   rendering->origins = NULL;
@@ -55,11 +62,15 @@ static bool read_build(struct rendering *rendering, const json_t *provenance, st
                        struct error *error) {
   const struct cache_source *source = rendering->request->source;
   struct digest digest;
-  if (!json_object_get(provenance, "build") || !rendering->manifest || !source->build)
+  struct error missing = rendering->missing;
+  if (!json_object_get(provenance, "build") || !source->kernel || !source->build)
     return true;
-  if (!json_get_digest(provenance, "", "build", JSON_REQUIRED, &digest, error) ||
-      !source->build(source->context, rendering->manifest, &digest, &origin->build, error))
+  if (!json_get_digest(provenance, "", "build", JSON_REQUIRED, &digest, error))
     return false;
+  if (!rendering->manifest || !source->build(source->context, rendering->manifest, &digest, &origin->build, &missing)) {
+    origin->missing = xstrdup(missing.message);
+    return true;
+  }
   struct error never; /* a build's record was read when the build was */
   ALWAYS(!origin->build->record || function_record_parse(origin->build->record, &origin->packed, &never));
   origin->is_packed = origin->build->record != NULL;
@@ -78,7 +89,10 @@ static bool read_origin(struct rendering *rendering, size_t index, struct error 
   const struct function_record *packed = origin->is_packed ? &origin->packed : NULL;
   const struct function_record *record = identity_function(identity, &kernel->hash, kernel->name, packed);
   struct error reason;
-  if (!record && !packed)
+  const char *missing = origin->missing ? origin->missing : rendering->missing.message;
+  if (!record && !packed && missing[0])
+    origin->reason = xasprintf("the image has no record of it, and what else would tell is missing: %s", missing);
+  else if (!record && !packed)
     origin->reason = xstrdup("neither the image nor a build has a record of its function");
   else if (triton_function_init(record ? record : packed, !record, identity, rendering->manifest,
                                 (const char *const *)kernel->key_names, kernel->n_key_names, &origin->function,
@@ -106,7 +120,32 @@ static void skip_winner(struct rendering *rendering, const struct release_winner
   cache_files_skip(&rendering->files, rendering->kernel->name, key, "%s", reason);
 }
 
-/* One object serves many keys. */
+static void skip_artifacts(struct rendering *rendering, const struct release_winner *winner, const char *missing) {
+  cleanup_free char *reason =
+      xasprintf("its compiled code was left out, and the container compiles it itself: %s", missing);
+  skip_winner(rendering, winner, reason);
+}
+
+/* One object serves many keys; each winner that lacks it is named. */
+static bool render_object(struct rendering *rendering, const struct release_winner *winner, size_t variant,
+                          const json_t *cache, struct error *error) {
+  const struct origin *origin = &rendering->origins[winner->provenance];
+  cleanup_free char *mark = xasprintf("%zu/%zu/%zu", winner->provenance, variant, winner->config), *reason = NULL,
+                    *missing = NULL;
+  const json_t *known = json_object_get(rendering->done, mark);
+  if (!known) {
+    if (!triton_artifacts_add(rendering->request, cache, origin->packed.triton_key, &rendering->files, rendering->paths,
+                              &reason, &missing, error))
+      return false;
+    ALWAYS(json_object_set_new(rendering->done, mark, missing ? json_string(missing) : json_null()) == 0);
+  }
+  if (reason)
+    skip_kernel(rendering, reason);
+  if (missing || json_is_string(known))
+    skip_artifacts(rendering, winner, missing ? missing : json_string_value(known));
+  return true;
+}
+
 static bool render_artifacts(struct rendering *rendering, const struct release_winner *winner, struct value *values,
                              struct error *error) {
   const struct release_kernel *kernel = rendering->kernel;
@@ -114,20 +153,12 @@ static bool render_artifacts(struct rendering *rendering, const struct release_w
   const struct key key = {.n = kernel->n_key_names, .names = kernel->key_names, .values = values};
   size_t variant;
   struct error none;
+  if (origin->missing && origin->has_function)
+    skip_artifacts(rendering, winner, origin->missing);
   if (!origin->build || !build_variant(origin->build, &key, &variant, &none))
     return true;
-  cleanup_free char *mark = xasprintf("%zu/%zu/%zu", winner->provenance, variant, winner->config), *reason = NULL;
-  if (is_done(rendering, mark))
-    return true;
   const json_t *cache = build_cache(origin->build, variant, kernel->configs[winner->config].values);
-  if (!cache)
-    return true;
-  if (!triton_artifacts_add(rendering->request, cache, origin->packed.triton_key, &rendering->files, rendering->paths,
-                            &reason, error))
-    return false;
-  if (reason)
-    skip_kernel(rendering, reason);
-  return true;
+  return !cache || render_object(rendering, winner, variant, cache, error);
 }
 
 /* Where the decorator's key has fewer members than the kernel's, several winners are one to Triton. */
@@ -181,9 +212,10 @@ static bool render_kernel(struct rendering *rendering, const struct release_kern
   const struct cache_source *source = rendering->request->source;
   rendering->kernel = kernel;
   rendering->manifest = NULL;
+  rendering->missing.message[0] = '\0';
   json_object_clear(rendering->done);
-  if (source->kernel && !source->kernel(source->context, &kernel->hash, &rendering->manifest, error))
-    return false;
+  if (source->kernel && !source->kernel(source->context, &kernel->hash, &rendering->manifest, &rendering->missing))
+    rendering->manifest = NULL;
   if (is_external != (rendering->manifest && rendering->manifest->language == LANGUAGE_EXTERNAL))
     return true;
   const json_t *exports =

@@ -143,30 +143,27 @@ static const char *take_validators(struct rendering *rendering, const struct ker
   return NULL;
 }
 
-static bool render_kernel(struct rendering *rendering, const struct release_kernel *kernel, struct error *error) {
+static void render_kernel(struct rendering *rendering, const struct release_kernel *kernel) {
   const struct cache_source *source = rendering->request->source;
   const struct kernel *manifest = NULL;
-  if (source->kernel && !source->kernel(source->context, &kernel->hash, &manifest, error))
-    return false;
-  const char *reason = take_validators(rendering, manifest);
+  struct error missing;
+  bool is_there = !source->kernel || source->kernel(source->context, &kernel->hash, &manifest, &missing);
+  const char *reason = is_there ? take_validators(rendering, manifest) : missing.message;
   if (reason) {
     cache_files_skip(&rendering->files, kernel->name, NULL, "%s", reason);
-    return true;
+    return;
   }
   if (!rendering->has_validators)
     write_validators(rendering->out, rendering->validators);
   rendering->has_validators = true;
   for (size_t i = 0; i < kernel->n_winners; i++)
     render_winner(rendering, kernel, &kernel->winners[i]);
-  return true;
 }
 
 static bool render_lines(struct rendering *rendering, struct error *error) {
   const struct release *release = rendering->request->release;
-  for (size_t i = 0; i < release->n_kernels; i++) {
-    if (!render_kernel(rendering, &release->kernels[i], error))
-      return error_prefix(error, "kernel \"%.60s\": ", release->kernels[i].name);
-  }
+  for (size_t i = 0; i < release->n_kernels; i++)
+    render_kernel(rendering, &release->kernels[i]);
   ALWAYS(rendering->n || rendering->files.n_skipped);
   return rendering->n || error_set(error, "no winner of the release can stand in TunableOp's files; \"%.60s\": %.300s",
                                    rendering->files.skipped[0].name, rendering->files.skipped[0].reason);

@@ -38,8 +38,10 @@ static bool kernel_find(void *context, const struct digest *hash, const struct k
     return failed(store, error);
   if (!manifest)
     return error_set(error, "there is no kernel %s", digest_format(hash, text));
-  if (!kernel_parse(manifest, &kernel, error))
-    return error_prefix(error, "the stored kernel %s: ", digest_format(hash, text));
+  if (!kernel_parse(manifest, &kernel, error)) {
+    error_prefix(error, "the stored kernel %s: ", digest_format(hash, text));
+    return failed(store, error);
+  }
   GROW(store->kernels, store->n_kernels, store->kernels_capacity);
   *ret = store->kernels[store->n_kernels++] = kernel;
   return true;
@@ -61,8 +63,10 @@ static bool build_find(void *context, const struct kernel *kernel, const struct 
     return failed(store, error);
   if (!stored)
     return error_set(error, "kernel %.100s has no build %s", kernel->name, digest_format(digest, text));
-  if (!json_parse(stored, strlen(stored), &json, error) || !build_parse(json, kernel, &build, error))
-    return error_prefix(error, "the stored build %s: ", digest_format(digest, text));
+  if (!json_parse(stored, strlen(stored), &json, error) || !build_parse(json, kernel, &build, error)) {
+    error_prefix(error, "the stored build %s: ", digest_format(digest, text));
+    return failed(store, error);
+  }
   GROW(store->builds, store->n_builds, store->builds_capacity);
   *ret = store->builds[store->n_builds++] = build;
   return true;

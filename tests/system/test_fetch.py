@@ -480,7 +480,8 @@ def test_answers_that_mean_nothing_leave_what_is_there(world):
     assert world.block() == 256
 
 
-def test_what_renderers_need_is_verified_too(world):
+@pytest.mark.parametrize("format", ["dejavu", "inductor", "triton", "tunableop", "vllm-moe"])
+def test_what_renderers_need_is_verified_too(world, format):
     provenance = {"build": "sha256:" + "7" * 64, "origin": "tuned"}
     manifest = {"name": "add/triton", "language": "external", "key": ["n", "m"]}
     release = release_of(kernel=digest(canonical(manifest)), provenance=provenance)
@@ -488,7 +489,7 @@ def test_what_renderers_need_is_verified_too(world):
     world.fetch()
     world.publish(release, 2)
     kernel = f"/v1/kernels/{digest(canonical(manifest))}"
-    arguments = ("--format", "dejavu", "--format", "json", "--identity", world.folder / "identity.json")
+    arguments = ("--format", format, "--format", "json", "--identity", world.folder / "identity.json")
     world.other[kernel] = (200, {"manifest": {**manifest, "name": "other"}})
     done = world.fetch(*arguments, expect=10)
     assert f"kernel {digest(canonical(manifest))} arrived with other bytes" in done.stderr and world.block() == 256
@@ -497,7 +498,7 @@ def test_what_renderers_need_is_verified_too(world):
     world.other[kernel] = (503, b"")
     assert "answered 503" in world.fetch(*arguments, expect=5).stderr
     world.other[kernel] = (404, b"")
-    assert "dejavu: no winner" in world.fetch(*arguments).stderr
+    assert f"{format}: no winner" in world.fetch(*arguments).stderr, "what the server does not have is left out"
 
 
 # The start is not blocked

@@ -25,6 +25,9 @@ def sha256(text):
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+MANIFEST = '{"name": "softmax", "language": "external", "key": ["M"], "exports": {"dejavu": {}}}'
+
+
 class Bench:
     """A server with a database into which finished jobs are written."""
 
@@ -40,7 +43,7 @@ class Bench:
         hash_, key, identity = sha256(kernel), json.dumps({"M": m}), canonical(environment)
         self.sql(f"""
             INSERT INTO kernels (hash, name, language, manifest)
-              VALUES ('\\x{hash_}', '{kernel.split("@")[0]}', 'c', '{{"key": ["M"]}}') ON CONFLICT DO NOTHING;
+              VALUES ('\\x{hash_}', '{kernel.split("@")[0]}', 'c', '{MANIFEST}') ON CONFLICT DO NOTHING;
             INSERT INTO environments (digest, hardware_digest, identity)
               VALUES ('\\x{sha256(identity)}', '\\x{sha256(identity)}', '{identity}') ON CONFLICT DO NOTHING;
             INSERT INTO spaces (digest, space)
@@ -63,7 +66,7 @@ class Bench:
         hash_, identity, key = sha256(kernel), canonical(environment), json.dumps({"M": m})
         self.sql(f"""
             INSERT INTO kernels (hash, name, language, manifest)
-              VALUES ('\\x{hash_}', '{kernel}', '{language}', '{{"key": ["M"]}}') ON CONFLICT DO NOTHING;
+              VALUES ('\\x{hash_}', '{kernel}', '{language}', '{MANIFEST}') ON CONFLICT DO NOTHING;
             INSERT INTO imports (kernel, key_digest, key, environment_digest, environment, tag, config, ms, provenance, format,
                                  imported_by)
               VALUES ('\\x{hash_}', '\\x{sha256(key)}', '{key}', '\\x{sha256(identity)}', '{identity}', '{tag}',
@@ -337,6 +340,9 @@ def test_an_export_while_the_database_fails_is_not_half_of_one(moe):
         assert export(moe, moe.second, "vllm-moe").status in (500, 503)
     finally:
         moe.sql("ALTER TABLE kernels_gone RENAME TO kernels")
+    moe.sql("""UPDATE kernels SET manifest = '{"key": ["M"]}' WHERE name = 'softmax'""")
+    damaged = export(moe, moe.second, "vllm-moe")
+    assert damaged.status in (500, 503) and "the stored kernel sha256:" in damaged.json["detail"]
 
 
 def test_of_an_edited_kernel_the_newer_is_released_unless_both_are_named(bench):

@@ -187,14 +187,26 @@ Test(format_inductor, of_two_winners_for_one_file_the_first_is_written) {
   cr_assert(says_skipped(&files, "another winner of the release makes " PLACE));
 }
 
-Test(format_inductor, a_source_that_fails_is_an_error) {
-  struct shelf shelf = {0}, empty = {0};
-  cleanup_imported struct imported imported = imported_of(PLACE, TEXT);
-  cleanup_release struct release *release = release_of_imported(&imported, "inductor", &shelf);
-  struct cache_source source = shelf_source(&empty);
-  struct cache_files files = {0};
+Test(format_inductor, a_kernel_that_the_source_does_not_have_is_left_out) {
+  struct shelf shelf = {.n_kernels = 2,
+                        .kernels = {kernel_of(OF_INDUCTOR), kernel_of(MANIFEST("[\"file\"]", "\"inductor\": {}"))}},
+               half = shelf;
+  const struct winner winners[] = {
+      {shelf.kernels[0], "{\"file\": \"" PLACE "\", \"configs_hash\": \"a\"}", "{\"X\": 1}", MEMBERS("X"), 0, {0}},
+      {shelf.kernels[1], "{\"file\": \"" PLACE "\"}", "{\"X\": 2}", MEMBERS("X"), 0, {0}}};
+  cleanup_release struct release *release = release_of(winners, 2);
+  struct cache_source source = shelf_source(&half);
+  cleanup_cache_files struct cache_files files = {0};
   struct error error;
-  cr_assert(!format_inductor.render(&(struct render_request){.release = release, .source = &source}, &files, &error));
+  const struct render_request request = {.release = release, .source = &source};
+  half.n_kernels = 1;
+  cr_assert(format_inductor.render(&request, &files, &error), "%s", error.message);
+  cr_assert_eq(files.n, 1u);
+  cr_assert_str_eq(files.files[0].bytes, "{\"X\": 1}");
+  cr_assert_eq(files.n_skipped, 1u);
+  cr_assert(says_skipped(&files, "no such kernel"));
+  half.n_kernels = 0;
+  cr_assert(!format_inductor.render(&request, &files, &error));
   cr_assert(strstr(error.message, "no such kernel"), "%s", error.message);
   shelf_release(&shelf);
 }

@@ -89,7 +89,8 @@ struct asked {
   const char *key, *config;
   size_t n_ms;
   double ms[3];
-  bool without_build, without_blobs, without_source;
+  bool without_build, without_source;
+  size_t n_missing;     /* blobs of the build, the last ones first */
   const char *metadata; /* of the compiled code */
 };
 
@@ -100,8 +101,7 @@ static bool render(const struct asked *asked, struct cache_files *ret, struct er
   if (!asked->without_build)
     shelf_add_build(&shelf, asked->record ? asked->record : RECORD, asked->metadata ? asked->metadata : usual_metadata,
                     NULL);
-  if (asked->without_blobs)
-    shelf.n_blobs = 0;
+  shelf.n_blobs -= asked->n_missing;
   cleanup_free char *provenance = provenance_of(&shelf);
   struct winner winner = {shelf.kernels[0],
                           asked->key ? asked->key : "{\"n\": 4096}",
@@ -381,13 +381,14 @@ Test(format_triton, metadata_that_is_no_json_is_an_error) {
 }
 
 /* Two keys of one function whose records make one path of them, and two that share an object. */
-static bool render_two(const char *tuning_key, const char *second_config, const char *second_code,
+static bool render_two(const char *tuning_key, const char *second_config, const char *second_code, size_t n_missing,
                        struct cache_files *ret, struct error *error) {
   struct shelf shelf = {.n_kernels = 1, .kernels = {kernel_of(MANIFEST("add", "[\"n\"]", X_POINTER))}};
   cleanup_free char *record = xasprintf("{\"name\": \"add\", " TRITON ", " FUNCTION ", \"key_names\": [\"n\"], "
                                         "\"tuning_key\": [\"%s\"], \"configs\": " CONFIGS ", " AUTOTUNE "}",
                                         tuning_key);
   shelf_add_build(&shelf, record, usual_metadata, second_code);
+  shelf.n_blobs -= n_missing;
   cleanup_free char *provenance = provenance_of(&shelf);
   const struct winner winners[] = {
       {shelf.kernels[0], "{\"n\": 1}", "{\"BLOCK\": 64, \"num_warps\": 4}", provenance, 0, {0}},
@@ -403,17 +404,17 @@ static bool render_two(const char *tuning_key, const char *second_config, const 
 Test(format_triton, an_object_that_serves_two_keys_is_there_once) {
   cleanup_cache_files struct cache_files files = {0};
   struct error error;
-  cr_assert(render_two("n", "{\"BLOCK\": 64, \"num_warps\": 4}", NULL, &files, &error), "%s", error.message);
+  cr_assert(render_two("n", "{\"BLOCK\": 64, \"num_warps\": 4}", NULL, 0, &files, &error), "%s", error.message);
   cr_assert_eq(files.n, 5u);
 }
 
 Test(format_triton, of_two_winners_for_one_path_the_first_is_written) {
   cleanup_cache_files struct cache_files same = {0}, other = {0};
   struct error error;
-  cr_assert(render_two("n * 0", "{\"BLOCK\": 64, \"num_warps\": 4}", NULL, &same, &error), "%s", error.message);
+  cr_assert(render_two("n * 0", "{\"BLOCK\": 64, \"num_warps\": 4}", NULL, 0, &same, &error), "%s", error.message);
   cr_assert_eq(same.n, 4u);
   cr_assert_eq(same.n_skipped, 0u);
-  cr_assert(render_two("n * 0", "{\"BLOCK\": 128, \"num_warps\": 8}", NULL, &other, &error), "%s", error.message);
+  cr_assert(render_two("n * 0", "{\"BLOCK\": 128, \"num_warps\": 8}", NULL, 0, &other, &error), "%s", error.message);
   cr_assert_eq(other.n, 4u);
   cr_assert(strstr(other.files[0].bytes, "{\"BLOCK\": 64}"), "%s", other.files[0].bytes);
   cr_assert_eq(other.n_skipped, 1u);
@@ -424,7 +425,7 @@ Test(format_triton, of_two_winners_for_one_path_the_first_is_written) {
 Test(format_triton, of_two_objects_for_one_path_the_first_is_written) {
   cleanup_cache_files struct cache_files files = {0};
   struct error error;
-  cr_assert(render_two("n", "{\"BLOCK\": 128, \"num_warps\": 8}", "code of block 128", &files, &error), "%s",
+  cr_assert(render_two("n", "{\"BLOCK\": 128, \"num_warps\": 8}", "code of block 128", 0, &files, &error), "%s",
             error.message);
   cr_assert_eq(files.n, 5u);
   cr_assert_str_eq(file_text(&files, CODE_FOLDER "/add.hsaco"), code);
@@ -455,25 +456,79 @@ Test(format_triton, a_tuned_winner_goes_before_an_imported_one_for_the_same_path
   shelf_release(&shelf);
 }
 
-Test(format_triton, a_build_that_cannot_be_had_is_an_error) {
-  struct shelf shelf = {.n_kernels = 1, .kernels = {kernel_of(MANIFEST("add", "[\"n\"]", X_POINTER))}};
-  const struct winner winner = {
-      shelf.kernels[0], "{\"n\": 1}", "{\"BLOCK\": 64}", "{\"origin\": \"tuned\", \"build\": \"" DIGEST "\"}", 0, {0}};
-  cleanup_release struct release *release = release_of(&winner, 1);
+/* Two kernels with a build each would be; the second one's manifest, or its build, is not on the shelf. */
+static struct cache_files rendered_with_another(bool without_manifest, const char *identity_text) {
+  struct shelf shelf = {
+      .n_kernels = 2,
+      .kernels = {kernel_of(MANIFEST("add", "[\"n\"]", X_POINTER)), kernel_of(MANIFEST("mul", "[\"n\"]", X_POINTER))}};
+  shelf_add_build(&shelf, RECORD, usual_metadata, NULL);
+  cleanup_free char *provenance = provenance_of(&shelf);
+  const struct winner winners[] = {
+      {shelf.kernels[0], "{\"n\": 1}", "{\"BLOCK\": 64, \"num_warps\": 4}", provenance, 0, {0}},
+      {shelf.kernels[1],
+       "{\"n\": 1}",
+       "{\"BLOCK\": 64, \"num_warps\": 4}",
+       "{\"origin\": \"tuned\", \"build\": \"" DIGEST "\"}",
+       0,
+       {0}}};
+  cleanup_release struct release *release = release_of(winners, 2);
+  cleanup_identity struct identity *identity = identity_text ? identity_of(identity_text) : NULL;
   struct cache_source source = shelf_source(&shelf);
   struct cache_files files = {0};
   struct error error;
-  cr_assert(!format_triton.render(&(struct render_request){.release = release, .source = &source}, &files, &error));
-  cr_assert(strstr(error.message, "no such build"), "%s", error.message);
+  shelf.n_kernels -= without_manifest;
+  cr_assert(format_triton.render(
+                &(struct render_request){.release = release, .source = &source, .identity = identity, .root = ROOT},
+                &files, &error),
+            "%s", error.message);
+  shelf.n_kernels = 2;
   shelf_release(&shelf);
+  return files;
 }
 
-Test(format_triton, a_blob_that_cannot_be_had_is_an_error) {
-  struct cache_files files = {0};
+Test(format_triton, what_is_missing_of_one_kernel_leaves_it_out_alone) {
+  for (int without_manifest = 0; without_manifest < 2; without_manifest++) {
+    cleanup_cache_files struct cache_files files = rendered_with_another(without_manifest, NULL);
+    cr_assert_eq(files.n, 4u);
+    cr_assert_eq(files.n_skipped, 1u);
+    cr_assert_str_eq(files.skipped[0].name, "mul");
+    cr_assert(strstr(files.skipped[0].reason, without_manifest ? "no such kernel" : "no such build"), "%s",
+              files.skipped[0].reason);
+  }
+}
+
+Test(format_triton, an_image_s_record_gives_the_result_of_a_winner_whose_build_is_missing) {
+  cleanup_cache_files struct cache_files files = rendered_with_another(
+      false, "{\"version\": 1, \"triton\": {\"version\": \"3.6.0\", \"key\": \"3.6.0k\", \"backend_hash\": \"b\"}, "
+             "\"functions\": [{\"name\": \"mul\", \"function\": {\"name\": \"mul\", \"cache_key\": \"c2\"}, "
+             "\"key_names\": [\"n\"], \"tuning_key\": [\"n\"], \"configs\": " CONFIGS ", " AUTOTUNE "}]}");
+  cr_assert_eq(files.n, 5u);
+  cr_assert_eq(files.n_skipped, 1u);
+  cr_assert_str_eq(files.skipped[0].name, "mul");
+  cr_assert_str_eq(files.skipped[0].key, "[1]");
+  cr_assert(strstr(files.skipped[0].reason, "the container compiles it itself: no such build"), "%s",
+            files.skipped[0].reason);
+}
+
+Test(format_triton, a_missing_file_of_compiled_code_leaves_the_result_and_no_part_of_the_code) {
+  for (size_t n_missing = 1; n_missing <= 2; n_missing++) {
+    cleanup_cache_files struct cache_files files = rendered(&(struct asked){
+        .root = ROOT, .n_missing = n_missing, .identity = n_missing == 2 ? OF_IMAGE("3.6.0k", "") : NULL});
+    cr_assert_eq(files.n, 1u);
+    cr_assert(strstr(files.files[0].path, "/add.autotune.json"));
+    cr_assert_eq(files.n_skipped, 1u);
+    cr_assert_str_eq(files.skipped[0].key, "[4096]");
+    cr_assert(strstr(files.skipped[0].reason, "the container compiles it itself: no such blob"), "%s",
+              files.skipped[0].reason);
+  }
+}
+
+Test(format_triton, each_winner_whose_compiled_code_is_missing_is_named) {
+  cleanup_cache_files struct cache_files files = {0};
   struct error error;
-  cr_assert(!render(&(struct asked){.root = ROOT, .without_blobs = true}, &files, &error));
-  cr_assert(strstr(error.message, "kernel \"add\": no such blob"), "%s", error.message);
-  cr_assert(!render(&(struct asked){.root = ROOT, .without_blobs = true, .identity = OF_IMAGE("3.6.0k", "")}, &files,
-                    &error));
-  cr_assert(strstr(error.message, "no such blob"), "%s", error.message);
+  cr_assert(render_two("n", "{\"BLOCK\": 64, \"num_warps\": 4}", NULL, 2, &files, &error), "%s", error.message);
+  cr_assert_eq(files.n, 2u);
+  cr_assert_eq(files.n_skipped, 2u);
+  cr_assert_str_eq(files.skipped[0].key, "[1]");
+  cr_assert_str_eq(files.skipped[1].key, "[2]");
 }

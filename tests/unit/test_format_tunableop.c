@@ -190,16 +190,29 @@ Test(format_tunableop, what_the_file_cannot_say_is_skipped_with_the_reason) {
   }
 }
 
-Test(format_tunableop, a_source_that_fails_is_an_error) {
-  struct shelf shelf = {0}, empty = {0};
-  cleanup_imported struct imported imported = imported_of(HEAD RESULT);
-  cleanup_release struct release *release = release_of_imported(&imported, "tunableop", &shelf);
-  struct cache_source source = shelf_source(&empty), none = {0};
-  struct cache_files files = {0};
+Test(format_tunableop, a_kernel_that_the_source_does_not_have_is_left_out) {
+  cleanup_cache_files struct cache_files both = {0}, files = {0}, nothing = {0};
+  cleanup_imported struct imported imported = {0};
+  struct shelf shelf = {0}, half;
   struct error error;
-  cr_assert(!format_tunableop.render(&(struct render_request){.release = release, .source = &source}, &files, &error));
+  files_add_text(&both, "a.csv", HEAD RESULT);
+  files_add_text(&both, "b.csv", HEAD "Validator,B,5\n" RESULT);
+  cr_assert(format_tunableop.read(&(struct import_request){&both, NULL}, &imported, &error), "%s", error.message);
+  cleanup_release struct release *release = release_of_imported(&imported, "tunableop", &shelf);
+  half = shelf;
+  half.n_kernels = 1;
+  struct cache_source source = shelf_source(&half);
+  const struct render_request request = {.release = release, .source = &source};
+  cr_assert(format_tunableop.render(&request, &files, &error), "%s", error.message);
+  cr_assert_str_eq(files.files[0].bytes, HEAD RESULT);
+  cr_assert_eq(files.n_skipped, 1u);
+  cr_assert_str_eq(files.skipped[0].name, "tunableop");
+  cr_assert(says_skipped(&files, "no such kernel"));
+  half.n_kernels = 0;
+  cr_assert(!format_tunableop.render(&request, &nothing, &error));
   cr_assert(strstr(error.message, "no such kernel"), "%s", error.message);
-  cr_assert(!format_tunableop.render(&(struct render_request){.release = release, .source = &none}, &files, &error));
+  source.kernel = NULL;
+  cr_assert(!format_tunableop.render(&request, &nothing, &error));
   cr_assert(strstr(error.message, "no operation of TunableOp"), "%s", error.message);
   shelf_release(&shelf);
 }

@@ -9,7 +9,7 @@ both, their ratio, what each one's choice loses against the oracle's best (regre
 the whole process over the number of keys; beside them stand one key alone, and with --cold compiling and tuning one key
 from nothing on the same cores.
 With --gpus N each GPU runs a whole campaign, and compares every Nth key with the peer and the oracle; --cold runs one
-kernel on each, with its share of the cores.
+kernel on each, with its share of the cores (and nothing else with --keys 0).
 """
 
 import argparse
@@ -152,7 +152,7 @@ def main():
     print(f"{answer['cores']} cores, {arguments.gpus} device(s); oracle: {arguments.processes} processes of "
           f"{arguments.rounds} rounds")
     with tempfile.TemporaryDirectory(prefix="wt-versus-") as scratch:
-        for kernel in kernels:
+        for kernel in kernels if arguments.keys else []:
             build = everything = None
             if not arguments.cpu:
                 keys = kernel.keys[:arguments.keys]

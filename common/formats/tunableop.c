@@ -281,8 +281,9 @@ struct table {
 
 struct reading {
   struct imported imported; /* kernels from tables, at the end */
-  size_t n;
+  size_t n, capacity;
   struct table *tables;
+  json_t *by_validators; /* canonical {name: text}: index */
 };
 
 static void reading_release(struct reading *reading) {
@@ -294,6 +295,7 @@ static void reading_release(struct reading *reading) {
     json_decref(table->lines);
   }
   free(reading->tables);
+  json_decref(reading->by_validators);
   imported_release(&reading->imported);
 }
 
@@ -402,12 +404,23 @@ static bool read_lines(const struct cache_file *file, json_t *validators, struct
   return true;
 }
 
+/* No name is twice among validators, so that an object says all that counts of them. */
+static char *validators_text(const json_t *validators) {
+  cleanup_json json_t *object = json_object();
+  const json_t *pair;
+  size_t i;
+  json_array_foreach (validators, i, pair)
+    ALWAYS(json_object_set(object, json_string_value(json_array_get(pair, 0)), json_array_get(pair, 1)) == 0);
+  return json_canonical(object);
+}
+
 static struct table *find_table(struct reading *reading, json_t *validators) {
-  for (size_t i = 0; i < reading->n; i++) {
-    if (validators_equal(reading->tables[i].validators, validators))
-      return &reading->tables[i];
-  }
-  reading->tables = xreallocarray(reading->tables, reading->n + 1, sizeof *reading->tables);
+  cleanup_free char *text = validators_text(validators);
+  const json_t *known = json_object_get(reading->by_validators, text);
+  if (known)
+    return &reading->tables[json_integer_value(known)];
+  ALWAYS(json_object_set_new(reading->by_validators, text, json_integer((json_int_t)reading->n)) == 0);
+  GROW(reading->tables, reading->n, reading->capacity);
   struct table *table = &reading->tables[reading->n++];
   *table = (struct table){.validators = json_incref(validators), .lines = json_object()};
   table->kernel.manifest = json_pack("{s:s, s:s, s:[s, s], s:{s:{s:O}}}", "name", "tunableop", "language", "external",
@@ -463,7 +476,7 @@ static bool read_file(struct reading *reading, const struct cache_file *file, st
 }
 
 static bool read_files(const struct import_request *request, struct imported *ret, struct error *error) {
-  __attribute__((cleanup(reading_release))) struct reading reading = {0};
+  __attribute__((cleanup(reading_release))) struct reading reading = {.by_validators = json_object()};
   if (request->kernel)
     return error_set(error, "TunableOp's operations are torch's own and are not registered; leave --kernel away");
   for (size_t i = 0; i < request->files->n; i++) {

@@ -116,6 +116,32 @@ Test(format_tunableop, the_fastest_of_several_devices_is_kept) {
 
 #define IDENTITY(validators) "{\"version\": 1, \"devices\": 2, \"tunableop\": {\"validators\": [" validators "]}}"
 
+/* Each set of validators in two files, in two orders; the second file's result is the faster one. */
+Test(format_tunableop, files_with_the_same_validators_are_one_kernel_among_many) {
+  enum { N = 300 };
+  cleanup_cache_files struct cache_files files = {0};
+  cleanup_imported struct imported imported = {0};
+  struct error error;
+  for (int i = 0; i < 2 * N; i++) {
+    cleanup_free char *path = xasprintf("%d.csv", i), *text = NULL;
+    text = i < N ? xasprintf("Validator,A,%d\nValidator,B,1\nGemmTunableOp_Half_NN,nn_4_4_4,slow%d,2\n", i, i)
+                 : xasprintf("Validator,B,1\nValidator,A,%d\nGemmTunableOp_Half_NN,nn_4_4_4,fast%d,1\n", i - N, i - N);
+    files_add_text(&files, path, text);
+  }
+  files_add_text(&files, "swapped.csv", "Validator,A,1\nValidator,B,0\nGemmTunableOp_Half_NN,nn_4_4_4,other,1\n");
+  cr_assert(format_tunableop.read(&(struct import_request){&files, NULL}, &imported, &error), "%s", error.message);
+  cr_assert_eq(imported.n_kernels, N + 1u);
+  for (int i = 0; i < N; i++) {
+    const struct imported_kernel *kernel = &imported.kernels[i];
+    cleanup_free char *solution = xasprintf("fast%d", i), *validators = xasprintf("[[\"A\",\"%d\"],[\"B\",\"1\"]]", i);
+    cleanup_free char *found = json_canonical(
+        json_object_get(json_object_get(json_object_get(kernel->manifest, "exports"), "tunableop"), "validators"));
+    cr_assert_eq(kernel->n_entries, 1u);
+    cr_assert_str_eq(json_string_value(json_object_get(kernel->entries[0].config, "solution")), solution);
+    cr_assert_str_eq(found, validators);
+  }
+}
+
 Test(format_tunableop, an_image_with_these_validators_gets_them_in_its_own_order) {
   cleanup_cache_files struct cache_files files =
       rendered(HEAD RESULT, IDENTITY("[\"GCN_ARCH_NAME\", \"gfx942:sramecc+:xnack-\"], [\"PT_VERSION\", \"2.9.1\"],"

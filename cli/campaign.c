@@ -231,7 +231,7 @@ static int winner_judge(struct http_client *client, struct revalidated *it, cons
   return code;
 }
 
-static int campaign_measure(struct campaign *campaign, int64_t patience_s) {
+static int campaign_measure(struct campaign *campaign, const struct options *options) {
   campaign->all = xcalloc(campaign->release->n_winners, sizeof *campaign->all);
   for (size_t k = 0; k < campaign->release->n_kernels; k++) {
     const struct release_kernel *kernel = &campaign->release->kernels[k];
@@ -244,7 +244,7 @@ static int campaign_measure(struct campaign *campaign, int64_t patience_s) {
   for (size_t i = 0; i < campaign->n; i++) {
     struct revalidated *it = &campaign->all[i];
     cleanup_json json_t *job = NULL;
-    int code = it->job ? job_follow(campaign->client, it->job, patience_s, &job) : EXIT_OK;
+    int code = it->job ? job_follow(campaign->client, options, it->job, &job) : EXIT_OK;
     if (code != EXIT_OK)
       return code;
     if (job && (code = winner_judge(campaign->client, it, job)) != EXIT_OK)
@@ -254,7 +254,7 @@ static int campaign_measure(struct campaign *campaign, int64_t patience_s) {
 }
 
 /* The whole space, where the old winner broke. */
-static int campaign_retune(struct campaign *campaign, bool is_waiting, int64_t patience_s) {
+static int campaign_retune(struct campaign *campaign, const struct options *options) {
   for (size_t i = 0; i < campaign->n; i++) {
     struct revalidated *it = &campaign->all[i];
     cleanup_free char *refused = NULL;
@@ -267,10 +267,9 @@ static int campaign_retune(struct campaign *campaign, bool is_waiting, int64_t p
       it->reason = TAKE(refused);
     }
   }
-  for (size_t i = 0; is_waiting && i < campaign->n; i++) {
+  for (size_t i = 0; option_flag(options, "wait") && i < campaign->n; i++) {
     cleanup_json json_t *job = NULL;
-    int code =
-        campaign->all[i].retune ? job_follow(campaign->client, campaign->all[i].retune, patience_s, &job) : EXIT_OK;
+    int code = campaign->all[i].retune ? job_follow(campaign->client, options, campaign->all[i].retune, &job) : EXIT_OK;
     if (code != EXIT_OK)
       return code;
   }
@@ -334,12 +333,11 @@ static int command_revalidate(struct options *options) {
   campaign.client = cli_connect(options);
   if (!campaign.client)
     return EXIT_USAGE;
-  int64_t patience_s = option_integer(options, "patience");
   int code = release_read(&campaign, options, from);
   if (code == EXIT_OK)
-    code = campaign_measure(&campaign, patience_s);
+    code = campaign_measure(&campaign, options);
   if (code == EXIT_OK)
-    code = campaign_retune(&campaign, option_flag(options, "wait"), patience_s);
+    code = campaign_retune(&campaign, options);
   return code == EXIT_OK ? campaign_report(&campaign, option_flag(options, "json")) : code;
 }
 
@@ -357,18 +355,8 @@ static const struct option_spec revalidate_options[] = {
      .flag_only = true,
      .help = "whose release is measured again"},
     OPTION_TAG,
-    {.name = "wait",
-     .type = OPTION_FLAG,
-     .flag_only = true,
-     .help = "follow the jobs that tune again to their end, too"},
-    {.name = "patience",
-     .type = OPTION_INTEGER,
-     .argument = "SECONDS",
-     .default_text = "60",
-     .min = 0,
-     .max = 86400,
-     .flag_only = true,
-     .help = "how long to go on while the server is away"},
+    OPTION_WAIT("follow the jobs that tune again to their end, too"),
+    OPTION_PATIENCE,
     SERVER_OPTIONS,
 };
 

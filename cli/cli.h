@@ -18,6 +18,9 @@
 #define OPTION_ENVIRONMENT {.name = "environment", .type = OPTION_TEXT, .argument = "JSON|@FILE", \
     .help = "environment members, e.g. '{\"rocm\": \"6.4.1\"}'; may be partial where one known environment fits"}
 #define OPTION_TAG {.name = "tag", .type = OPTION_TEXT, .argument = "TAG", .default_text = "default", .help = "deployment scenario"}
+#define OPTION_WAIT(says) {.name = "wait", .type = OPTION_FLAG, .flag_only = true, .help = says}
+#define OPTION_PATIENCE {.name = "patience", .type = OPTION_INTEGER, .argument = "SECONDS", .default_text = "60", .min = 0, .max = 86400, \
+    .flag_only = true, .help = "how long to go on following jobs while the server is away"}
 #define SERVER_OPTIONS OPTION_URL, OPTION_TOKEN, OPTION_JSON
 /* clang-format on */
 
@@ -67,8 +70,8 @@ struct kernel_folder;
 must_check int kernel_push(struct http_client *client, const struct kernel_folder *folder);
 
 /* Follows a job to its end, with a progress bar on a terminal (jobs.c).
- * Goes on when the server is away, for patience_s. *ret_job is its final summary. */
-must_check int job_follow(struct http_client *client, const char *job, int64_t patience_s, json_t **ret_job);
+ * Goes on when the server is away, for --patience (OPTION_PATIENCE). *ret_job is its final summary. */
+must_check int job_follow(struct http_client *client, const struct options *options, const char *job, json_t **ret_job);
 
 /* Prints a finished job: the table of finalists, the winner, the equivalence set (show.c). */
 must_check int job_print(struct http_client *client, const json_t *job);

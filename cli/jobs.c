@@ -38,10 +38,11 @@ static int follow_get(struct follow *follow, const char *path, json_t **ret_answ
   }
 }
 
-int job_follow(struct http_client *client, const char *job, int64_t patience_s, json_t **ret_job) {
+int job_follow(struct http_client *client, const struct options *options, const char *job, json_t **ret_job) {
   cleanup_free char *job_path = xasprintf("/v1/jobs/%s", job);
   cleanup_free char *after = xstrdup("0"), *name = NULL;
-  struct follow follow = {.client = client, .patience_ms = patience_s * 1000, .answered_ms = clock_monotonic_ms()};
+  struct follow follow = {
+      .client = client, .patience_ms = option_integer(options, "patience") * 1000, .answered_ms = clock_monotonic_ms()};
   for (;;) {
     cleanup_json json_t *summary = NULL;
     int code = follow_get(&follow, job_path, &summary);

@@ -128,14 +128,15 @@ static void unmatched_warn(const json_t *answer) {
   fprintf(stderr, "; it waits until one enrols\n");
 }
 
-static int jobs_await(struct http_client *client, const json_t *answers, int64_t patience_s, bool as_json) {
+static int jobs_await(struct http_client *client, const struct options *options, const json_t *answers) {
+  bool as_json = option_flag(options, "json");
   cleanup_json json_t *finished = json_array();
   int worst = EXIT_OK;
   size_t index;
   json_t *answer;
   json_array_foreach (answers, index, answer) {
     cleanup_json json_t *job = NULL;
-    int code = job_follow(client, cli_member(answer, "job"), patience_s, &job);
+    int code = job_follow(client, options, cli_member(answer, "job"), &job);
     if (code != EXIT_OK)
       return code;
     if (!string_equal(cli_member(job, "state"), "done"))
@@ -182,7 +183,7 @@ static int command_submit(struct options *options) {
     unmatched_warn(answer);
   }
   fflush(stdout); /* what --wait follows is known from now on */
-  return is_waiting ? jobs_await(client, answers, option_integer(options, "patience"), as_json) : EXIT_OK;
+  return is_waiting ? jobs_await(client, options, answers) : EXIT_OK;
 }
 
 static const struct option_spec submit_options[] = {
@@ -241,18 +242,8 @@ static const struct option_spec submit_options[] = {
      .max = 16,
      .flag_only = true,
      .help = "different devices that each job's final is spread over"},
-    {.name = "wait",
-     .type = OPTION_FLAG,
-     .flag_only = true,
-     .help = "follow the jobs to their end and print the winners"},
-    {.name = "patience",
-     .type = OPTION_INTEGER,
-     .argument = "SECONDS",
-     .default_text = "60",
-     .min = 0,
-     .max = 86400,
-     .flag_only = true,
-     .help = "how long --wait goes on while the server is away"},
+    OPTION_WAIT("follow the jobs to their end and print the winners"),
+    OPTION_PATIENCE,
     SERVER_OPTIONS,
 };
 

@@ -1,6 +1,7 @@
 /* Reading, signing and moving channels. Memory and threads: as the header says. */
 #include "cli/channel.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <time.h>
 
@@ -37,6 +38,20 @@ static bool signers_of_variable(struct signers *signers, const char *variable, s
   return true;
 }
 
+static bool follow_of_option(const struct options *options, struct signers *signers, struct error *error) {
+  const char *text = option_text(options, "follow");
+  signers->followed = -1;
+  if (!text)
+    return true;
+  if (!signers->n)
+    return error_set(error, "--follow %.40s: nothing is signed; give --sign-key too", text);
+  size_t digits = strspn(text, "0123456789");
+  errno = 0;
+  signers->followed = strtoll(text, NULL, 10);
+  return (digits > 0 && !text[digits] && errno == 0) ||
+         error_set(error, "--follow %.40s: give the counter that you signed last, 0 when there was none", text);
+}
+
 bool signers_of_option(const struct options *options, struct signers *ret, struct error *error) {
   cleanup_signers struct signers signers = {0};
   const char *const *paths;
@@ -45,7 +60,8 @@ bool signers_of_option(const struct options *options, struct signers *ret, struc
   for (size_t i = 0; i < n; i++)
     if (!signer_add(&signers, paths[i], error))
       return error_prefix(error, "--sign-key: ");
-  if (!n && variable && !signers_of_variable(&signers, variable, error))
+  if ((!n && variable && !signers_of_variable(&signers, variable, error)) ||
+      !follow_of_option(options, &signers, error))
     return false;
   *ret = signers;
   signers.n = 0;
@@ -160,6 +176,15 @@ int channel_present_of_options(struct http_client *client, const struct options 
   return present_get(client, channel, query, false, ret);
 }
 
+bool entry_follows(const struct channel_entry *entry, const struct signers *signers, struct error *error) {
+  return signers->followed < 0 || entry->counter - 1 == signers->followed ||
+         error_set(error,
+                   "channel %s would get a signature at counter %" PRId64 ", which does not follow counter %" PRId64
+                   ": somebody else moved the channel, or the server tells a wrong counter; when you know that it is "
+                   "right, state --follow %" PRId64,
+                   entry->channel, entry->counter, signers->followed, entry->counter - 1);
+}
+
 bool entry_sign(struct channel_entry *entry, const struct signers *signers, struct error *error) {
   cleanup_json json_t *json = channel_entry_to_json(entry, false);
   cleanup_free char *text = json_canonical(json);
@@ -207,7 +232,8 @@ static bool body_compose(const struct channel_present *present, const struct cha
                                 .expires_s = change->expires_s};
   if (entry.counter <= 0)
     return error_set(error, "channel %s is at the last counter there is; move another channel", change->channel);
-  if (change->signers->n && !entry_sign(&entry, change->signers, error))
+  if (change->signers->n &&
+      (!entry_follows(&entry, change->signers, error) || !entry_sign(&entry, change->signers, error)))
     return false;
   json_t *body = channel_entry_to_json(&entry, change->signers->n > 0);
   json_object_del(body, "channel"); /* in the path */
@@ -269,10 +295,11 @@ int channel_change(struct http_client *client, const struct channel_change *chan
             "wavetune: channel %s had a signed entry and gets one that is not: deployments that verify will keep what "
             "they have; give --sign-key\n",
             change->channel);
-  if (change->signers->n && present.exists && !entry_is_signed_by_any(&present.entry, change->signers))
+  if (change->signers->n && change->signers->followed < 0 && present.exists &&
+      !entry_is_signed_by_any(&present.entry, change->signers))
     fprintf(stderr,
             "wavetune: that channel %s is at counter %" PRId64 " is the server's word alone: none of these keys signed "
-            "that entry\n",
+            "that entry; state the counter that you signed last with --follow\n",
             change->channel, present.entry.counter);
   if (!body_compose(&present, change, &body, &error))
     return cli_fail(EXIT_REFUSED, &error);

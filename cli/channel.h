@@ -14,6 +14,8 @@
     .help = "private key that signs the channel's entry; default: the files in $WAVETUNE_SIGN_KEYS, with ':' between"}
 #define OPTION_EXPIRES {.name = "expires", .type = OPTION_TEXT, .argument = "TIME", .flag_only = true, \
     .help = "when deployments stop to believe the entry: 7d, 36h or 2026-12-24T00:00:00Z; default: never"}
+#define OPTION_FOLLOW {.name = "follow", .type = OPTION_TEXT, .argument = "COUNTER", .flag_only = true, \
+    .help = "the counter that you signed last, 0 for none: another one than the next is not signed"}
 /* clang-format on */
 
 /* The keys that sign, and their files. */
@@ -21,8 +23,9 @@ struct signers {
   size_t n;
   struct signing_key all[CHANNEL_SIGNATURES_MAX];
   char *paths[CHANNEL_SIGNATURES_MAX];
+  int64_t followed; /* the counter that was signed last, as who signs states it; -1: not stated */
 };
-/* From OPTION_SIGN_KEY; none is success. */
+/* From OPTION_SIGN_KEY and OPTION_FOLLOW; no key is success. */
 must_check bool signers_of_option(const struct options *options, struct signers *ret, struct error *error);
 void signers_release(struct signers *signers);
 #define cleanup_signers __attribute__((cleanup(signers_release)))
@@ -54,6 +57,9 @@ must_check int channel_present_of_options(struct http_client *client, const stru
 
 /* Whether one of the signers signed the entry as it is. */
 must_check bool entry_is_signed_by_any(const struct channel_entry *entry, const struct signers *signers);
+
+/* Whether an entry's counter is one more than what was signed last, where that is stated. */
+must_check bool entry_follows(const struct channel_entry *entry, const struct signers *signers, struct error *error);
 
 /* Signs and says on stderr what is signed and by whom. */
 must_check bool entry_sign(struct channel_entry *entry, const struct signers *signers, struct error *error);

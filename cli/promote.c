@@ -200,10 +200,11 @@ static int sign_with(struct http_client *client, const struct options *options, 
     code = release_get(client, digest_format(&present.entry.release, digest), what, &release);
   if (code != EXIT_OK)
     return code;
-  struct channel_entry signed_entry = present.entry; /* borrows its texts */
+  struct channel_entry signed_entry = present.entry;        /* borrows its texts */
+  bool is_last = signed_entry.counter == signers->followed; /* by another key: what --follow states itself */
   if (!release_is_of(release, &present.entry, &error) ||
       (trusted->n && !channel_entry_verify(&present.entry, trusted, &error)) ||
-      !entry_sign(&signed_entry, signers, &error)) {
+      (!is_last && !entry_follows(&signed_entry, signers, &error)) || !entry_sign(&signed_entry, signers, &error)) {
     error_prefix(&error, "%s: ", what);
     return cli_fail(EXIT_REFUSED, &error);
   }
@@ -245,6 +246,7 @@ static const struct option_spec promote_options[] = {
      .flag_only = true,
      .help = "move only while the channel's entry still has this entity tag, which promote --json prints"},
     OPTION_SIGN_KEY,
+    OPTION_FOLLOW,
     OPTION_EXPIRES,
     SERVER_OPTIONS,
 };
@@ -257,6 +259,7 @@ static const struct option_spec rollback_options[] = {
     OPTION_ENVIRONMENT,
     OPTION_TAG,
     OPTION_SIGN_KEY,
+    OPTION_FOLLOW,
     OPTION_EXPIRES,
     SERVER_OPTIONS,
 };
@@ -264,6 +267,7 @@ static const struct option_spec sign_options[] = {
     OPTION_ENVIRONMENT,
     OPTION_TAG,
     OPTION_SIGN_KEY,
+    OPTION_FOLLOW,
     {.name = "trusted-key",
      .type = OPTION_LIST,
      .argument = "FILE|FOLDER",
@@ -278,7 +282,8 @@ const struct command_spec spec_promote = {
     .summary = "point a channel at a release",
     .description =
         "The release is downloaded and checked first. With a key the entry that the channel gets is signed: one "
-        "count more than what is there. When somebody else moves the channel in between, nothing is moved.",
+        "count more than what the server says is there, and with --follow than what you say. When somebody else moves "
+        "the channel in between, nothing is moved.",
     .options = promote_options,
     .n_options = ARRAY_LENGTH(promote_options),
     .run = command_promote,
@@ -298,7 +303,8 @@ const struct command_spec spec_sign = {
     .summary = "add a signature to what a channel has, so that a new key can take over",
     .description =
         "The entry stays as it is. The release that it names is downloaded and checked. See what is signed on stderr; "
-        "with --trusted-key the entry must have been signed before.",
+        "with --trusted-key the entry must have been signed before, and with --follow its counter is that one or the "
+        "next.",
     .options = sign_options,
     .n_options = ARRAY_LENGTH(sign_options),
     .run = command_sign,

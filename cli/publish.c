@@ -78,7 +78,8 @@ static bool publish_read(const struct options *options, struct signers *ret_sign
   change->channel = option_text(options, "channel");
   change->as_json = option_flag(options, "json");
   change->signers = ret_signers;
-  if (!change->channel && (option_text(options, "expires") || option_list(options, "sign-key", &keys)))
+  if (!change->channel &&
+      (option_text(options, "expires") || option_text(options, "follow") || option_list(options, "sign-key", &keys)))
     return error_set(error, "what is signed, and expires, is a channel's entry: give --channel too");
   return expires_of_option(options, &change->expires_s, error) &&
          (!change->channel || signers_of_option(options, ret_signers, error)) && publish_body(options, ret_body, error);
@@ -146,6 +147,7 @@ static const struct option_spec publish_options[] = {
      .default_text = "0.02",
      .help = "with --channel: how much faster than what is served a winner must be to replace it"},
     OPTION_SIGN_KEY,
+    OPTION_FOLLOW,
     OPTION_EXPIRES,
     SERVER_OPTIONS,
 };

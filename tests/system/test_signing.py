@@ -250,6 +250,46 @@ def test_a_counter_that_nobody_signed_is_said_to_be_the_servers(world):
     assert "word alone" not in world.run("promote", world.releases[0], world.channel, "--sign-key", key).stderr
 
 
+def test_only_the_counter_after_the_one_that_the_publisher_states_is_signed(world):
+    key, _ = world.key("k")
+    signed = ("--sign-key", key, "--follow")
+    first, second = world.releases[:2]
+    publish = ("publish", "--environment", json.dumps(ROCM_64), "--channel", world.channel)
+    assert world.document(*publish, *signed, "0")["channel"]["counter"] == 1
+    for words in (("promote", first, world.channel), ("rollback", world.channel, "--to", first), ("sign", world.channel)):
+        for wrong in ("7", "3"):
+            refused = world.run(*words, *signed, wrong, check=False)
+            assert refused.returncode == 4 and f"does not follow counter {wrong}" in refused.stderr, (words, refused)
+            assert "signing " not in refused.stderr and world.entry()["counter"] == 1, (words, refused)
+    assert world.document("promote", first, world.channel, *signed, "1")["counter"] == 2
+    assert world.document("promote", first, world.channel, *signed, "1")["counter"] == 2, "again, it is there already"
+    assert world.document("rollback", world.channel, "--to", second, *signed, "2")["counter"] == 3
+    other, _ = world.key("other")
+    for last in ("2", "3"):
+        assert world.document("sign", world.channel, "--sign-key", other, "--follow", last)["counter"] == 3
+    world.job(ROCM_64, m=4, tag=world.channel)
+    refused = world.run(*publish, "--tag", world.channel, *signed, "1", check=False)
+    assert refused.returncode == 4 and "at counter 1, which does not follow counter 1" in refused.stderr
+
+
+def test_who_states_the_counter_is_not_warned_of_the_servers_word(world):
+    key, _ = world.key("k")
+    world.run("promote", world.releases[0], world.channel)
+    assert "word alone" not in world.run("promote", world.releases[1], world.channel, "--sign-key", key, "--follow", "1").stderr
+
+
+@pytest.mark.parametrize("words, what", [(("--follow", "1"), "nothing is signed; give --sign-key"),
+                                         *((("--sign-key", "k", "--follow", text), "the counter that you signed last")
+                                           for text in ("", "x", "-1", "1x", "99999999999999999999"))])
+def test_a_counter_that_is_none_is_refused_before_anything_is_asked(tmp_path, words, what):
+    wavetune(None, "key", "new", tmp_path / "k")
+    words = [tmp_path / word if word == "k" else word for word in words]
+    for command in (("promote", "sha256:" + "0" * 64, "stable"), ("publish", "--channel", "stable")):
+        refused = wavetune(None, *command, *words, "--url", "http://127.0.0.1:9", check=False)
+        assert refused.returncode == 2 and what in refused.stderr, refused
+    assert "give --channel" in wavetune(None, "publish", *words, "--url", "http://127.0.0.1:9", check=False).stderr
+
+
 def test_the_last_counter_there_is_has_no_next_one(world):
     key, _ = world.key("k")
     shown = {**world.put(world.releases[0]).json, "counter": 2**63 - 1}

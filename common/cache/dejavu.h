@@ -1,4 +1,4 @@
-/* triton-dejavu's caches: where they lie and what their texts are. Read by its versions 0.5.1 to 0.7.
+/* triton-dejavu's caches: where they lie and what their texts are. Read by its versions 0.5.4 to 0.7.
  *
  *   dejavu_0.7/triton_<triton>/<runtime>/gpu_<gpu>/<function>/autotune_config-<P>/code_version-<C>/tune_features-<K>/
  *       kernel_configs-<G>/<tag>/cache.json

@@ -88,10 +88,15 @@ static bool take_part(const char *part, struct dejavu_path *path) {
   return path->tag;
 }
 
+static bool layout_is_known(const char *layout, bool *ret_torch, bool *ret_features, struct error *error) {
+  return dejavu_layout_has(layout, ret_torch, ret_features) ||
+         error_set(error, "the layout %.60s is not known; dejavu_0.5, dejavu_0.6 and dejavu_0.7 are", layout);
+}
+
 static bool path_is_whole(const struct dejavu_path *path, struct error *error) {
   bool has_torch, has_features;
-  if (!dejavu_layout_has(path->layout, &has_torch, &has_features))
-    return error_set(error, "the layout %.60s is not known; dejavu_0.5, dejavu_0.6 and dejavu_0.7 are", path->layout);
+  if (!layout_is_known(path->layout, &has_torch, &has_features, error))
+    return false;
   if (!path->runtime || !path->triton || !path->gpu || !path->function || !path->autotune_config ||
       !path->code_version || !path->kernel_configs || !path->tag || has_torch != (path->torch != NULL) ||
       has_features != (path->tune_features != NULL))
@@ -125,8 +130,10 @@ bool dejavu_path_parse(const char *text, struct dejavu_path *ret, struct error *
     return error_set(error, "no folder like dejavu_0.7 is in the path, whose folders say what a cache.json is of");
   for (const char *slash; (slash = strchr(at, '/')); at = slash + 1) {
     cleanup_free char *part = xstrndup(at, (size_t)(slash - at));
+    bool has_torch, has_features;
     if (!take_part(part, &path))
-      return error_set(error, "the folder \"%.100s\" has no place in a path of triton-dejavu", part);
+      return (!path.layout || layout_is_known(path.layout, &has_torch, &has_features, error)) &&
+             error_set(error, "the folder \"%.100s\" has no place in a path of triton-dejavu", part);
   }
   if (strcmp(at, "cache.json") != 0)
     return error_set(error, "the file is not called cache.json");

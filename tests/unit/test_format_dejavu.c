@@ -425,6 +425,8 @@ Test(format_dejavu, paths_that_say_nothing_are_refused) {
   expect_refused("x/cache.json", text, "x/cache.json: no folder like dejavu_0.7");
   expect_refused("dejavu_0.4/cache.json", text, "layout dejavu_0.4 is not known");
   expect_refused("dejavu_0. 7/cache.json", text, "is not known");
+  expect_refused("dejavu_0.5.0/cuda_12.4/torch_2.3.0/triton_3.0.0/gpu_A/add-" P "/default/cache.json", text,
+                 "layout dejavu_0.5.0 is not known");
   expect_refused("dejavu_0.7/cache.json", text, "one of them is missing");
   expect_refused("dejavu_0.7/etc/cache.json", text, "\"etc\" has no place");
   expect_refused("dejavu_0.7/triton_1/triton_2/cache.json", text, "\"triton_2\" has no place");

@@ -29,7 +29,7 @@ def command(*arguments):
 def run(*arguments, status=0, **environment):
     """Runs python3 -m wavetune; returns (stdout, stderr)."""
     argv, env = command(*arguments)
-    done = subprocess.run(argv, env={**env, **environment}, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(argv, env={**env, **environment}, capture_output=True, text=True, timeout=900)
     assert done.returncode == status, done.stderr + done.stdout
     return done.stdout, done.stderr
 

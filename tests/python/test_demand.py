@@ -31,6 +31,13 @@ class Keeper(http.server.BaseHTTPRequestHandler):
         pass
 
 
+@pytest.fixture(autouse=True)
+def unhurried(monkeypatch):
+    """What is posted arrives, however slow the machine is."""
+    monkeypatch.setattr(demand, "TIMEOUT_S", 600.0)
+    monkeypatch.setattr(demand, "LAST_S", 600.0)
+
+
 @pytest.fixture
 def server():
     made = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Keeper)
@@ -260,7 +267,8 @@ def run_watched(server, tmp_path, *argv, **more):
         "name": "scale/triton", "function": {"module": "scaled", "name": "scale_kernel", "qualname": "scale_kernel"},
         "key_names": ["n"], "tuning_key": ["n"]}]}
     (tmp_path / "identity.json").write_text(json.dumps(identity))
-    environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'python'}:{KERNELS}:{HERE}", "TRITON_CACHE_DIR": str(tmp_path / "c"),
+    environment = {**os.environ, "PYTHONPATH": f"{HERE}/unhurried:{ROOT / 'python'}:{KERNELS}:{HERE}",
+                   "TRITON_CACHE_DIR": str(tmp_path / "c"),
                    "WAVETUNE_URL": server.url, "WAVETUNE_TOKEN": "secret", "PYTHONDONTWRITEBYTECODE": "1",
                    "WAVETUNE_IDENTITY": str(tmp_path / "identity.json"), **more}
     return subprocess.run([sys.executable, "-m", "wavetune.demand", *argv], env=environment, capture_output=True, text=True)

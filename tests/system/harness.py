@@ -30,7 +30,7 @@ MISBEHAVING = SOURCE / "tests/data/kernels/misbehaving"
 # What tests name as limits is ample for a machine of one's own; one that others load may take several times as long.
 PATIENCE = 5
 # `fetch` gives up after two seconds so that a start is never held up; here it must not, however slow the machine is.
-os.environ.setdefault("WAVETUNE_BUDGET_MS", "120000")
+os.environ.setdefault("WAVETUNE_BUDGET_MS", "300000")
 
 
 def wait_until(condition, seconds=30, what="the condition"):
@@ -129,8 +129,17 @@ class Postgres:
         return self._copy(f"t{self.databases}", "migrated" if migrated else "template1")
 
     def _copy(self, name, template):
-        """By copying files, which is several times as fast as through the log."""
-        self.sql(f"create database {name} template {template} strategy file_copy", database="postgres")
+        """By copying files, which is several times as fast as through the log. Again while a connection to the template, whose
+        program has ended, has not noticed that yet."""
+        def is_made():
+            try:
+                self.sql(f"create database {name} template {template} strategy file_copy", database="postgres")
+                return True
+            except AssertionError as error:
+                if "is being accessed by other users" not in str(error):
+                    raise
+
+        wait_until(is_made, 30, f"the connections to {template} to end")
         return f"host={self.folder} user=postgres dbname={name}"
 
     def sql(self, text, database=None, conninfo=None, check=True):

@@ -24,7 +24,7 @@ KEYS = [4096, 1000]
 def bridge(*arguments, **more):
     environment = {**os.environ, "PYTHONPATH": f"{harness.SOURCE / 'python'}:{PYTHON / 'kernels'}",
                    "PYTHONDONTWRITEBYTECODE": "1", **more}
-    done = subprocess.run([INTERPRETER, "-m", "wavetune", *map(str, arguments)], env=environment, text=True, timeout=300,
+    done = subprocess.run([INTERPRETER, "-m", "wavetune", *map(str, arguments)], env=environment, text=True, timeout=900,
                           capture_output=True)
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -68,8 +68,8 @@ def fetched(server, postgres, packed, tmp_path):
 def deploy(variables, *sizes, watched=()):
     own = {name: value for name, value in os.environ.items() if not name.startswith(("TRITON_", "AMDGCN_"))}
     done = subprocess.run([INTERPRETER, *watched, PYTHON / "deployment.py", "gfx942", "run", *map(str, sizes)],
-                          env={**own, "PYTHONPATH": f"{harness.SOURCE / 'python'}:{PYTHON / 'kernels'}",
-                               "PYTHONDONTWRITEBYTECODE": "1", **variables}, capture_output=True, text=True, timeout=300)
+                          env={**own, "PYTHONPATH": f"{PYTHON / 'unhurried'}:{harness.SOURCE / 'python'}:{PYTHON / 'kernels'}",
+                               "PYTHONDONTWRITEBYTECODE": "1", **variables}, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 

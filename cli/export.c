@@ -131,7 +131,7 @@ static bool folder_export(const struct cache_files *files, const char *to, struc
   struct error ignored;
   random_hex(suffix, 8);
   cleanup_free char *temporary = xasprintf("%s.%s.tmp", to, suffix);
-  bool ok = files_write(files, temporary, 0, error);
+  bool ok = files_write(files, temporary, error);
   if (ok && rename(temporary, to) < 0)
     ok = error_set(error, "cannot rename %s to %s: %s", temporary, to, strerror(errno));
   if (!ok)

@@ -62,27 +62,45 @@ static const char *known_etag(const struct fetch *fetch) {
 
 /* Doing */
 
-/* The release from its folder, else from the server (*ret_is_new); verified and read. */
-static bool release_get(struct fetch *fetch, const struct channel_entry *entry, const char *name,
-                        struct release **ret_release, bool *ret_is_new, struct error *error) {
-  cleanup_free char *bytes = NULL;
+/* The release's bytes from its folder, else from the server (*ret_is_new); believed. *ret_bytes is the caller's, also on
+ * failure. */
+static bool bytes_get(struct fetch *fetch, const struct channel_entry *entry, const char *name, char **ret_bytes,
+                      size_t *ret_size, bool *ret_is_new, struct error *error) {
   cleanup_http_response struct http_response response = {0};
-  size_t size = 0;
   char text[DIGEST_TEXT_SIZE];
-  *ret_is_new = !folder_release_read(fetch, name, &bytes, &size);
+  *ret_is_new = !folder_release_read(fetch, name, ret_bytes, ret_size);
   if (*ret_is_new) {
     cleanup_free char *path = xasprintf("/v1/releases/%s", digest_format(&entry->release, text));
     if (!get(fetch, path, NULL, RELEASE_SIZE_MAX, &response, error))
       return false;
     if (response.status != 200)
       return status_refused(&response, text, error);
+    *ret_bytes = TAKE(response.body);
+    *ret_size = response.size;
   }
-  return release_believe(fetch, entry, bytes ? bytes : response.body, bytes ? size : response.size, ret_release, error);
+  return bytes_believe(fetch, entry, *ret_bytes, *ret_size, error);
 }
 
-static bool release_write(const struct release *release, const char *staging, struct error *error) {
-  struct cache_file file = {.path = (char *)"release.json", .bytes = release->bytes, .size = release->size};
-  return file_create(staging, &file, error);
+/* Writes below `staging` what is missing of the release that `entry` names, while it is read and rendered. */
+static bool release_install(struct fetch *fetch, const struct channel_entry *entry, const char *name,
+                            const char *staging, struct error *error) {
+  cleanup_free char *bytes = NULL;
+  cleanup_release struct release *release = NULL;
+  cleanup_file_stream struct file_stream *stream = NULL; /* ends before what it was lent */
+  size_t size = 0;
+  bool is_new;
+  if (!bytes_get(fetch, entry, name, &bytes, &size, &is_new, error) ||
+      !file_stream_new(staging, fetch->deadline_ms, &stream, error))
+    return false;
+  if (is_new)
+    file_stream_lend(stream, "release.json", bytes, size);
+  if (!release_believe(fetch, entry, &bytes, size, &release, error) ||
+      !renderings_make(fetch, release, name, stream, error))
+    return false;
+  int64_t begin_ns = clock_monotonic_ns();
+  bool ok = file_stream_finish(stream, error);
+  fetch->took_ns[WORK_WRITE] += clock_monotonic_ns() - begin_ns;
+  return ok;
 }
 
 /* Renders what is missing of the release that `entry` names and makes it current. */
@@ -91,17 +109,9 @@ static bool install(struct fetch *fetch, const struct channel_entry *entry, stru
   const char *name = digest_format(&entry->release, text) + strlen("sha256:");
   cleanup_free char *staging = NULL;
   bool is_whole = renderings_read(fetch, name, false);
-  if (!folder_stage(fetch, name, &staging, error))
+  if (!folder_stage(fetch, name, &staging, error) ||
+      !(is_whole ? renderings_are_useful(fetch, name, error) : release_install(fetch, entry, name, staging, error)))
     return false;
-  if (!is_whole) {
-    cleanup_release struct release *release = NULL;
-    bool is_new;
-    if (!release_get(fetch, entry, name, &release, &is_new, error) ||
-        (is_new && !release_write(release, staging, error)) || !renderings_make(fetch, release, name, staging, error))
-      return false;
-  } else if (!renderings_are_useful(fetch, name, error)) {
-    return false;
-  }
   int64_t begin_ns = clock_monotonic_ns();
   fetch->is_fresh = !is_whole || !string_equal(name, fetch->kept.name);
   ALWAYS(json_object_set_new(fetch->state, "name", json_string(name)) == 0);

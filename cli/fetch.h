@@ -14,6 +14,7 @@
 #ifndef WAVETUNE_CLI_FETCH_H
 #define WAVETUNE_CLI_FETCH_H
 
+#include "cli/file_stream.h"
 #include "cli/source.h"
 #include "common/cache/channel_entry.h"
 
@@ -78,8 +79,13 @@ void entry_note(struct fetch *fetch, const struct channel_entry *entry);
 /* Whether a trusted key signed it, or none has to. */
 must_check bool entry_is_signed(const struct fetch *fetch, const struct channel_entry *entry, struct error *error);
 
-/* Whether the bytes are those of the digest, and of the entry's environment and tag. *ret_release is the caller's. */
-must_check bool release_believe(struct fetch *fetch, const struct channel_entry *entry, const char *bytes, size_t size,
+/* Whether the bytes are those that the entry names. */
+must_check bool bytes_believe(struct fetch *fetch, const struct channel_entry *entry, const char *bytes, size_t size,
+                              struct error *error);
+
+/* Reads bytes that are believed: whether they are a release, of the entry's environment and tag. *bytes is taken, and NULL
+ * then, when *ret_release is made, which is the caller's whatever is returned. */
+must_check bool release_believe(struct fetch *fetch, const struct channel_entry *entry, char **bytes, size_t size,
                                 struct release **ret_release, struct error *error);
 
 /* fetch_render.c */
@@ -91,10 +97,10 @@ bool renderings_read(struct fetch *fetch, const char *name, bool any);
 /* Whether at least one of the formats says anything of the release. */
 must_check bool renderings_are_useful(const struct fetch *fetch, const char *name, struct error *error);
 
-/* Renders the formats that are missing below `staging`, a folder. False when they are of no use, or when what
- * they need did not arrive. */
+/* Renders the formats that are missing into the stream, which has a folder for each. False when they are of no use, or when
+ * what they need did not arrive. */
 must_check bool renderings_make(struct fetch *fetch, const struct release *release, const char *name,
-                                const char *staging, struct error *error);
+                                struct file_stream *stream, struct error *error);
 
 /* Winners that the rendering leaves out, [{"name", "key", "reason"}]; a new reference. */
 must_check json_t *renderings_skipped(const struct fetch *fetch, size_t index);

@@ -80,9 +80,10 @@ static void json_add(struct cache_files *files, const char *path, const json_t *
 /* `reason`: why nothing was rendered, or NULL. */
 static json_t *rendering_note(const struct fetch *fetch, const char *root, const char *reason,
                               struct cache_files *files) {
-  json_t *rendering = json_pack("{s:I, s:o, s:s, s:I, s:o, s:s}", "files", (json_int_t)files->n, "identity",
-                                identity_to_json(fetch), "root", root, "skipped", (json_int_t)files->n_skipped,
-                                "variables", variables_to_json(files), "version", WAVETUNE_VERSION);
+  json_t *rendering =
+      json_pack("{s:I, s:o, s:s, s:I, s:o, s:s}", "files", (json_int_t)(files->n + files->n_sunk), "identity",
+                identity_to_json(fetch), "root", root, "skipped", (json_int_t)files->n_skipped, "variables",
+                variables_to_json(files), "version", WAVETUNE_VERSION);
   ALWAYS(rendering != NULL);
   if (reason)
     ALWAYS(json_object_set_new(rendering, "reason", json_string(reason)) == 0);
@@ -108,19 +109,18 @@ static void skipped_tell(const struct cache_format *format, const struct cache_f
           first->reason);
 }
 
-/* Files of one format into `staging`. *ret_reason (the caller's): the format has nothing to say of this release. False: what
+/* Files of one format into the stream. *ret_reason (the caller's): the format has nothing to say of this release. False: what
  * it needs did not arrive, or cannot be written. */
 static bool format_make(struct fetch *fetch, struct http_source *source, const struct render_request *request,
-                        size_t index, const char *staging, char **ret_reason, struct error *error) {
+                        size_t index, struct file_stream *stream, char **ret_reason, struct error *error) {
   const struct cache_format *format = fetch->formats[index];
-  cleanup_cache_files struct cache_files files = {0};
+  cleanup_cache_files struct cache_files files = {.sink = file_stream_sink(stream, format->name)};
   struct error reason;
   int64_t begin_ns = clock_monotonic_ns(), waited_ns = http_source_waited_ns(source);
   bool is_rendered = format->render(request, &files, &reason);
   waited_ns = http_source_waited_ns(source) - waited_ns;
-  int64_t rendered_ns = clock_monotonic_ns();
   fetch->took_ns[WORK_DOWNLOAD] += waited_ns;
-  fetch->took_ns[WORK_RENDER] += rendered_ns - begin_ns - waited_ns;
+  fetch->took_ns[WORK_RENDER] += clock_monotonic_ns() - begin_ns - waited_ns;
   enum exit_code code;
   if (!http_source_is_whole(source, &code, error)) {
     if (code != EXIT_UNREACHABLE)
@@ -135,10 +135,8 @@ static bool format_make(struct fetch *fetch, struct http_source *source, const s
   skipped_tell(format, &files);
   json_decref(fetch->renderings[index].json);
   fetch->renderings[index].json = rendering_note(fetch, request->root, *ret_reason, &files);
-  cleanup_free char *folder = xasprintf("%s/%s", staging, format->name);
-  bool ok = files_write(&files, folder, fetch->deadline_ms, error);
-  fetch->took_ns[WORK_WRITE] += clock_monotonic_ns() - rendered_ns;
-  return ok;
+  file_stream_add(stream, format->name, &files);
+  return true;
 }
 
 bool renderings_are_useful(const struct fetch *fetch, const char *name, struct error *error) {
@@ -151,7 +149,7 @@ bool renderings_are_useful(const struct fetch *fetch, const char *name, struct e
   return n_empty < fetch->n_formats;
 }
 
-bool renderings_make(struct fetch *fetch, const struct release *release, const char *name, const char *staging,
+bool renderings_make(struct fetch *fetch, const struct release *release, const char *name, struct file_stream *stream,
                      struct error *error) {
   cleanup_http_source struct http_source *source = http_source_new(fetch->client, fetch->deadline_ms);
   struct render_request request = {
@@ -161,7 +159,7 @@ bool renderings_make(struct fetch *fetch, const struct release *release, const c
       continue;
     cleanup_free char *root = format_root(fetch, name, fetch->formats[i]), *reason = NULL;
     request.root = root;
-    if (!format_make(fetch, source, &request, i, staging, &reason, error))
+    if (!format_make(fetch, source, &request, i, stream, &reason, error))
       return false;
   }
   return renderings_are_useful(fetch, name, error);

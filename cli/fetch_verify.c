@@ -145,22 +145,27 @@ void entry_note(struct fetch *fetch, const struct channel_entry *entry) {
   ALWAYS(json_object_set_new(fetch->state, "seen", seen) == 0);
 }
 
-bool release_believe(struct fetch *fetch, const struct channel_entry *entry, const char *bytes, size_t size,
-                     struct release **ret_release, struct error *error) {
+bool bytes_believe(struct fetch *fetch, const struct channel_entry *entry, const char *bytes, size_t size,
+                   struct error *error) {
   char text[DIGEST_TEXT_SIZE];
   int64_t begin_ns = clock_monotonic_ns();
   struct digest found = digest_of(bytes, size);
   fetch->took_ns[WORK_VERIFY] += clock_monotonic_ns() - begin_ns;
+  if (digest_equal(&found, &entry->release))
+    return true;
+  error_set(error, "release %s arrived with other bytes; it was not used", digest_format(&entry->release, text));
+  return refuse(fetch, EXIT_TAMPERED);
+}
+
+bool release_believe(struct fetch *fetch, const struct channel_entry *entry, char **bytes, size_t size,
+                     struct release **ret_release, struct error *error) {
+  char text[DIGEST_TEXT_SIZE];
+  int64_t begin_ns = clock_monotonic_ns();
   digest_format(&entry->release, text);
-  if (!digest_equal(&found, &entry->release)) {
-    error_set(error, "release %s arrived with other bytes; it was not used", text);
-    return refuse(fetch, EXIT_TAMPERED);
-  }
-  begin_ns = clock_monotonic_ns();
-  cleanup_release struct release *release = NULL;
-  if (!release_parse(bytes, size, &release, error))
+  if (!release_take(bytes, size, &entry->release, ret_release, error))
     return error_prefix(error, "release %s: ", text);
   fetch->took_ns[WORK_READ] += clock_monotonic_ns() - begin_ns;
+  const struct release *release = *ret_release;
   /* An entry that nobody signed may say of any release that it is for this GPU. */
   if (!environment_fits(&release->environment, &entry->environment) ||
       !environment_fits(&entry->environment, &release->environment) || !string_equal(release->tag, entry->tag)) {
@@ -169,6 +174,5 @@ bool release_believe(struct fetch *fetch, const struct channel_entry *entry, con
               environment, release->tag);
     return refuse(fetch, EXIT_TAMPERED);
   }
-  *ret_release = TAKE(release);
   return true;
 }

@@ -6,14 +6,9 @@
 
 #include "common/formats/format.h"
 
-/* Makes `folder` (whose parent exists, and which does not) and writes the files below it. Modes that the format states hold
- * whatever the umask is. Nothing is synced. Gives up, leaving what there is, when deadline_ms of the monotonic clock has
- * passed; 0: never. */
-must_check bool files_write(const struct cache_files *files, const char *folder, int64_t deadline_ms,
-                            struct error *error);
-
-/* One file below a folder that is there. */
-must_check bool file_create(const char *folder, const struct cache_file *file, struct error *error);
+/* Makes `folder` (an absolute path whose parent exists) and writes the files below it. Modes that the format states hold
+ * whatever the umask is. Nothing is synced. */
+must_check bool files_write(const struct cache_files *files, const char *folder, struct error *error);
 
 /* A tar file that depends on nothing but the files: sorted, without owners or times. */
 must_check bool files_write_tar(const struct cache_files *files, const char *path, struct error *error);

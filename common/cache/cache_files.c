@@ -2,6 +2,7 @@
  * struct; any thread. */
 #include <stdarg.h>
 
+#include "common/cache/text_buffer.h"
 #include "common/formats/format.h"
 #include "common/names.h"
 
@@ -43,6 +44,31 @@ void cache_files_add(struct cache_files *files, const char *path, char *bytes, s
   ALWAYS(path_stays_below(path));
   GROW(files->files, files->n, files->capacity);
   files->files[files->n++] = (struct cache_file){xstrdup(path), bytes, size};
+}
+
+void cache_files_begin(struct cache_files *files, const char *path) {
+  ALWAYS(path_stays_below(path));
+  if (files->sink) {
+    files->n_sunk++;
+    files->sink->begin(files->sink->context, files, path);
+  } else {
+    cache_files_add(files, path, xcalloc(1, 1), 0);
+    files->open_capacity = 1;
+  }
+}
+
+void cache_files_put(struct cache_files *files, const char *bytes, size_t size) {
+  if (files->sink) {
+    files->sink->put(files->sink->context, bytes, size);
+    return;
+  }
+  struct cache_file *file = &files->files[files->n - 1];
+  struct text text = {file->bytes, file->size, files->open_capacity};
+  text_add(&text, bytes, size);
+  files->open_capacity = text.capacity;
+  text.bytes[text.size] = '\0'; /* text_add leaves room */
+  file->bytes = text.bytes;
+  file->size = text.size;
 }
 
 void cache_files_skip(struct cache_files *files, const char *name, const char *key, const char *reason, ...) {

@@ -31,7 +31,9 @@
 #define RELEASE_MS_MAX 3
 
 struct release_config {
-  json_t *values;   /* object, owned */
+  json_t *values;   /* object, owned; configs of several kernels with the same text share one */
+  const char *text; /* its canonical text, in the release's bytes; not NUL-terminated */
+  size_t text_size;
   bool has_ordinal; /* false: imported */
   uint64_t ordinal;
   struct digest space;
@@ -73,6 +75,11 @@ struct release {
 /* From bytes, which are copied: refuses what is not canonical (another order, white space, other members, numbers or
  * strings written in another way), so that bytes and meaning are one. Errors say where. */
 must_check bool release_parse(const char *bytes, size_t size, struct release **ret_release, struct error *error);
+
+/* The same of bytes whose digest is known and which are NUL-terminated beyond their size: *bytes becomes the release's, and
+ * NULL, when it is read. */
+must_check bool release_take(char **bytes, size_t size, const struct digest *digest, struct release **ret_release,
+                             struct error *error);
 void release_free(struct release *release);
 DEFINE_CLEANUP(struct release *, cleanup_release_free, release_free)
 #define cleanup_release __attribute__((cleanup(cleanup_release_free)))

@@ -1,14 +1,25 @@
 /* Reading a release: one pass over its bytes, which must be the canonical ones.
  *
  * Winners, which are many, are checked where they stand. Environment, configs and provenance, which are few, are made
- * values and written again. Memory: the release copies the bytes and owns what it points to. Threads: any. */
+ * values. Memory: the release owns its bytes and what it points to. Threads: any. */
 #include "common/cache/release.h"
 #include "common/cache/release_scan.h"
+#include "common/cache/text_buffer.h"
+
+#define KNOWN_CONFIGS 1024
+
+/* The values of a config that was read before; borrowed from the release. */
+struct known_config {
+  const char *text; /* NULL: none */
+  size_t size;
+  json_t *values;
+};
 
 struct reader {
   struct scan scan;
   struct release *release;
   struct error *error;
+  struct known_config *known; /* KNOWN_CONFIGS, by the hash of their text, the last of each */
 };
 
 static bool expect(struct reader *reader, const char *literal, const char *pointer) {
@@ -91,10 +102,40 @@ static bool object_read(struct reader *reader, const char *pointer, json_t **ret
   return true;
 }
 
+static bool is_sorted(const struct scalar *before, const struct scalar *after) {
+  int order = memcmp(before->text, after->text, before->size < after->size ? before->size : after->size);
+  return order < 0 || (order == 0 && before->size < after->size);
+}
+
+/* An object of scalars without any value made twice: names in their order, each there once. NULL, and nothing taken, where
+ * it is not as json_canonical writes it, or that is not to be seen here (names with escapes). */
+static json_t *flat_object_scan(struct scan *scan) {
+  cleanup_json json_t *object = json_object();
+  struct scan ahead = *scan;
+  struct scalar former = {0}, name, value;
+  if (!scan_character(&ahead, '{'))
+    return NULL;
+  for (bool goes_on = !scan_character(&ahead, '}'); goes_on;) {
+    if (!scan_string(&ahead, &name) || !name.is_plain || (former.text && !is_sorted(&former, &name)) ||
+        !scan_character(&ahead, ':') || !scan_scalar(&ahead, &value))
+      return NULL;
+    ALWAYS(json_object_setn_new_nocheck(object, name.text, name.size, scalar_to_json(&value)) == 0);
+    former = name;
+    goes_on = scan_character(&ahead, ',');
+    if (!goes_on && !scan_character(&ahead, '}'))
+      return NULL;
+  }
+  *scan = ahead;
+  return TAKE(object);
+}
+
 static bool flat_object_read(struct reader *reader, const char *pointer, json_t **ret) {
   cleanup_json json_t *json = NULL;
   const char *name;
   json_t *value;
+  *ret = flat_object_scan(&reader->scan);
+  if (*ret)
+    return true;
   if (!object_read(reader, pointer, &json))
     return false;
   json_object_foreach (json, name, value)
@@ -130,6 +171,25 @@ static bool is_after(struct reader *reader, const char *former, size_t former_si
                   order == 0 && former_size == size ? "it is there twice" : "it is not in the canonical order");
 }
 
+/* Kernels have configs in common: their space's, or those of one decorator. What was read once is not read again. */
+static bool values_read(struct reader *reader, const char *pointer, struct release_config *config) {
+  char at[JSON_POINTER_SIZE];
+  struct scan ahead = reader->scan;
+  struct known_config *known = NULL;
+  if (scan_span(&ahead, &config->text, &config->text_size)) {
+    known = &reader->known[text_hash(config->text, config->text_size) % KNOWN_CONFIGS];
+    if (known->text && known->size == config->text_size && memcmp(known->text, config->text, known->size) == 0) {
+      config->values = json_incref(known->values);
+      reader->scan = ahead;
+      return true;
+    }
+  }
+  if (!flat_object_read(reader, json_pointer_member(at, sizeof at, pointer, "values"), &config->values))
+    return false;
+  *known = (struct known_config){config->text, config->text_size, config->values};
+  return true;
+}
+
 static bool config_read(struct reader *reader, const char *pointer, struct release_config *config) {
   int64_t ordinal = 0;
   char at[JSON_POINTER_SIZE];
@@ -147,8 +207,7 @@ static bool config_read(struct reader *reader, const char *pointer, struct relea
   } else if (!expect(reader, "{\"values\":", pointer)) {
     return false;
   }
-  return flat_object_read(reader, json_pointer_member(at, sizeof at, pointer, "values"), &config->values) &&
-         expect(reader, "}", pointer);
+  return values_read(reader, pointer, config) && expect(reader, "}", pointer);
 }
 
 static bool configs_read(struct reader *reader, const char *kernel_at, struct release_kernel *kernel) {
@@ -399,19 +458,33 @@ static bool release_read(struct reader *reader) {
          (reader->scan.at == reader->scan.end || scan_refuse(&reader->scan, "", "the end", reader->error));
 }
 
-bool release_parse(const char *bytes, size_t size, struct release **ret_release, struct error *error) {
-  if (size > RELEASE_SIZE_MAX)
-    return error_set(error, "the release has %zu bytes; at most %zu are read", size, RELEASE_SIZE_MAX);
+static bool size_check(size_t size, struct error *error) {
+  return size <= RELEASE_SIZE_MAX ||
+         error_set(error, "the release has %zu bytes; at most %zu are read", size, RELEASE_SIZE_MAX);
+}
+
+bool release_take(char **bytes, size_t size, const struct digest *digest, struct release **ret_release,
+                  struct error *error) {
+  if (!size_check(size, error))
+    return false;
   cleanup_release struct release *release = xcalloc(1, sizeof *release);
-  release->size = size;
-  release->bytes = xmalloc(size + 1);
-  if (size)
-    memcpy(release->bytes, bytes, size);
-  release->bytes[size] = '\0';
-  struct reader reader = {{release->bytes, release->bytes, release->bytes + size}, release, error};
+  cleanup_free struct known_config *known = xcalloc(KNOWN_CONFIGS, sizeof *known);
+  *release = (struct release){.size = size, .digest = *digest};
+  struct reader reader = {{*bytes, *bytes, *bytes + size}, release, error, known};
   if (!release_read(&reader))
     return false;
-  release->digest = digest_of(release->bytes, size);
+  release->bytes = TAKE(*bytes);
   *ret_release = TAKE(release);
   return true;
+}
+
+bool release_parse(const char *bytes, size_t size, struct release **ret_release, struct error *error) {
+  if (!size_check(size, error))
+    return false;
+  cleanup_free char *copy = xmalloc(size + 1);
+  if (size)
+    memcpy(copy, bytes, size);
+  copy[size] = '\0';
+  struct digest digest = digest_of(copy, size);
+  return release_take(&copy, size, &digest, ret_release, error);
 }

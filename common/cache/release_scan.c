@@ -73,6 +73,23 @@ char *scalar_text(const struct scalar *scalar) {
   return xstrdup(json_string_value(json));
 }
 
+json_t *scalar_to_json(const struct scalar *scalar) {
+  switch (scalar->type) {
+  case VALUE_NONE:
+    return json_null();
+  case VALUE_BOOL:
+    return json_boolean(scalar->boolean);
+  case VALUE_INT:
+    return json_integer(scalar->integer);
+  case VALUE_FLOAT:
+    return json_real(scalar->real);
+  case VALUE_STRING:
+    break;
+  }
+  cleanup_free char *text = scalar->is_plain ? NULL : scalar_text(scalar);
+  return text ? json_string(text) : json_stringn_nocheck(scalar->text, scalar->size);
+}
+
 /* A decimal as it is written plainly: digits without a sign, of which `decimals` stand behind the point. */
 struct decimal {
   uint64_t digits;

@@ -45,6 +45,9 @@ must_check bool scan_count(struct scan *scan, int64_t max, int64_t *ret);
 /* The string of a scalar of type VALUE_STRING, owned by the caller. */
 must_check char *scalar_text(const struct scalar *scalar);
 
+/* A new reference; what it stands for is checked already. */
+must_check json_t *scalar_to_json(const struct scalar *scalar);
+
 /* The object or array that begins here, by the brackets alone. */
 must_check bool scan_span(struct scan *scan, const char **ret_text, size_t *ret_size);
 

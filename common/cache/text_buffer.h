@@ -37,4 +37,12 @@ static inline void text_release(struct text *text) {
 }
 #define cleanup_text __attribute__((cleanup(text_release)))
 
+/* For tables of texts. FNV-1a. */
+static inline uint64_t text_hash(const char *bytes, size_t size) {
+  uint64_t hash = UINT64_C(0xcbf29ce484222325);
+  for (size_t i = 0; i < size; i++)
+    hash = (hash ^ (unsigned char)bytes[i]) * UINT64_C(0x100000001b3);
+  return hash ^ hash >> 32;
+}
+
 #endif

@@ -1,14 +1,15 @@
 /* Slices of a winner's line. Pure functions over a release's bytes; any thread. */
 #include "common/cache/winner_text.h"
 
-/* The end of the scalar at `at`: a ',' or ']' outside strings. */
+/* The end of the scalar at `at`, which a ',' or ']' follows. */
 static const char *scalar_end(const char *at, const char *end) {
-  for (bool in_string = false; at < end && (in_string || (*at != ',' && *at != ']')); at++) {
-    if (*at == '"')
-      in_string = !in_string;
-    else if (*at == '\\')
-      at++; /* only strings hold one, and it is never a string's last byte */
+  if (at < end && *at == '"') {
+    for (at++; *at != '"'; at++)
+      at += *at == '\\'; /* and what it escapes */
+    return at + 1;
   }
+  while (at < end && *at != ',' && *at != ']')
+    at++;
   return at;
 }
 

@@ -13,6 +13,8 @@
 #include "common/cache/tuning_key.h"
 #include "common/cache/winner_text.h"
 
+#define KNOWN_TEXTS 1024
+
 /* Keys that stand in a text, as pieces of it: open addressing, at most half full. */
 struct seen {
   size_t n, capacity; /* a power of two */
@@ -22,11 +24,10 @@ struct seen {
   } *pieces;
 };
 
-/* One cache.json as it grows: entries of one kernel, or of several that are the same function. */
+/* One cache.json as it grows: entries of one kernel, or of several that are the same function. There is one at a time, and
+ * the next one uses its room. */
 struct table {
-  char *path, *signature;
-  json_t *keys;    /* array, or null */
-  json_t *timings; /* "timings_data" without labels */
+  const struct dejavu_function *function; /* of the first kernel; NULL before it */
   size_t n_entries, n_timings;
   struct text cache, timing_texts[2]; /* the timings with their medians alone, and with all three numbers */
   bool has_all_three;
@@ -35,22 +36,30 @@ struct table {
   int64_t evaluated;
 };
 
+/* A kernel whose function is known, and the file that its entries go to. */
+struct placed {
+  char *path;
+  const struct release_kernel *kernel;
+  const struct dejavu_function *function;
+};
+
+/* The text of a config as JSON, for the next kernel that has it. */
+struct known_text {
+  const json_t *values; /* borrowed; NULL: none */
+  char *text;
+};
+
 struct rendering {
   const struct render_request *request;
   struct dejavu_path storage;
   struct dejavu_function *functions; /* of the release's kernels */
-  size_t n_tables, capacity;
-  struct table *tables;
-  json_t *by_path; /* their indices */
+  size_t n_placed;
+  struct placed *placed; /* in the order of the files, and in each file in that of its entries */
+  struct table table;
+  const json_t *known_order; /* of members, in the known texts */
+  struct known_text known[KNOWN_TEXTS];
   struct cache_files *files;
 };
-
-static uint64_t text_hash(const char *bytes, size_t size) {
-  uint64_t hash = UINT64_C(0xcbf29ce484222325);
-  for (size_t i = 0; i < size; i++)
-    hash = (hash ^ (unsigned char)bytes[i]) * UINT64_C(0x100000001b3); /* FNV-1a */
-  return hash ^ hash >> 32;
-}
 
 static struct piece *piece_find(const struct seen *seen, const char *text, uint64_t hash, const char *bytes,
                                 size_t size) {
@@ -85,11 +94,19 @@ static bool seen_add(struct seen *seen, const struct text *text, const char *byt
   return true;
 }
 
+static void table_begin(struct table *table) {
+  struct table used = *table;
+  used.cache.size = used.timing_texts[0].size = used.timing_texts[1].size = used.seen.n = 0;
+  if (used.seen.capacity)
+    memset(used.seen.pieces, 0, used.seen.capacity * sizeof *used.seen.pieces);
+  json_decref(used.totals);
+  *table = (struct table){.cache = used.cache,
+                          .timing_texts = {used.timing_texts[0], used.timing_texts[1]},
+                          .seen = used.seen,
+                          .totals = json_object()};
+}
+
 static void table_release(struct table *table) {
-  free(table->path);
-  free(table->signature);
-  json_decref(table->keys);
-  json_decref(table->timings);
   text_release(&table->cache);
   text_release(&table->timing_texts[0]);
   text_release(&table->timing_texts[1]);
@@ -102,26 +119,12 @@ static void rendering_release(struct rendering *rendering) {
   for (size_t i = 0; rendering->functions && i < rendering->request->release->n_kernels; i++)
     dejavu_function_release(&rendering->functions[i]);
   free(rendering->functions);
-  for (size_t i = 0; i < rendering->n_tables; i++)
-    table_release(&rendering->tables[i]);
-  free(rendering->tables);
-  json_decref(rendering->by_path);
-}
-
-static struct table *table_find(struct rendering *rendering, const char *path, const struct dejavu_function *function) {
-  const json_t *known = json_object_get(rendering->by_path, path);
-  if (known)
-    return &rendering->tables[json_integer_value(known)];
-  GROW(rendering->tables, rendering->n_tables, rendering->capacity);
-  ALWAYS(json_object_set_new(rendering->by_path, path, json_integer((json_int_t)rendering->n_tables)) == 0);
-  struct table *table = &rendering->tables[rendering->n_tables++];
-  *table = (struct table){.path = xstrdup(path),
-                          .signature = xstrdup(function->signature),
-                          .keys = json_incref(function->keys),
-                          .timings = json_incref(function->timings),
-                          .has_all_three = function->all_three,
-                          .totals = json_object()};
-  return table;
+  for (size_t i = 0; i < rendering->n_placed; i++)
+    free(rendering->placed[i].path);
+  free(rendering->placed);
+  table_release(&rendering->table);
+  for (size_t i = 0; i < KNOWN_TEXTS; i++)
+    free(rendering->known[i].text);
 }
 
 /* What is found out once for a kernel's configs and key. */
@@ -187,7 +190,7 @@ static char *quoted(const char *text) {
   return python_json(string, 0, &size);
 }
 
-static char *config_text(const struct entry_writer *writer, const json_t *config, struct error *error) {
+static char *config_make(const struct entry_writer *writer, const json_t *config, struct error *error) {
   const struct dejavu_function *function = writer->function;
   if (!dejavu_restores_config(config, error)) {
     error_prefix(error, "dejavu would not restore the config: ");
@@ -198,8 +201,28 @@ static char *config_text(const struct entry_writer *writer, const json_t *config
   return text ? quoted(text) : NULL;
 }
 
+/* Tables of one decorator have the same configs, whose members stand in the same order. */
+static char *config_text(const struct entry_writer *writer, const json_t *config, struct error *error) {
+  if (!writer->function->order)
+    return config_make(writer, config, error);
+  struct known_text *known = &writer->rendering->known[text_hash((const char *)&config, sizeof config) % KNOWN_TEXTS];
+  if (known->values != config) {
+    free(known->text);
+    known->text = config_make(writer, config, error);
+    known->values = known->text ? config : NULL;
+  }
+  return known->text ? xstrdup(known->text) : NULL;
+}
+
 static void writer_take_configs(struct entry_writer *writer) {
   const struct release_kernel *kernel = writer->kernel;
+  struct rendering *rendering = writer->rendering;
+  const json_t *order = writer->function->order;
+  if (order && (!rendering->known_order || !json_equal(order, rendering->known_order))) {
+    for (size_t i = 0; i < KNOWN_TEXTS; i++)
+      rendering->known[i].values = NULL;
+    rendering->known_order = order;
+  }
   writer->configs = xcalloc(kernel->n_configs + 1, sizeof *writer->configs);
   writer->config_errors = xcalloc(kernel->n_configs + 1, sizeof *writer->config_errors);
   for (size_t i = 0; i < kernel->n_configs; i++) {
@@ -403,43 +426,49 @@ static void winner_add(struct entry_writer *writer, const struct release_winner 
     release_key_values_release(kernel, values);
 }
 
-static bool kernel_add(struct rendering *rendering, const struct release_kernel *kernel,
-                       const struct dejavu_function *function, struct error *error) {
-  cleanup_free char *path = NULL;
+static bool kernel_add(struct rendering *rendering, const struct placed *placed, struct error *error) {
   __attribute__((cleanup(writer_release))) struct entry_writer writer = {
-      .rendering = rendering, .kernel = kernel, .function = function};
-  if (!dejavu_path_format(&function->path, &path, error) || !writer_take_key(&writer, error))
+      .rendering = rendering, .kernel = placed->kernel, .function = placed->function, .table = &rendering->table};
+  if (!writer_take_key(&writer, error))
     return false;
   writer_take_configs(&writer);
-  writer.table = table_find(rendering, path, function);
-  if (function->evaluated > writer.table->evaluated)
-    writer.table->evaluated = function->evaluated;
+  if (!writer.table->function) {
+    writer.table->function = placed->function;
+    writer.table->has_all_three = placed->function->all_three;
+  }
+  if (placed->function->evaluated > writer.table->evaluated)
+    writer.table->evaluated = placed->function->evaluated;
   bool needs_values = false;
   for (size_t i = 0; i < writer.elements.n; i++)
     needs_values = needs_values || writer.elements.parts[i].expr;
-  for (size_t i = 0; i < kernel->n_winners; i++)
-    winner_add(&writer, &kernel->winners[i], needs_values);
+  for (size_t i = 0; i < placed->kernel->n_winners; i++)
+    winner_add(&writer, &placed->kernel->winners[i], needs_values);
   return true;
 }
 
 /* What was tuned stands before what was imported, so that of two entries for one key the measured one is kept. */
-static void kernels_add(struct rendering *rendering) {
+static int placed_compare(const void *a, const void *b) {
+  const struct placed *left = a, *right = b;
+  int order = strcmp(left->path, right->path);
+  if (!order)
+    order = !left->function->record - !right->function->record;
+  return order ? order : (left->kernel > right->kernel) - (left->kernel < right->kernel);
+}
+
+static void kernels_place(struct rendering *rendering) {
   const struct release *release = rendering->request->release;
-  rendering->functions = xcalloc(release->n_kernels + 1, sizeof *rendering->functions);
-  cleanup_free bool *is_left = xcalloc(release->n_kernels + 1, sizeof *is_left);
   struct error why;
+  rendering->functions = xcalloc(release->n_kernels + 1, sizeof *rendering->functions);
+  rendering->placed = xcalloc(release->n_kernels + 1, sizeof *rendering->placed);
   for (size_t i = 0; i < release->n_kernels; i++) {
-    const struct release_kernel *kernel = &release->kernels[i];
-    struct dejavu_function *function = &rendering->functions[i];
-    bool found = dejavu_function_find(rendering->request, &rendering->storage, kernel, function, &why);
-    is_left[i] = found && !function->record;
-    if (!found || (function->record && !kernel_add(rendering, kernel, function, &why)))
-      cache_files_skip(rendering->files, kernel->name, NULL, "%s", why.message);
+    struct placed placed = {.kernel = &release->kernels[i], .function = &rendering->functions[i]};
+    if (dejavu_function_find(rendering->request, &rendering->storage, placed.kernel, &rendering->functions[i], &why) &&
+        dejavu_path_format(&placed.function->path, &placed.path, &why))
+      rendering->placed[rendering->n_placed++] = placed;
+    else
+      cache_files_skip(rendering->files, placed.kernel->name, NULL, "%s", why.message);
   }
-  for (size_t i = 0; i < release->n_kernels; i++) {
-    if (is_left[i] && !kernel_add(rendering, &release->kernels[i], &rendering->functions[i], &why))
-      cache_files_skip(rendering->files, release->kernels[i].name, NULL, "%s", why.message);
-  }
+  qsort(rendering->placed, rendering->n_placed, sizeof *rendering->placed, placed_compare);
 }
 
 static json_t *table_total(const struct table *table) {
@@ -453,14 +482,16 @@ static json_t *table_total(const struct table *table) {
   return json_real(sum);
 }
 
-static void table_write(struct table *table, struct cache_files *files) {
-  struct text text = {0};
-  cleanup_json json_t *signature = json_string(table->signature), *total = table_total(table);
+/* The texts of a table go behind each other into the file. */
+static void table_write(struct table *table, const char *path, struct cache_files *files) {
+  cleanup_text struct text text = {0};
+  const struct dejavu_function *function = table->function;
+  cleanup_json json_t *signature = json_string(function->signature), *total = table_total(table);
   cleanup_json json_t *labels = table->has_all_three && table->n_timings
                                     ? json_pack("[s, s, s]", "ms", "min_ms", "max_ms")
                                     : json_pack("[s]", "ms");
   cleanup_json json_t *timings_data = json_pack("{s:O}", "labels", labels);
-  json_object_update(timings_data, table->timings);
+  json_object_update(timings_data, function->timings);
   const struct text *timings = &table->timing_texts[table->has_all_three];
   char evaluated[32];
   snprintf(evaluated, sizeof evaluated, "%lld", (long long)table->evaluated);
@@ -471,34 +502,47 @@ static void table_write(struct table *table, struct cache_files *files) {
   text_add_string(&text, ",\n    \"evaluated_configs\": ");
   text_add_string(&text, evaluated);
   text_add_string(&text, ",\n    \"keys\": ");
-  text_add_json(&text, table->keys, 1);
+  text_add_json(&text, function->keys, 1);
   text_add_string(&text, ",\n    \"cache\": {");
-  text_add(&text, table->cache.bytes, table->cache.size);
+  cache_files_begin(files, path);
+  cache_files_put(files, text.bytes, text.size);
+  cache_files_put(files, table->cache.bytes, table->cache.size);
+  text.size = 0;
   text_add_string(&text, "\n    },\n    \"timings\": {");
+  cache_files_put(files, text.bytes, text.size);
   if (table->n_timings)
-    text_add(&text, timings->bytes, timings->size);
+    cache_files_put(files, timings->bytes, timings->size);
+  text.size = 0;
   text_add_string(&text, table->n_timings ? "\n    },\n    \"timings_data\": " : "},\n    \"timings_data\": ");
   text_add_json(&text, timings_data, 1);
   text_add(&text, "\n}", 2);
-  size_t size;
-  char *bytes = text_finish(&text, &size);
-  cache_files_add(files, table->path, bytes, size);
+  cache_files_put(files, text.bytes, text.size);
+}
+
+static void tables_write(struct rendering *rendering) {
+  const struct placed *placed = rendering->placed, *end = placed + rendering->n_placed;
+  struct error why;
+  while (placed < end) {
+    const char *path = placed->path;
+    table_begin(&rendering->table);
+    for (; placed < end && strcmp(placed->path, path) == 0; placed++)
+      if (!kernel_add(rendering, placed, &why))
+        cache_files_skip(rendering->files, placed->kernel->name, NULL, "%s", why.message);
+    if (rendering->table.n_entries)
+      table_write(&rendering->table, path, rendering->files);
+  }
 }
 
 static bool render_release(const struct render_request *request, struct cache_files *ret, struct error *error) {
-  __attribute__((cleanup(rendering_release))) struct rendering rendering = {
-      .request = request, .by_path = json_object(), .files = ret};
+  __attribute__((cleanup(rendering_release))) struct rendering rendering = {.request = request, .files = ret};
   if (!dejavu_storage_find(request, &rendering.storage, error))
     return false;
-  kernels_add(&rendering);
-  for (size_t i = 0; i < rendering.n_tables; i++) {
-    if (rendering.tables[i].n_entries)
-      table_write(&rendering.tables[i], ret);
-  }
-  if (!ret->n)
+  ret->file_mode = ret->folder_mode = 0777;
+  kernels_place(&rendering);
+  tables_write(&rendering);
+  if (!ret->n && !ret->n_sunk)
     return error_set(error, "no winner can be written for dejavu; the first: %.300s",
                      ret->n_skipped ? ret->skipped[0].reason : "there is none");
-  ret->file_mode = ret->folder_mode = 0777;
   cache_files_variable(ret, "TRITON_DEJAVU_STORAGE", "", NULL);
   cache_files_variable(ret, "TRITON_DEJAVU_TAG", NULL, request->release->tag);
   return true;

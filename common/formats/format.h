@@ -13,6 +13,8 @@
 #include "common/cache/identity.h"
 #include "common/cache/release.h"
 
+struct cache_files;
+
 /* Files of a cache, in memory. Paths are relative, '/' between parts, no empty part, no "." or "..". */
 struct cache_file {
   char *path;
@@ -34,9 +36,20 @@ struct cache_variable {
   char *literal;
 };
 
+/* Where a renderer's files go while they are made, so that none has to be held whole: who writes them. What goes wrong is
+ * the sink's to keep and to tell; a renderer goes on. */
+struct cache_sink {
+  void *context;
+  void (*begin)(void *context, const struct cache_files *files, const char *path); /* ends the file before it */
+  void (*put)(void *context, const char *bytes, size_t size);
+};
+
 struct cache_files {
   size_t n, capacity;
   struct cache_file *files;
+  size_t open_capacity;          /* of the bytes of the file that was begun last */
+  const struct cache_sink *sink; /* or NULL: all files are held here */
+  size_t n_sunk;                 /* files that went there */
   size_t n_skipped;
   struct cache_skipped *skipped;
   size_t n_variables;
@@ -48,6 +61,9 @@ void cache_files_release(struct cache_files *files);
 
 /* Helpers of renderers; texts are copied, `bytes` is taken over. */
 void cache_files_add(struct cache_files *files, const char *path, char *bytes, size_t size);
+/* Large files, in pieces, which are copied: begins one, and goes on with the one that was begun last. Modes are set before. */
+void cache_files_begin(struct cache_files *files, const char *path);
+void cache_files_put(struct cache_files *files, const char *bytes, size_t size);
 __attribute__((format(printf, 4, 5))) void cache_files_skip(struct cache_files *files, const char *name,
                                                             const char *key, const char *reason, ...);
 void cache_files_variable(struct cache_files *files, const char *name, const char *path, const char *literal);

@@ -12,6 +12,8 @@
 
 #include "common/cache/winner_text.h"
 
+#define PIECE_SIZE ((size_t)64 << 10)
+
 static void text_add_json(struct text *text, json_t *value) {
   cleanup_free char *canonical = json_canonical(value);
   text_add_string(text, canonical);
@@ -51,8 +53,8 @@ static void frame_init(struct frame *frame, const struct release_kernel *kernel)
   }
   qsort(frame->members, frame->n_members, sizeof *frame->members, members_compare);
   for (size_t i = 0; i < frame->n_configs; i++) {
-    cleanup_free char *values = json_canonical(kernel->configs[i].values);
-    frame->configs[i] = xasprintf("{\"config\":%s,\"key\":{", values);
+    const struct release_config *config = &kernel->configs[i];
+    frame->configs[i] = xasprintf("{\"config\":%.*s,\"key\":{", (int)config->text_size, config->text);
   }
 }
 
@@ -66,7 +68,13 @@ static void frame_release(struct frame *frame) {
   free(frame->configs);
 }
 
-static void kernel_write(struct text *text, const struct release_kernel *kernel) {
+/* Hands on what was put together, and the room for it is used again. */
+static void text_pass(struct text *text, struct cache_files *files) {
+  cache_files_put(files, text->bytes, text->size);
+  text->size = 0;
+}
+
+static void kernel_write(struct text *text, const struct release_kernel *kernel, struct cache_files *files) {
   __attribute__((cleanup(frame_release))) struct frame frame;
   char digest[DIGEST_TEXT_SIZE];
   frame_init(&frame, kernel);
@@ -85,6 +93,8 @@ static void kernel_write(struct text *text, const struct release_kernel *kernel)
       text_add(text, frame.slices[member->position].bytes, frame.slices[member->position].size);
     }
     text_add(text, "}}", 2);
+    if (text->size >= PIECE_SIZE)
+      text_pass(text, files);
   }
   text_add_string(text, "],\"kernel\":\"");
   text_add_string(text, digest_format(&kernel->hash, digest));
@@ -118,9 +128,10 @@ static struct entry *entries_make(const struct release *release) {
 
 static bool render_release(const struct render_request *request, struct cache_files *ret, struct error *error) {
   const struct release *release = request->release;
-  struct text text = {0};
+  cleanup_text struct text text = {0};
   char digest[DIGEST_TEXT_SIZE];
   (void)error;
+  cache_files_begin(ret, "cache.json");
   text_add_string(&text, "{\"environment\":");
   text_add_json(&text, environment_to_json(&release->environment));
   text_add_string(&text, ",\"kernels\":{");
@@ -130,7 +141,7 @@ static bool render_release(const struct render_request *request, struct cache_fi
       text_add(&text, ",", 1);
     text_add_json(&text, json_string(entries[i].name));
     text_add(&text, ":", 1);
-    kernel_write(&text, entries[i].kernel);
+    kernel_write(&text, entries[i].kernel, ret);
     free(entries[i].name);
   }
   free(entries);
@@ -139,9 +150,7 @@ static bool render_release(const struct render_request *request, struct cache_fi
   text_add_string(&text, "\",\"tag\":");
   text_add_json(&text, json_string(release->tag));
   text_add(&text, "}", 1);
-  size_t size = 0;
-  char *bytes = text_finish(&text, &size);
-  cache_files_add(ret, "cache.json", bytes, size);
+  text_pass(&text, ret);
   return true;
 }
 

@@ -3,6 +3,8 @@
 
 #include <signal.h>
 
+#include "common/cache/text_buffer.h"
+
 static struct error error;
 
 #define KERNEL_A "sha256:3e23e8160039594a33894f6564e1b1348bbd7a0088d42c4acb73eeaed59c009d"
@@ -71,6 +73,51 @@ Test(format_json, a_file_is_read_back_as_kernels_by_hash) {
   cr_expect_str_eq(key, "{\"M\":2}");
   cr_expect_str_eq(provenance, "{\"source\":\"cache.json\"}");
   cr_expect_str_eq(json_string_value(json_object_get(imported.environment, "rocm")), "6.4");
+}
+
+struct sunk {
+  char *path;
+  struct text text;
+  size_t n_pieces;
+};
+
+static void sink_begin(void *context, const struct cache_files *files, const char *path) {
+  struct sunk *sunk = context;
+  cr_assert_null(sunk->path);
+  cr_expect_eq(files->n_sunk, (size_t)1);
+  sunk->path = xstrdup(path);
+}
+
+static void sink_put(void *context, const char *bytes, size_t size) {
+  struct sunk *sunk = context;
+  text_add(&sunk->text, bytes, size);
+  sunk->n_pieces++;
+}
+
+Test(format_json, a_sink_gets_in_pieces_what_else_is_held) {
+  cleanup_text struct text winners = {0};
+  for (int i = 10000; i < 13000; i++) {
+    cleanup_free char *winner = xasprintf("%s[[%d],0,0,[],0]", i > 10000 ? "," : "", i);
+    text_add_string(&winners, winner);
+  }
+  size_t size;
+  cleanup_free char *many = text_finish(&winners, &size);
+  cleanup_free char *text = xasprintf(RELEASE(KERNEL("a", KERNEL_A, "\"M\"", BLOCK("1"), "%s")), many);
+  cleanup_release struct release *release = release_of_text(text);
+  struct sunk sunk = {0};
+  const struct cache_sink sink = {.context = &sunk, .begin = sink_begin, .put = sink_put};
+  cleanup_cache_files struct cache_files held = {0}, passed = {.sink = &sink};
+  struct kernels none = {0};
+  cr_assert(render_with("json", release, &none, NULL, &held, &error), "%s", error.message);
+  cr_assert(render_with("json", release, &none, NULL, &passed, &error), "%s", error.message);
+  cr_expect_eq(passed.n, (size_t)0);
+  cr_expect_eq(passed.n_sunk, (size_t)1);
+  cr_expect_str_eq(sunk.path, "cache.json");
+  cr_expect_gt(sunk.n_pieces, (size_t)1);
+  cr_assert_eq(held.files[0].size, sunk.text.size);
+  cr_expect_arr_eq(held.files[0].bytes, sunk.text.bytes, sunk.text.size);
+  free(sunk.path);
+  text_release(&sunk.text);
 }
 
 static void expect_refused(const char *text, const char *what) {
@@ -151,4 +198,9 @@ Test(format_json, releasing_twice_is_harmless) {
 Test(format_json, a_renderer_cannot_leave_the_folder, .signal = SIGABRT) {
   struct cache_files files = {0};
   cache_files_add(&files, "a/../b", NULL, 0);
+}
+
+Test(format_json, a_file_that_is_begun_cannot_leave_the_folder_either, .signal = SIGABRT) {
+  struct cache_files files = {0};
+  cache_files_begin(&files, "/a");
 }

@@ -69,6 +69,32 @@ Test(release, what_it_holds_is_read) {
   cr_expect_str_eq(json_string_value(json_object_get(kernel->provenance[1], "format")), "dejavu");
 }
 
+Test(release, configs_of_one_text_share_their_values_and_each_has_its_text) {
+  cleanup_release struct release *release = parsed(two_kernels);
+  const struct release_kernel *kernels = release->kernels;
+  cr_expect_eq(kernels[0].configs[1].values, kernels[1].configs[0].values);
+  cr_expect_neq(kernels[0].configs[0].values, kernels[0].configs[1].values);
+  for (size_t i = 0; i < kernels[0].n_configs; i++) {
+    const struct release_config *config = &kernels[0].configs[i];
+    cleanup_free char *text = xstrndup(config->text, config->text_size), *wanted = json_canonical(config->values);
+    cr_expect_str_eq(text, wanted);
+  }
+}
+
+Test(release, bytes_are_taken_over_when_they_are_read_and_else_left) {
+  cleanup_free char *bytes = xstrdup(two_kernels), *wrong = xstrdup("{}");
+  const char *at = bytes;
+  const struct digest digest = digest_of(bytes, strlen(bytes));
+  cleanup_release struct release *release = NULL, *none = NULL;
+  cr_assert(release_take(&bytes, strlen(bytes), &digest, &release, &error), "%s", error.message);
+  cr_expect_null(bytes);
+  cr_expect_eq(release->bytes, at);
+  cr_expect(digest_equal(&release->digest, &digest));
+  cr_expect_not(release_take(&wrong, 2, &digest, &none, &error));
+  cr_expect_str_eq(wrong, "{}");
+  cr_expect_not(release_take(&wrong, RELEASE_SIZE_MAX + 1, &digest, &none, &error));
+}
+
 Test(release, a_winner_names_its_config_its_provenance_its_times_and_its_job) {
   cleanup_release struct release *release = parsed(two_kernels);
   const struct release_winner *winners = release->kernels[0].winners;
@@ -330,6 +356,23 @@ Test(release, key_names_are_few_distinct_and_texts) {
   expect_refused(KEY_NAMES("\"M\";", WINNER("1")), "/kernels/0/key", "',' or ']' was expected");
 }
 
+Test(release, a_config_has_any_scalars_under_any_names) {
+#define VALUES(text) "{\"values\":{" text "}}"
+  cleanup_release struct release *empty = parsed(CONFIGS(VALUES(""), WINNER("1")));
+  cr_expect_eq(json_object_size(empty->kernels[0].configs[0].values), 0);
+  cleanup_release struct release *release = parsed(CONFIGS(
+      VALUES("\"a\":-1,\"ab\":0.5,\"b\":\"x\\\"y\",\"c\":null,\"d\":true,\"e\":\"z\",\"\xc3\xa9\":1"), WINNER("1")));
+  const json_t *values = release->kernels[0].configs[0].values;
+  cr_expect_eq(json_object_size(values), 7);
+  cr_expect_eq(json_integer_value(json_object_get(values, "a")), -1);
+  cr_expect_eq(json_real_value(json_object_get(values, "ab")), 0.5);
+  cr_expect_str_eq(json_string_value(json_object_get(values, "b")), "x\"y");
+  cr_expect(json_is_null(json_object_get(values, "c")) && json_is_true(json_object_get(values, "d")));
+  cr_expect_str_eq(json_string_value(json_object_get(values, "e")), "z");
+  cleanup_release struct release *escaped = parsed(CONFIGS(VALUES("\"a\\\"\":1,\"b\":2"), WINNER("1")));
+  cr_expect_eq(json_integer_value(json_object_get(escaped->kernels[0].configs[0].values, "a\"")), 1);
+}
+
 Test(release, a_config_that_is_wrong_is_refused_with_its_place) {
   expect_refused(CONFIGS("{\"values\":[]}", WINNER("1")), "/kernels/0/configs/0/values", "an object was expected");
   expect_refused(CONFIGS("{\"values\":{\"a/b\":[]}}", WINNER("1")), "/kernels/0/configs/0/values/a~1b",
@@ -338,6 +381,10 @@ Test(release, a_config_that_is_wrong_is_refused_with_its_place) {
                  "another text of the same meaning");
   expect_refused(CONFIGS("{\"values\":{\"b\":1.50}}", WINNER("1")), "/kernels/0/configs/0/values", "not canonical");
   expect_refused(CONFIGS("{\"values\":{\"b\":1,\"b\":1}}", WINNER("1")), "/kernels/0/configs/0/values", "duplicate");
+  expect_refused(CONFIGS("{\"values\":{\"ab\":1,\"a\":1}}", WINNER("1")), "/kernels/0/configs/0/values",
+                 "another text of the same meaning");
+  expect_refused(CONFIGS("{\"values\":{\"b\":1,}}", WINNER("1")), "/kernels/0/configs/0/values", "not a JSON document");
+  expect_refused(CONFIGS("{\"values\":{\"b\":1 }}", WINNER("1")), "/kernels/0/configs/0/values", "not canonical");
   expect_refused(CONFIGS("{\"ordinal\":-1,\"space\":\"" HASH_B "\",\"values\":{}}", WINNER("1")),
                  "/kernels/0/configs/0/ordinal", "a number from 0");
   expect_refused(CONFIGS("{\"ordinal\":1,\"space\":\"sha256:zz\",\"values\":{}}", WINNER("1")),

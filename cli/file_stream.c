@@ -1,0 +1,273 @@
+/* Files written by a thread of their own. A ring of pieces goes from the caller to the thread; memory and threads:
+ * file_stream.h. */
+#include "cli/file_stream.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/stat.h>
+
+#include "common/file.h"
+
+#define FILE_STREAM_MAGIC 0x46535452u
+#define PIECES 16
+#define PIECE_SIZE ((size_t)64 << 10)
+#define DISK_BYTES ((size_t)1 << 20) /* handed to the disk at once; smaller files are left to who syncs */
+#define FILE_MODE_DEFAULT 0644
+#define FOLDER_MODE_DEFAULT 0755
+
+struct piece {
+  char *path; /* begins this file, else NULL: goes on with the one before */
+  unsigned file_mode, folder_mode;
+  const char *lent; /* or NULL: */
+  char *bytes;      /* PIECE_SIZE of them */
+  size_t size;
+};
+
+/* What the thread has open. */
+struct writer {
+  int root, file; /* -1: none */
+  char *path;     /* of the last file */
+  size_t size, on_disk;
+  bool has_failed;
+  struct error error;
+};
+
+struct file_stream {
+  uint32_t magic;
+  struct cache_sink sink;
+  char *folder, *below;
+  int64_t deadline_ms;
+  mode_t mask; /* the process's */
+  pthread_t thread;
+  bool is_joined;
+  struct piece *filling; /* the caller's, or NULL */
+  pthread_mutex_t mutex; /* of what follows */
+  pthread_cond_t changed;
+  struct piece pieces[PIECES];
+  size_t n_filled, n_written; /* those between are the thread's */
+  bool is_ended, is_given_up;
+  struct writer writer; /* the thread's alone, until it is joined */
+};
+
+/* The thread */
+
+/* Makes the folders of `path` that it does not share with `before`, the path that was written last. */
+static bool parents_make(int root, const char *path, const char *before, unsigned mode, struct error *error) {
+  for (const char *slash = strchr(path, '/'); slash; slash = strchr(slash + 1, '/')) {
+    size_t length = (size_t)(slash - path);
+    if (before && strncmp(path, before, length + 1) == 0)
+      continue;
+    cleanup_free char *folder = xstrndup(path, length);
+    if (mkdirat(root, folder, mode) < 0 && errno != EEXIST)
+      return error_set(error, "cannot make the folder %s: %s", folder, strerror(errno));
+  }
+  return true;
+}
+
+/* Begins the way to the disk of what is not on it. */
+static void file_start(struct writer *writer) {
+  (void)!sync_file_range(writer->file, (off_t)writer->on_disk, (off_t)(writer->size - writer->on_disk),
+                         SYNC_FILE_RANGE_WRITE);
+  writer->on_disk = writer->size;
+}
+
+static void file_end(struct writer *writer) {
+  if (writer->file < 0)
+    return;
+  if (writer->size >= DISK_BYTES)
+    file_start(writer);
+  close(writer->file);
+  writer->file = -1;
+}
+
+static bool file_begin(struct writer *writer, struct piece *piece, struct error *error) {
+  cleanup_free char *before = TAKE(writer->path);
+  file_end(writer);
+  writer->path = TAKE(piece->path);
+  writer->size = writer->on_disk = 0;
+  if (!parents_make(writer->root, writer->path, before, piece->folder_mode, error))
+    return false;
+  writer->file = openat(writer->root, writer->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, piece->file_mode);
+  return writer->file >= 0 || error_set(error, "cannot write %s: %s", writer->path, strerror(errno));
+}
+
+static bool piece_write(const struct file_stream *stream, struct writer *writer, struct piece *piece,
+                        struct error *error) {
+  if (piece->path && !file_begin(writer, piece, error))
+    return false;
+  if (stream->deadline_ms && clock_monotonic_ms() >= stream->deadline_ms)
+    return error_set(error, "the time budget was used up while %s was written; give it more with --budget-ms",
+                     writer->path);
+  if (!fd_write_all(writer->file, piece->lent ? piece->lent : piece->bytes, piece->size))
+    return error_set(error, "cannot write %s: %s", writer->path, strerror(errno));
+  writer->size += piece->size;
+  if (writer->size - writer->on_disk >= DISK_BYTES)
+    file_start(writer);
+  return true;
+}
+
+/* The oldest piece that is filled, once there is one; NULL: no more comes, or none is wanted. */
+static struct piece *piece_next(struct file_stream *stream) {
+  pthread_mutex_lock(&stream->mutex);
+  while (stream->n_filled == stream->n_written && !stream->is_ended)
+    pthread_cond_wait(&stream->changed, &stream->mutex);
+  bool is_there = stream->n_filled > stream->n_written && !stream->is_given_up;
+  pthread_mutex_unlock(&stream->mutex);
+  return is_there ? &stream->pieces[stream->n_written % PIECES] : NULL;
+}
+
+static void *pieces_write(void *context) {
+  struct file_stream *stream = context;
+  MAGIC_CHECK(stream, FILE_STREAM_MAGIC);
+  struct writer *writer = &stream->writer;
+  for (struct piece *piece; (piece = piece_next(stream));) {
+    if (!writer->has_failed && !piece_write(stream, writer, piece, &writer->error))
+      writer->has_failed = true;
+    free(TAKE(piece->path));
+    pthread_mutex_lock(&stream->mutex);
+    stream->n_written++;
+    pthread_cond_signal(&stream->changed);
+    pthread_mutex_unlock(&stream->mutex);
+  }
+  file_end(writer);
+  return NULL;
+}
+
+/* The caller */
+
+static void piece_submit(struct file_stream *stream) {
+  if (!stream->filling)
+    return;
+  stream->filling = NULL;
+  pthread_mutex_lock(&stream->mutex);
+  stream->n_filled++;
+  pthread_cond_signal(&stream->changed);
+  pthread_mutex_unlock(&stream->mutex);
+}
+
+static struct piece *piece_take(struct file_stream *stream) {
+  pthread_mutex_lock(&stream->mutex);
+  while (stream->n_filled - stream->n_written == PIECES)
+    pthread_cond_wait(&stream->changed, &stream->mutex);
+  pthread_mutex_unlock(&stream->mutex);
+  struct piece *piece = stream->filling = &stream->pieces[stream->n_filled % PIECES];
+  if (!piece->bytes)
+    piece->bytes = xmalloc(PIECE_SIZE);
+  piece->path = NULL;
+  piece->lent = NULL;
+  piece->size = 0;
+  return piece;
+}
+
+static void file_open(struct file_stream *stream, const struct cache_files *files, const char *path) {
+  piece_submit(stream);
+  struct piece *piece = piece_take(stream);
+  piece->path = stream->below[0] ? xasprintf("%s/%s", stream->below, path) : xstrdup(path);
+  piece->file_mode = files->file_mode ? files->file_mode : FILE_MODE_DEFAULT & ~stream->mask;
+  piece->folder_mode = files->folder_mode ? files->folder_mode : FOLDER_MODE_DEFAULT & ~stream->mask;
+}
+
+static void stream_begin(void *context, const struct cache_files *files, const char *path) {
+  struct file_stream *stream = context;
+  MAGIC_CHECK(stream, FILE_STREAM_MAGIC);
+  file_open(stream, files, path);
+}
+
+static void stream_put(void *context, const char *bytes, size_t size) {
+  struct file_stream *stream = context;
+  MAGIC_CHECK(stream, FILE_STREAM_MAGIC);
+  while (size) {
+    struct piece *piece = stream->filling ? stream->filling : piece_take(stream);
+    size_t room = PIECE_SIZE - piece->size, taken = size < room ? size : room;
+    memcpy(piece->bytes + piece->size, bytes, taken);
+    piece->size += taken;
+    bytes += taken;
+    size -= taken;
+    if (piece->size == PIECE_SIZE)
+      piece_submit(stream);
+  }
+}
+
+static void below_set(struct file_stream *stream, const char *below) {
+  free(stream->below);
+  stream->below = xstrdup(below);
+}
+
+void file_stream_lend(struct file_stream *stream, const char *path, const char *bytes, size_t size) {
+  below_set(stream, "");
+  file_open(stream, &(struct cache_files){0}, path);
+  stream->filling->lent = bytes;
+  stream->filling->size = size;
+  piece_submit(stream);
+}
+
+const struct cache_sink *file_stream_sink(struct file_stream *stream, const char *below) {
+  below_set(stream, below);
+  return &stream->sink;
+}
+
+void file_stream_add(struct file_stream *stream, const char *below, const struct cache_files *files) {
+  below_set(stream, below);
+  for (size_t i = 0; i < files->n; i++) {
+    file_open(stream, files, files->files[i].path);
+    stream_put(stream, files->files[i].bytes, files->files[i].size);
+  }
+}
+
+bool file_stream_new(const char *folder, int64_t deadline_ms, struct file_stream **ret_stream, struct error *error) {
+  cleanup_fd int root = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (root < 0)
+    return error_set(error, "cannot open %s: %s", folder, strerror(errno));
+  struct file_stream *stream = xcalloc(1, sizeof *stream);
+  *stream = (struct file_stream){.magic = FILE_STREAM_MAGIC,
+                                 .sink = {.context = stream, .begin = stream_begin, .put = stream_put},
+                                 .folder = xstrdup(folder),
+                                 .below = xstrdup(""),
+                                 .deadline_ms = deadline_ms,
+                                 .mutex = PTHREAD_MUTEX_INITIALIZER,
+                                 .changed = PTHREAD_COND_INITIALIZER,
+                                 .writer = {.root = root, .file = -1}};
+  root = -1;
+  stream->mask = umask(0);
+  int reason = pthread_create(&stream->thread, NULL, pieces_write, stream);
+  stream->is_joined = reason != 0;
+  *ret_stream = stream;
+  return reason == 0 || error_set(error, "cannot start a thread that writes: %s", strerror(reason));
+}
+
+static void thread_end(struct file_stream *stream, bool gives_up) {
+  if (stream->is_joined)
+    return;
+  piece_submit(stream);
+  pthread_mutex_lock(&stream->mutex);
+  stream->is_ended = true;
+  stream->is_given_up = gives_up;
+  pthread_cond_signal(&stream->changed);
+  pthread_mutex_unlock(&stream->mutex);
+  pthread_join(stream->thread, NULL);
+  stream->is_joined = true;
+}
+
+bool file_stream_finish(struct file_stream *stream, struct error *error) {
+  thread_end(stream, false);
+  if (!stream->writer.has_failed)
+    return true;
+  *error = stream->writer.error;
+  return error_prefix(error, "%s: ", stream->folder);
+}
+
+void file_stream_free(struct file_stream *stream) {
+  thread_end(stream, true);
+  umask(stream->mask);
+  for (size_t i = 0; i < PIECES; i++) {
+    free(stream->pieces[i].path);
+    free(stream->pieces[i].bytes);
+  }
+  close(stream->writer.root);
+  free(stream->writer.path);
+  free(stream->folder);
+  free(stream->below);
+  stream->magic = 0;
+  free(stream);
+}

@@ -441,7 +441,9 @@ def test_of_movers_that_race_with_one_etag_exactly_one_wins(two):
 def test_movers_without_a_precondition_all_move_one_after_the_other(two):
     def move_often():
         for i in range(10):
-            assert two.move((two.first, two.second)[i % 2]).status == 200
+            while (answer := two.move((two.first, two.second)[i % 2])).status == 503:
+                pass  # it lost against the others 16 times
+            assert answer.status == 200
 
     threads = [threading.Thread(target=move_often) for _ in range(4)]
     for thread in threads:

@@ -89,15 +89,19 @@ enum auth_answer auth_find(struct auth *auth, const struct digest *digest, struc
 
 static void generation_next(struct auth *auth) { atomic_fetch_add(&auth->generation, 1); }
 
-void auth_add(struct auth *auth, const struct auth_token *token) {
+bool auth_add(struct auth *auth, const struct auth_token *tokens, size_t n, uint64_t since) {
   pthread_rwlock_wrlock(&auth->lock);
-  if (!token_find(auth, &token->digest)) {
+  bool is_newest = auth_generation(auth) == since;
+  for (size_t i = 0; is_newest && i < n; i++) {
+    if (token_find(auth, &tokens[i].digest))
+      continue;
     GROW(auth->tokens, auth->n, auth->capacity);
-    auth->tokens[auth->n++] = *token;
+    auth->tokens[auth->n++] = tokens[i];
     qsort(auth->tokens, auth->n, sizeof *auth->tokens, token_compare);
     generation_next(auth);
   }
   pthread_rwlock_unlock(&auth->lock);
+  return is_newest;
 }
 
 void auth_add_nobody(struct auth *auth, const struct digest *digest) {
@@ -115,13 +119,13 @@ static bool tokens_equal(const struct auth_token *a, const struct auth_token *b,
   return true;
 }
 
-void auth_replace(struct auth *auth, const struct auth_token *tokens, size_t n) {
+bool auth_replace(struct auth *auth, const struct auth_token *tokens, size_t n, uint64_t since) {
   struct auth_token *sorted = xmemdup(tokens, n * sizeof *tokens);
   if (n)
     qsort(sorted, n, sizeof *sorted, token_compare);
   pthread_rwlock_wrlock(&auth->lock);
-  bool is_same = auth->n == n && tokens_equal(auth->tokens, sorted, n);
-  if (!is_same) {
+  bool is_newest = auth_generation(auth) == since, is_same = auth->n == n && tokens_equal(auth->tokens, sorted, n);
+  if (is_newest && !is_same) {
     struct auth_token *old = auth->tokens;
     auth->tokens = sorted;
     sorted = old;
@@ -130,6 +134,7 @@ void auth_replace(struct auth *auth, const struct auth_token *tokens, size_t n) 
   }
   pthread_rwlock_unlock(&auth->lock);
   free(sorted);
+  return is_newest;
 }
 
 bool auth_is_live(struct auth *auth, const char *name, enum token_role role) {

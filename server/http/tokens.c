@@ -16,6 +16,14 @@ static bool token_read(const struct db_rows *rows, int row, struct auth_token *r
   return role_parse(db_get(rows, row, "role"), &ret->role);
 }
 
+/* Those whose role is known here; returns how many. */
+static size_t tokens_read(const struct db_rows *rows, struct auth_token *tokens) {
+  size_t n = 0;
+  for (int row = 0; row < db_count(rows); row++)
+    n += token_read(rows, row, &tokens[n]);
+  return n;
+}
+
 /* Lets the event thread go on with a request whose token is known now. */
 static void authorised(struct request_private *request, const struct auth_token *token) {
   request->request.role = token->role;
@@ -25,25 +33,42 @@ static void authorised(struct request_private *request, const struct auth_token 
   MHD_resume_connection(request->connection->mhd);
 }
 
+/* The token of the digest; NULL: nobody's. */
+static const struct auth_token *token_of(const struct auth_token *tokens, size_t n, const struct digest *digest) {
+  for (size_t i = 0; i < n; i++)
+    if (digest_equal(&tokens[i].digest, digest))
+      return &tokens[i];
+  return NULL;
+}
+
+/* Asks again when the table changed meanwhile; that ends, because whoever changed it got ahead. */
+static bool tokens_ask(struct worker *worker, const struct digest *digests, size_t n, struct auth_token *tokens,
+                       size_t *ret_found, struct error *error) {
+  uint64_t since;
+  do {
+    cleanup_rows struct db_rows *rows = NULL;
+    since = auth_generation(worker->server->auth);
+    if (!tokens_find(worker->db, digests, n, &rows, error))
+      return false;
+    *ret_found = tokens_read(rows, tokens);
+  } while (!auth_add(worker->server->auth, tokens, *ret_found, since));
+  return true;
+}
+
 void tokens_look_up(struct worker *worker, struct request_private *requests[], size_t n) {
   struct digest digests[ROUTE_BATCH_MAX];
+  struct auth_token tokens[ROUTE_BATCH_MAX];
   struct error error;
-  cleanup_rows struct db_rows *rows = NULL;
+  size_t n_found;
   for (size_t i = 0; i < n; i++)
     digests[i] = requests[i]->token;
-  if (!tokens_find(worker->db, digests, n, &rows, &error)) {
-    for (size_t i = 0; i < n; i++)
-      request_unavailable(&requests[i]->request, &error);
-    return;
-  }
+  bool is_answered = tokens_ask(worker, digests, n, tokens, &n_found, &error);
   for (size_t i = 0; i < n; i++) {
-    struct auth_token token;
-    int row = 0;
-    while (row < db_count(rows) && !(token_read(rows, row, &token) && digest_equal(&token.digest, &digests[i])))
-      row++;
-    if (row < db_count(rows)) {
-      auth_add(worker->server->auth, &token);
-      authorised(requests[i], &token);
+    const struct auth_token *token = is_answered ? token_of(tokens, n_found, &digests[i]) : NULL;
+    if (!is_answered) {
+      request_unavailable(&requests[i]->request, &error);
+    } else if (token) {
+      authorised(requests[i], token);
     } else {
       auth_add_nobody(worker->server->auth, &digests[i]);
       request_problem(&requests[i]->request, MHD_HTTP_UNAUTHORIZED, "", "the token is unknown or revoked");
@@ -52,14 +77,17 @@ void tokens_look_up(struct worker *worker, struct request_private *requests[], s
 }
 
 bool tokens_refresh(struct worker *worker, struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  if (!tokens_live(worker->db, &rows, error))
-    return false;
-  size_t n = 0;
-  cleanup_free struct auth_token *tokens = xcalloc((size_t)db_count(rows), sizeof *tokens);
-  for (int row = 0; row < db_count(rows); row++)
-    n += token_read(rows, row, &tokens[n]);
-  auth_replace(worker->server->auth, tokens, n);
+  uint64_t since;
+  bool is_newest;
+  do {
+    cleanup_rows struct db_rows *rows = NULL;
+    since = auth_generation(worker->server->auth);
+    if (!tokens_live(worker->db, &rows, error))
+      return false;
+    cleanup_free struct auth_token *tokens = xcalloc((size_t)db_count(rows), sizeof *tokens);
+    size_t n = tokens_read(rows, tokens);
+    is_newest = auth_replace(worker->server->auth, tokens, n, since);
+  } while (!is_newest); /* as above */
   return true;
 }
 

@@ -17,6 +17,10 @@ static struct auth_token token(const char *secret, enum token_role role, const c
   return made;
 }
 
+static void replace(const struct auth_token *tokens, size_t n) {
+  cr_assert(auth_replace(auth, tokens, n, auth_generation(auth)));
+}
+
 static enum auth_answer find(const char *secret) {
   struct digest digest = digest_of(secret, strlen(secret));
   return auth_find(auth, &digest, &found);
@@ -24,7 +28,7 @@ static enum auth_answer find(const char *secret) {
 
 Test(auth, a_token_is_found_with_its_role_and_name) {
   struct auth_token tokens[] = {token("a", TOKEN_READER, "ci"), token("b", TOKEN_ADMIN, "root")};
-  auth_replace(auth, tokens, 2);
+  replace(tokens, 2);
   cr_assert_eq(find("b"), AUTH_KNOWN);
   cr_expect_eq(found.role, TOKEN_ADMIN);
   cr_expect_str_eq(found.name, "root");
@@ -32,42 +36,52 @@ Test(auth, a_token_is_found_with_its_role_and_name) {
 
 Test(auth, a_replaced_table_forgets_what_is_not_in_it) {
   struct auth_token tokens[] = {token("a", TOKEN_READER, "ci"), token("b", TOKEN_ADMIN, "root")};
-  auth_replace(auth, tokens, 2);
-  auth_replace(auth, tokens, 1);
+  replace(tokens, 2);
+  replace(tokens, 1);
   cr_expect_eq(find("a"), AUTH_KNOWN);
   cr_expect_eq(find("b"), AUTH_ASK);
-  auth_replace(auth, NULL, 0);
+  replace(NULL, 0);
   cr_expect_eq(find("a"), AUTH_ASK);
 }
 
 Test(auth, a_change_is_a_new_generation_and_the_same_table_is_not) {
   struct auth_token tokens[] = {token("a", TOKEN_READER, "ci"), token("b", TOKEN_ADMIN, "root")};
   struct auth_token turned[] = {tokens[1], tokens[0]};
-  auth_replace(auth, tokens, 2);
+  replace(tokens, 2);
   uint64_t generation = auth_generation(auth);
-  auth_replace(auth, turned, 2);
+  replace(turned, 2);
   cr_expect_eq(auth_generation(auth), generation);
   turned[0].role = TOKEN_READER;
-  auth_replace(auth, turned, 2);
+  replace(turned, 2);
   cr_expect_neq(auth_generation(auth), generation);
 }
 
 Test(auth, a_token_is_live_by_its_name_and_role_until_it_is_revoked) {
   struct auth_token tokens[] = {token("a", TOKEN_AGENT, "node"), token("b", TOKEN_ADMIN, "root")};
-  auth_replace(auth, tokens, 2);
+  replace(tokens, 2);
   cr_expect(auth_is_live(auth, "node", TOKEN_AGENT));
   cr_expect_not(auth_is_live(auth, "node", TOKEN_ADMIN));
-  auth_replace(auth, &tokens[1], 1);
+  replace(&tokens[1], 1);
   cr_expect_not(auth_is_live(auth, "node", TOKEN_AGENT));
 }
 
 Test(auth, one_more_token_is_found_at_once) {
   struct auth_token more = token("c", TOKEN_AGENT, "node");
   uint64_t generation = auth_generation(auth);
-  auth_add(auth, &more);
-  auth_add(auth, &more);
+  cr_assert(auth_add(auth, &more, 1, generation));
+  cr_assert(auth_add(auth, &more, 1, auth_generation(auth)));
   cr_expect_eq(find("c"), AUTH_KNOWN);
   cr_expect_neq(auth_generation(auth), generation);
+}
+
+Test(auth, what_changed_while_the_database_was_asked_is_not_undone) {
+  struct auth_token revoked = token("a", TOKEN_READER, "ci"), fresh = token("b", TOKEN_AGENT, "node");
+  uint64_t since = auth_generation(auth);
+  cr_assert(auth_add(auth, &fresh, 1, since));
+  cr_expect_not(auth_replace(auth, &revoked, 1, since), "asked before the new one was made");
+  cr_expect_eq(find("b"), AUTH_KNOWN);
+  cr_expect_not(auth_add(auth, &revoked, 1, since), "asked before the old one was revoked");
+  cr_expect_eq(find("a"), AUTH_ASK);
 }
 
 Test(auth, who_was_looked_up_in_vain_is_nobody_for_a_while) {

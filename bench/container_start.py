@@ -1,14 +1,18 @@
 #!/usr/bin/env python3
 """What a container's start costs, in one run on one machine.
 
-  1. `wavetune fetch` of 50,000 entries, signed, as json and as dejavu: download, verify, read, render, write (the sync of the
-     disk among it), and the process from its start to its end; the same unchanged (one 304).
+  1. `wavetune fetch` of 50,000 entries, signed, as json and as dejavu: download, verify, read, render, write (what is left of
+     it when all is rendered, the sync of the disk among it: a thread writes meanwhile), and the process from its start to its
+     end; the same unchanged (one 304).
   2. the triton format: us for each file, beside folders and empty files of the same names, and what syncing each file would
      cost instead of the file system once.
   3. 1,000 containers that start at once against one server, against nginx with the same bytes: a load program opens 1,000
      connections in one moment, each asks for the channel entry and the release (bench/start_load.c).
 
     WAVETUNE_BUILD=build/release bench/container_start.py [RUNS]      default 9
+
+A virtual machine that gets its memory as it touches it pays more for each new page than for all that is done with it, and so
+does every file that is written: the line on pages says how much.
 
 Needs nginx (package nginx-light). PostgreSQL, server and load share the machine's cores.
 """
@@ -17,6 +21,7 @@ import base64
 import ctypes
 import hashlib
 import json
+import mmap
 import os
 import resource
 import shutil
@@ -34,7 +39,19 @@ ENTRIES, TABLES, CONFIGS, TRITON_FILES, CONTAINERS = 50_000, 50, 64, 2_000, 1_00
 SYNCED_FILES = 200  # each waits for the disk
 ENVIRONMENT = {"rocm": "6.4.1", "torch": "2.9.0", "triton": "3.3.1", "gpu": "AMD Instinct MI300X", "arch": "gfx942",
                "compute_units": 304, "partition": "SPX/NPS1"}
+PAGES_BYTES = 256 << 20
 LIBC = ctypes.CDLL(None)
+
+
+def page_touch_us():
+    """us for each page of memory that a process touches first."""
+    with mmap.mmap(-1, PAGES_BYTES) as memory:
+        address = ctypes.addressof(anchor := ctypes.c_char.from_buffer(memory))
+        began = time.perf_counter()
+        LIBC.memset(ctypes.c_void_p(address), 1, ctypes.c_size_t(PAGES_BYTES))
+        took = time.perf_counter() - began
+        del anchor
+    return took * 1e6 / (PAGES_BYTES / mmap.PAGESIZE)
 
 
 def config_text(i):
@@ -190,6 +207,7 @@ def main():
         publish(server, bench, "dejavu", dejavu_tree)
         publish(server, bench, "triton", triton_tree)
         bench.print_machine()
+        print(f"pages: {page_touch_us():.1f} us for each that is touched first", flush=True)
 
         print(f"{ENTRIES:,} entries, ms, medians of {runs} fetches into new folders", flush=True)
         together = {}

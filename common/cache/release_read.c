@@ -6,7 +6,7 @@
 #include "common/cache/release_scan.h"
 #include "common/cache/text_buffer.h"
 
-#define KNOWN_CONFIGS 1024
+#define KNOWN_CONFIGS 4096
 
 /* The values of a config that was read before; borrowed from the release. */
 struct known_config {

@@ -13,7 +13,7 @@
 #include "common/cache/tuning_key.h"
 #include "common/cache/winner_text.h"
 
-#define KNOWN_TEXTS 1024
+#define KNOWN_TEXTS 4096
 
 /* Keys that stand in a text, as pieces of it: open addressing, at most half full. */
 struct seen {
@@ -135,6 +135,10 @@ struct entry_writer {
   struct table *table;
   char **configs;       /* texts as JSON, NULL where skipped: */
   char **config_errors; /* why */
+  struct origin {
+    const char *config; /* the text that an import kept, or NULL */
+    bool is_used;
+  } *origins; /* of the kernel's provenance */
   struct tuning_key elements;
   struct slice *slices;
   struct text key, quoted; /* of one winner */
@@ -147,6 +151,7 @@ static void writer_release(struct entry_writer *writer) {
   }
   free(writer->configs);
   free(writer->config_errors);
+  free(writer->origins);
   tuning_key_release(&writer->elements);
   free(writer->slices);
   text_release(&writer->key);
@@ -212,6 +217,13 @@ static char *config_text(const struct entry_writer *writer, const json_t *config
     known->values = known->text ? config : NULL;
   }
   return known->text ? xstrdup(known->text) : NULL;
+}
+
+static void writer_take_origins(struct entry_writer *writer) {
+  const struct release_kernel *kernel = writer->kernel;
+  writer->origins = xcalloc(kernel->n_provenance + 1, sizeof *writer->origins);
+  for (size_t i = 0; i < kernel->n_provenance; i++)
+    writer->origins[i].config = json_string_value(json_object_get(kernel->provenance[i], "config"));
 }
 
 static void writer_take_configs(struct entry_writer *writer) {
@@ -371,7 +383,7 @@ static void totals_add(struct table *table, const json_t *provenance) {
 /* Whether an import kept the text of a config whose members stand in an order of their own; *ret_text is as JSON. */
 static bool config_kept(const struct entry_writer *writer, const struct release_winner *winner, char **ret_text,
                         struct error *error) {
-  const char *text = json_string_value(json_object_get(writer->kernel->provenance[winner->provenance], "config"));
+  const char *text = writer->origins[winner->provenance].config;
   cleanup_json json_t *config = NULL;
   if (writer->function->record || !text)
     return true;
@@ -417,7 +429,7 @@ static void winner_add(struct entry_writer *writer, const struct release_winner 
   if (needs_values)
     release_key_values(kernel, winner, values);
   if (entry_add(writer, winner, values, &why)) {
-    totals_add(writer->table, kernel->provenance[winner->provenance]);
+    writer->origins[winner->provenance].is_used = true;
   } else {
     cleanup_free char *key = xstrndup(winner->key, winner->key_size);
     cache_files_skip(writer->rendering->files, kernel->name, key, "%s", why.message);
@@ -432,6 +444,7 @@ static bool kernel_add(struct rendering *rendering, const struct placed *placed,
   if (!writer_take_key(&writer, error))
     return false;
   writer_take_configs(&writer);
+  writer_take_origins(&writer);
   if (!writer.table->function) {
     writer.table->function = placed->function;
     writer.table->has_all_three = placed->function->all_three;
@@ -443,6 +456,9 @@ static bool kernel_add(struct rendering *rendering, const struct placed *placed,
     needs_values = needs_values || writer.elements.parts[i].expr;
   for (size_t i = 0; i < placed->kernel->n_winners; i++)
     winner_add(&writer, &placed->kernel->winners[i], needs_values);
+  for (size_t i = 0; i < placed->kernel->n_provenance; i++)
+    if (writer.origins[i].is_used)
+      totals_add(writer.table, placed->kernel->provenance[i]);
   return true;
 }
 

@@ -7,4 +7,4 @@ python=build/python/bin/python
   echo "skipped: build/python has no Triton; tests/python-env.sh makes it where pip can reach a package index"
   exit 77
 }
-PYTHONPATH=python exec "$python" -m pytest -q -p no:cacheprovider "$@"
+PYTHONPATH=python exec "$python" -m pytest -q -p no:cacheprovider -o faulthandler_timeout=300 "$@"

@@ -98,7 +98,7 @@ class Postgres:
         return command
 
     def _run(self, program, *arguments):
-        subprocess.run(self._command(program, *arguments), check=True, capture_output=True)
+        subprocess.run(self._command(program, *arguments), check=True, capture_output=True, timeout=600)
 
     def start(self):
         log = open(self.folder / "log", "ab")
@@ -123,7 +123,7 @@ class Postgres:
         """The connection string of a new database: migrated, or empty."""
         if migrated and not self.is_template_made:
             subprocess.run([BUILD / "wavetune-server", "migrate", "--database", self._copy("migrated", "template1")], check=True,
-                           capture_output=True)
+                           capture_output=True, timeout=600)
             self.is_template_made = True
         self.databases += 1
         return self._copy(f"t{self.databases}", "migrated" if migrated else "template1")
@@ -149,7 +149,7 @@ class Postgres:
         is_deadlock = True
         while is_deadlock:
             done = subprocess.run([str(postgres_bin() / "psql"), conninfo, "-XAtq", "-v", "ON_ERROR_STOP=1", "-c", text],
-                                  capture_output=True, text=True)
+                                  capture_output=True, text=True, timeout=600)
             is_deadlock = "deadlock detected" in done.stderr
         if check and done.returncode != 0:
             raise AssertionError(done.stderr)
@@ -213,7 +213,8 @@ class Server(Program):
     def __init__(self, database, folder, port=0, options=(), environment=None):
         self.database = database
         self.folder = folder
-        done = subprocess.run([BUILD / "wavetune-server", "migrate", "--database", database], capture_output=True, text=True)
+        done = subprocess.run([BUILD / "wavetune-server", "migrate", "--database", database], capture_output=True, text=True,
+                              timeout=600)
         assert done.returncode == 0, done.stderr
         self.token = make_token(database, f"admin-{time.monotonic_ns()}", "admin")
         super().__init__([BUILD / "wavetune-server", "serve", "--listen", "127.0.0.1", "--port", str(port), "--database",
@@ -273,7 +274,7 @@ class Server(Program):
 
 def make_token(database, name, role):
     done = subprocess.run([BUILD / "wavetune-server", "token", "make", name, "--database", database, "--role", role],
-                          capture_output=True, text=True)
+                          capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     return done.stdout.split()[-1]
 

@@ -2,8 +2,9 @@
 
     bench/gpus.py [--counts 1,2,4] [--kernel matmul] [--keys N] [--copies N] [--postgres-bin DIR] [--cpu] [--json FILE]
 
-A private server, one agent with so many devices. Every count tunes the same keys (with --copies under so many tags) from the first
-lease to the last verdict; code was brought to the agent by a campaign before. Efficiency is the time on one device over N
+A private server, one agent with so many devices. Every count tunes the same keys (--copies times) from the first lease to
+the last verdict, under tags of its own: nobody begins with another's winners as incumbents. Code was brought to the agent
+by a campaign before; processes and their GPU contexts start within the time. Efficiency is the time on one device over N
 times the time on N. Winners agree when each lies in the other's equivalence set.
 """
 
@@ -60,11 +61,11 @@ def campaign(server, scratch, place, keys, run, devices, copies):
     listed = pathlib.Path(scratch, f"keys-{run}")
     listed.write_text("".join(json.dumps(key) + "\n" for key in keys))
     begin, jobs = time.monotonic(), []
-    for copy in range(copies - 1):
-        server.wavetune("submit", place, "--keys", listed, "--run", run, "--tag", f"copy{copy}")
-    jobs = json.loads(server.wavetune("submit", place, "--keys", listed, "--run", run, "--wait", "--json"))
-    for copy in range(copies - 1):
-        jobs += json.loads(server.wavetune("submit", place, "--keys", listed, "--run", run, "--tag", f"copy{copy}", "--wait", "--json"))
+    submit = ["submit", place, "--keys", listed, "--run", run, "--tag"]
+    for copy in range(copies):
+        server.wavetune(*submit, f"{run}-{copy}")
+    for copy in range(copies):
+        jobs += json.loads(server.wavetune(*submit, f"{run}-{copy}", "--wait", "--json"))
     seconds = time.monotonic() - begin
     agent.terminate()
     agent.wait(60)

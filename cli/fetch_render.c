@@ -80,10 +80,10 @@ static void json_add(struct cache_files *files, const char *path, const json_t *
 /* `reason`: why nothing was rendered, or NULL. */
 static json_t *rendering_note(const struct fetch *fetch, const char *root, const char *reason,
                               struct cache_files *files) {
-  json_t *rendering =
-      json_pack("{s:I, s:o, s:s, s:I, s:o, s:s}", "files", (json_int_t)(files->n + files->n_sunk), "identity",
-                identity_to_json(fetch), "root", root, "skipped", (json_int_t)files->n_skipped, "variables",
-                variables_to_json(files), "version", WAVETUNE_VERSION);
+  const json_int_t n_files = (json_int_t)files->n + (json_int_t)files->n_sunk;
+  json_t *rendering = json_pack("{s:I, s:o, s:s, s:I, s:o, s:s}", "files", n_files, "identity", identity_to_json(fetch),
+                                "root", root, "skipped", (json_int_t)files->n_skipped, "variables",
+                                variables_to_json(files), "version", WAVETUNE_VERSION);
   ALWAYS(rendering != NULL);
   if (reason)
     ALWAYS(json_object_set_new(rendering, "reason", json_string(reason)) == 0);
@@ -135,7 +135,9 @@ static bool format_make(struct fetch *fetch, struct http_source *source, const s
   skipped_tell(format, &files);
   json_decref(fetch->renderings[index].json);
   fetch->renderings[index].json = rendering_note(fetch, request->root, *ret_reason, &files);
+  begin_ns = clock_monotonic_ns();
   file_stream_add(stream, format->name, &files);
+  fetch->took_ns[WORK_WRITE] += clock_monotonic_ns() - begin_ns;
   return true;
 }
 

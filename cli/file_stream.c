@@ -126,8 +126,8 @@ static void *pieces_write(void *context) {
       writer->has_failed = true;
     free(TAKE(piece->path));
     pthread_mutex_lock(&stream->mutex);
-    stream->n_written++;
-    pthread_cond_signal(&stream->changed);
+    if (stream->n_filled - ++stream->n_written == PIECES / 2)
+      pthread_cond_signal(&stream->changed);
     pthread_mutex_unlock(&stream->mutex);
   }
   file_end(writer);
@@ -141,14 +141,16 @@ static void piece_submit(struct file_stream *stream) {
     return;
   stream->filling = NULL;
   pthread_mutex_lock(&stream->mutex);
-  stream->n_filled++;
-  pthread_cond_signal(&stream->changed);
+  if (++stream->n_filled - stream->n_written == 1)
+    pthread_cond_signal(&stream->changed);
   pthread_mutex_unlock(&stream->mutex);
 }
 
+/* Who finds all pieces filled waits until half of them are written: small files would change threads at each of them. */
 static struct piece *piece_take(struct file_stream *stream) {
   pthread_mutex_lock(&stream->mutex);
-  while (stream->n_filled - stream->n_written == PIECES)
+  bool is_full = stream->n_filled - stream->n_written == PIECES;
+  while (is_full && stream->n_filled - stream->n_written > PIECES / 2)
     pthread_cond_wait(&stream->changed, &stream->mutex);
   pthread_mutex_unlock(&stream->mutex);
   struct piece *piece = stream->filling = &stream->pieces[stream->n_filled % PIECES];

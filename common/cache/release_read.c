@@ -186,7 +186,8 @@ static bool values_read(struct reader *reader, const char *pointer, struct relea
   }
   if (!flat_object_read(reader, json_pointer_member(at, sizeof at, pointer, "values"), &config->values))
     return false;
-  *known = (struct known_config){config->text, config->text_size, config->values};
+  if (known)
+    *known = (struct known_config){config->text, config->text_size, config->values};
   return true;
 }
 

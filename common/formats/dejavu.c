@@ -210,7 +210,8 @@ static char *config_make(const struct entry_writer *writer, const json_t *config
 static char *config_text(const struct entry_writer *writer, const json_t *config, struct error *error) {
   if (!writer->function->order)
     return config_make(writer, config, error);
-  struct known_text *known = &writer->rendering->known[text_hash((const char *)&config, sizeof config) % KNOWN_TEXTS];
+  const uintptr_t address = (uintptr_t)config;
+  struct known_text *known = &writer->rendering->known[text_hash((const char *)&address, sizeof address) % KNOWN_TEXTS];
   if (known->values != config) {
     free(known->text);
     known->text = config_make(writer, config, error);

@@ -4,8 +4,9 @@
 
 A private server, one agent with so many devices. Every count tunes the same keys (--copies times) from the first lease to
 the last verdict, under tags of its own: nobody begins with another's winners as incumbents. Code was brought to the agent
-by a campaign before; processes and their GPU contexts start within the time. Efficiency is the time on one device over N
-times the time on N. Winners agree when each lies in the other's equivalence set.
+by a campaign before. Efficiency is the time on one device over N
+times the time on N. Winners agree when each lies in the other's equivalence set. An agent serves for days: its first jobs,
+in which each GPU starts a process, are timed apart.
 """
 
 import argparse
@@ -48,7 +49,7 @@ class Server:
 
 
 def campaign(server, scratch, place, keys, run, devices, copies):
-    """The seconds of the whole, and the jobs."""
+    """The seconds of the agent's first jobs, those of the whole, and the jobs."""
     command = [tuning.program("wavetune-agent"), "run", "--state", pathlib.Path(scratch, "agent"), "--name", "bench"]
     for device in devices:
         command += ["--device", device]
@@ -60,7 +61,14 @@ def campaign(server, scratch, place, keys, run, devices, copies):
         time.sleep(0.05)
     listed = pathlib.Path(scratch, f"keys-{run}")
     listed.write_text("".join(json.dumps(key) + "\n" for key in keys))
+    # More jobs than devices, so that each gets some of them.
     begin, jobs = time.monotonic(), []
+    for n in range(2 * len(devices)):
+        server.wavetune("submit", place, "--key", tuning.key_text(keys[n % len(keys)]), "--run", run, "--tag", f"{run}-first-{n}")
+    for n in range(2 * len(devices)):
+        server.wavetune("submit", place, "--key", tuning.key_text(keys[n % len(keys)]), "--run", run, "--tag", f"{run}-first-{n}",
+                        "--wait")
+    first, begin = time.monotonic() - begin, time.monotonic()
     submit = ["submit", place, "--keys", listed, "--run", run, "--tag"]
     for copy in range(copies):
         server.wavetune(*submit, f"{run}-{copy}")
@@ -69,7 +77,7 @@ def campaign(server, scratch, place, keys, run, devices, copies):
     seconds = time.monotonic() - begin
     agent.terminate()
     agent.wait(60)
-    return seconds, jobs
+    return first, seconds, jobs
 
 
 def agreement(first, second):
@@ -107,13 +115,14 @@ def main():
             names = [f"cuda{i}" for i in range(8)] if not arguments.cpu else ["cpu0"]
             campaign(server, scratch, place, keys[:1], "first", names[:1], 1)
             for count in map(int, arguments.counts.split(",")):
-                seconds, jobs = campaign(server, scratch, place, keys, f"on{count}", names[:count], arguments.copies)
+                first, seconds, jobs = campaign(server, scratch, place, keys, f"on{count}", names[:count], arguments.copies)
                 states = [job["state"] for job in jobs]
-                answer.append({"devices": count, "seconds": seconds, "jobs": jobs})
+                answer.append({"devices": count, "first_seconds": first, "seconds": seconds, "jobs": jobs})
                 one = answer[0]
                 efficiency = one["seconds"] * one["devices"] / (count * seconds)
                 print(f"{count} devices: {seconds:.1f} s for {len(jobs)} keys ({states.count('done')} done), efficiency "
-                      f"{100 * efficiency:.1f} %, {agreement(one['jobs'], jobs)} of {len(jobs)} winners in both sets", flush=True)
+                      f"{100 * efficiency:.1f} %, {agreement(one['jobs'], jobs)} of {len(jobs)} winners in both sets; its first "
+                      f"{2 * count} jobs, with the starts, took {first:.1f} s", flush=True)
         finally:
             server.stop()
     if arguments.json:

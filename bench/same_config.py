@@ -18,11 +18,13 @@ import tempfile
 
 import tuning
 
-GPU = [("vector_add", "hip", ["n"], [(1 << 20,), (1 << 22,), (1 << 24,), (3000001,)], None),
-       ("softmax", "hip_online", ["rows", "columns"], [(1024, 1024), (4096, 1024), (2048, 4096), (512, 16384)], None),
-       ("matmul", "hip", ["M", "N", "K"], [(512, 512, 512), (1024, 1024, 1024), (256, 2048, 512), (1024, 512, 2048)], None)]
-CPU = [("softmax", "online", ["rows", "columns"], [(64, 1024), (256, 256), (32, 4096), (512, 128)], None),
-       ("vector_add", "c", ["n"], [(100003,), (1 << 18,), (1 << 20,), (300000,)], None)]
+GPU = [("vector_add", "hip", ["n"], [(n,) for n in (1 << 18, 1 << 19, 1 << 20, 1 << 21, 1 << 22, 1 << 23, 1 << 24, 100003, 300000,
+                                                   1000003, 3000001, 10000001)]),
+       ("softmax", "hip_online", ["rows", "columns"], [(rows, columns) for columns in (512, 1024, 4096)
+                                                       for rows in (256, 512, 1024, 2048)]),
+       ("matmul", "hip", ["M", "N", "K"], [(m, n, k) for m in (256, 512, 1024) for n in (512, 1024) for k in (512, 1024)])]
+CPU = [("softmax", "online", ["rows", "columns"], [(64, 1024), (256, 256), (32, 4096), (512, 128)]),
+       ("vector_add", "c", ["n"], [(100003,), (1 << 18,), (1 << 20,), (300000,)])]
 
 
 def same(place, version, names, keys, count):
@@ -45,7 +47,7 @@ def main():
     table = CPU if devices[0].startswith("cpu") else GPU
     jobs = []
     with tempfile.TemporaryDirectory(prefix="wt-same-") as scratch:
-        kernels = [same(*row[:4], arguments.names) for row in table]
+        kernels = [same(*row, arguments.names) for row in table]
         per_round = len(devices) * sum(len(kernel.keys) for kernel in kernels) * (arguments.names - 1)
         for kernel in kernels:
             kernel.folder(scratch)

@@ -85,7 +85,10 @@ must_check void *xmemdup(const void *bytes, size_t size);
 
 static inline bool string_equal(const char *a, const char *b) { return a == b || (a && b && strcmp(a, b) == 0); }
 static inline bool string_starts(const char *text, const char *prefix) {
-  return strncmp(text, prefix, strlen(prefix)) == 0;
+  while (*prefix)
+    if (*text++ != *prefix++)
+      return false;
+  return true;
 }
 
 /* Monotonic time since an arbitrary start, for durations and deadlines on this machine. */

@@ -50,7 +50,7 @@ database="$folder/database"
 say "coordinator (private PostgreSQL in $database)"
 "$programs/wavetune-server" dev --folder "$database" --port 0 >"$folder/server.out" 2>"$folder/server.log" &
 server=$!
-for _ in $(seq 300); do
+for _ in $(seq 3000); do
   grep -q '^token ' "$folder/server.out" && break
   kill -0 "$server" 2>/dev/null || { cat "$folder/server.log"; exit 1; }
   sleep 0.1
@@ -67,7 +67,7 @@ environment=$("$programs/wavetune-agent" env)
 echo "$environment"
 
 # An environment is known to the server once a node with it has enrolled.
-for _ in $(seq 100); do
+for _ in $(seq 3000); do
   "$programs/wavetune" agents | grep -q ' live ' && break
   kill -0 "$agent" 2>/dev/null || { cat "$folder/agent.log"; exit 1; }
   sleep 0.1

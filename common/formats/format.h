@@ -129,7 +129,7 @@ struct cache_format {
   const char *name;    /* "vllm-moe" */
   const char *summary; /* one line for --help */
   /* Winners that the format cannot say are skipped with the reason; false when it is not possible at all, and when nothing
-   * remains. */
+   * remains: then no file was begun. */
   bool (*render)(const struct render_request *request, struct cache_files *ret, struct error *error);
   /* All or nothing; an error names the file and the position. Never trusts a file: bounded, checked, no path is followed. */
   bool (*read)(const struct import_request *request, struct imported *ret, struct error *error);

@@ -62,6 +62,7 @@ class Plan:
     decorated: Decorated
     variants: list[Variant]
     configs: list[list[Config]]  # by variant
+    baselines: dict[str, list[Config]]  # by the variant's "when"
 
 
 def clean_environment() -> None:
@@ -91,7 +92,8 @@ def make_plan(request: Request) -> Plan:
     variants = variants_of(jit, kernel.manifest, configs, keys, uses_range)
     if len(variants) > VARIANTS_MAX:
         raise PackError(f"the keys need {len(variants)} variants, a build has at most {VARIANTS_MAX}; pack fewer keys")
-    own = [list(kernel.space.points([{**key, **facts} for key in variant.keys])) for variant in variants]
+    scopes = [[{**key, **facts} for key in variant.keys] for variant in variants]
+    own = [list(kernel.space.points(its)) for its in scopes]
     for variant, points in zip(variants, own):
         if not points:
             raise PackError(f"the conditions of the space exclude every config for the key "
@@ -99,7 +101,8 @@ def make_plan(request: Request) -> Plan:
     if sum(map(len, own)) > OBJECTS_MAX:
         raise PackError(f"{sum(map(len, own))} objects would be packed, a build has at most {OBJECTS_MAX}; pack fewer "
                         "keys or configs")
-    return Plan(request, version, target, backend, decorated, variants, own)
+    baselines = {variant.when: kernel.space.baselines(its) for variant, its in zip(variants, scopes)}
+    return Plan(request, version, target, backend, decorated, variants, own, baselines)
 
 
 def _scalars(manifest: dict[str, Any], variant: Variant, names: list[str]) -> dict[str, Any]:
@@ -124,8 +127,7 @@ def make_task(plan: Plan, variant: Variant, config: Config) -> Task:
         config, plan.request.kernel.space.roles, {p.name for p in jit.params if p.is_constexpr},
         option_roles.option_names(plan.backend))
     constexprs.update(define_values(manifest, variant.keys[0], config))
-    # The default is what all is compared with.
-    may_spill = plan.request.keep_spilling or config == plan.request.kernel.space.default
+    may_spill = plan.request.keep_spilling or config in plan.baselines[variant.when]
     return Task(variant, _scalars(manifest, variant, jit.arg_names), constexprs, chosen, environment, may_spill)
 
 

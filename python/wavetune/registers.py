@@ -16,11 +16,12 @@ from typing import Any, Callable, Iterator
 
 # A lane's registers of 32 bits and how many lanes share a file of them: CUDA C++ Programming Guide, "Technical
 # specifications per compute capability" (255 a thread, 65,536 a block); AMD's CDNA 2 and 3 ISA guides, "Vector registers"
-# (512 a lane of a SIMD with the accumulation registers, four SIMDs a compute unit), RDNA's: 256 a wave at the most.
+# (512 a lane of a SIMD with the accumulation registers, four SIMDs a compute unit), RDNA's: 256 a wave at the most; LLVM's
+# AMDGPU.td (Feature1024AddressableVGPRs of gfx1250 and gfx1251).
 _CUDA_THREAD, _CUDA_BLOCK = 255, 65536
-_CDNA_LANE, _CDNA_SIMDS, _RDNA_WAVE = 512, 4, 256
+_CDNA_LANE, _CDNA_SIMDS, _RDNA_WAVE, _GFX125_WAVE = 512, 4, 256, 1024
 
-_LOOP = re.compile(r"= scf\.(?:for|while)\b[^\n]*?->\s*\(?([^\n]*?)\)?\s*(?::\s*i\d+\s*)?(?:\{|do\b)")
+_LOOP = re.compile(r"= scf\.(?:for|while)\b[^\n]*?->([^\n]*)")  # what it carries stands in its first line, last
 _TENSOR = re.compile(r"tensor<((?:\d+x)+)(?:f|bf)(\d+)\s*[,>]")
 
 
@@ -34,7 +35,7 @@ def registers_a_thread(target: Any, warps: int) -> int:
     if target.backend == "cuda":
         return min(_CUDA_THREAD, _CUDA_BLOCK // (warps * target.warp_size))
     if target.warp_size == 32:
-        return _RDNA_WAVE
+        return _GFX125_WAVE if target.arch.startswith("gfx125") else _RDNA_WAVE
     return _CDNA_LANE // math.ceil(warps / _CDNA_SIMDS)
 
 

@@ -33,10 +33,11 @@ class Space:
             if any(self._holds(point, scope) for scope in scopes):
                 yield point
 
-    @property
-    def default(self) -> Config:
-        """What all configs are compared with: as stated, or the first one."""
-        return self.json.get("default") or next(self._all())
+    def baselines(self, scopes: list[Mapping[str, Value]]) -> list[Config]:
+        """What all configs are compared with: the default, else the first one that holds in each of the scopes."""
+        if "default" in self.json:
+            return [self.json["default"]]
+        return [first for scope in scopes for first in itertools.islice(self.points([scope]), 1)]
 
     def _all(self) -> Iterator[Config]:
         if self.configs is not None:

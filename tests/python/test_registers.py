@@ -19,6 +19,7 @@ from wavetune.source import load_function  # noqa: E402
 from wavetune.target import make_target  # noqa: E402
 
 H200, MI300X, RADEON = GPUTarget("cuda", 90, 32), GPUTarget("hip", "gfx942", 64), GPUTarget("hip", "gfx1100", 32)
+GFX1250 = GPUTarget("hip", "gfx1250", 32)
 MODULE = 'module attributes {{"ttg.num-ctas" = {ctas} : i32, "ttg.num-warps" = {warps} : i32}} {{\n  {loop}\n'
 FOR = "%sums:3 = scf.for %i = %c0 to %k step %c1 iter_args(%a = %x, %b = %y, %c = %z) -> ({types})  : i32 {{"
 ONE = "%sum = scf.for %i = %c0 to %k step %c1 iter_args(%a = %x) -> ({types}) {{"
@@ -38,7 +39,8 @@ def test_an_accumulator_of_twice_a_threads_registers_is_refused_in_a_sentence(lo
 
 @pytest.mark.parametrize("types", [
     "tensor<256x256xf32, #mma>, tensor<256x64x!tt.ptr<f16>, #blocked>, i32", "i32, tensor<256x256xf32, #mma>, !ttg.async.token",
-    "tensor<256x512xbf16>", "tensor<2x128x256xf32, #ttg.slice<{{dim = 0, parent = #mma}}>>, i32"])
+    "tensor<256x512xbf16>", "tensor<2x128x256xf32, #ttg.slice<{dim = 0, parent = #mma}>>, i32",
+    "tensor<256xf32, #ttg.slice<{dim = 1, parent = #mma1}>>, tensor<256x256xf32, #mma>"])
 def test_every_value_that_a_loop_carries_is_looked_at(types):
     assert carried(types)
 
@@ -64,7 +66,7 @@ def test_a_text_without_warps_or_with_warps_of_their_own_says_nothing():
 
 @pytest.mark.parametrize("target,warps,there_are", [
     (H200, 1, 255), (H200, 8, 255), (H200, 16, 128), (H200, 32, 64), (MI300X, 4, 512), (MI300X, 5, 256), (MI300X, 16, 128),
-    (RADEON, 4, 256)])
+    (RADEON, 4, 256), (GFX1250, 4, 1024)])
 def test_a_thread_has_its_share_of_the_register_file(target, warps, there_are):
     assert registers_a_thread(target, warps) == there_are
 
@@ -115,6 +117,13 @@ def test_the_default_and_what_is_asked_for_are_compiled_all_the_same(tiles):
     write_kernel(place)
     assert [task.may_spill for task in tasks_of(place, False)] == [False, True]
     assert [task.may_spill for task in tasks_of(place, True)] == [True, True]
+
+
+def test_without_a_default_the_first_one_that_holds_is_compiled_all_the_same(tiles):
+    place, command = tiles
+    edit(place, "space.json", lambda space: space["parameters"].update(BLOCK_SIZE_M=[256, 32]))  # 256 x 32 does not hold
+    write_kernel(place)
+    assert [task.may_spill for task in tasks_of(place, False)] == [True, False]
 
 
 def test_what_the_cache_holds_is_looked_at_too(tiles, monkeypatch):

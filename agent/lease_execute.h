@@ -22,7 +22,7 @@
 #include "agent/lease.h"
 #include "agent/worker_client.h"
 
-#define EXECUTOR_WORKERS 4 /* the first one screens, the others are for finals */
+#define EXECUTOR_WORKERS 4 /* the first one screens, the others are for finals of what it has screened */
 #define SCREEN_BATCH 64
 #define EXECUTOR_SEEN_MAX 4096 /* jobs that a worker has measured */
 
@@ -43,9 +43,10 @@ struct executor_worker {
   int64_t used_ns; /* when it was used last */
 };
 
-/* What the executor's work was spent on so far, of its own clock. */
+/* What the executor's work was spent on so far, of its own clock. Opening a problem is what the reference, the inputs (with
+ * all other memory) and the baseline took. */
 struct executor_spent {
-  int64_t start_us, open_us, load_us, check_us, warm_up_us, timing_us;
+  int64_t start_us, reference_us, inputs_us, baseline_us, load_us, check_us, warm_up_us, timing_us;
 };
 
 struct executor {
@@ -84,8 +85,8 @@ must_check bool executor_sentinel(struct executor *executor, bool (*stopped)(voi
 enum lease_end lease_execute(struct executor *executor, const struct lease *lease, const struct lease_hooks *hooks,
                              struct error *error);
 
-/* Starts the first `n` workers that are not there, at the same time, and lets them open the device, so that contexts are
- * made side by side. Returns before they have: the first race waits for it. What fails shows when the worker is needed. */
+/* Starts the first `n` workers that are not there, at the same time, and lets them open the device. Returns before they
+ * have: the first race waits for it, since opening disturbs what is timed. What fails shows when the worker is needed. */
 void executor_start_workers(struct executor *executor, size_t n);
 
 /* Ends all workers: there is no more work for now. */

@@ -231,18 +231,25 @@ static struct executor_worker *worker_for_screen(struct executor *executor, cons
   return &executor->workers[0];
 }
 
-/* One that lives and has not seen the job, else a place for a new one: an empty one, else of who was used longest ago. */
+static bool is_fresh_for(const struct executor *executor, const struct executor_worker *worker, uint64_t job) {
+  return worker->client && !is_used_up(executor, worker) && !worker_has_seen(worker, job);
+}
+
+/* One that lives and has not seen the job, that of the screens (of other jobs, then) last; else a place for a new one: an
+ * empty one, else of who was used longest ago. */
 static struct executor_worker *worker_for_final(struct executor *executor, uint64_t job) {
   struct executor_worker *empty = NULL, *oldest = NULL;
   for (size_t i = 1; i < EXECUTOR_WORKERS; i++) {
     struct executor_worker *worker = &executor->workers[i];
-    if (worker->client && !is_used_up(executor, worker) && !worker_has_seen(worker, job))
+    if (is_fresh_for(executor, worker, job))
       return worker;
     if (!worker->client && !empty)
       empty = worker;
     if (worker->client && (!oldest || worker->used_ns < oldest->used_ns))
       oldest = worker;
   }
+  if (is_fresh_for(executor, &executor->workers[0], job))
+    return &executor->workers[0];
   if (empty)
     return empty;
   worker_end(oldest);
@@ -266,10 +273,10 @@ static enum step others_close(struct execution *execution, const struct executor
 
 static void open_spent_add(struct executor *executor, const json_t *answer) {
   const json_t *spent = json_object_get(answer, "spent");
-  static const char *const parts[] = {"inputs_us", "reference_us", "baseline_us"};
   executor->spent.start_us += json_integer_value(json_object_get(spent, "device_us"));
-  for (size_t i = 0; i < ARRAY_LENGTH(parts); i++)
-    executor->spent.open_us += json_integer_value(json_object_get(spent, parts[i]));
+  executor->spent.reference_us += json_integer_value(json_object_get(spent, "reference_us"));
+  executor->spent.inputs_us += json_integer_value(json_object_get(spent, "inputs_us"));
+  executor->spent.baseline_us += json_integer_value(json_object_get(spent, "baseline_us"));
 }
 
 /* Opens the lease in execution->worker, which is started when it is not there. */

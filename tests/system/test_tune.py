@@ -207,7 +207,7 @@ def test_every_key_has_its_line_in_its_order(five):
         assert winner_of(line) == {"US": 5000, "TURN": 0} and line["verdict"]["verdict"] == "FASTER"
         assert line["finalists"] == 2, "the best and the default"
     assert five.whole["keys"] == 5 and five.whole["seconds"] > 0
-    assert set(five.whole["spent"]) == {"start", "open", "load", "check", "warm_up", "timing"}
+    assert set(five.whole["spent"]) == {"start", "reference", "inputs", "baseline", "load", "check", "warm_up", "timing"}
 
 
 def test_a_key_that_fails_does_not_end_the_campaign(five):

@@ -419,11 +419,27 @@ Test(agent_lease_batches, workers_that_were_started_ahead_open_the_device_and_th
   batches_free(&batches);
 }
 
+Test(agent_lease_batches, a_worker_that_is_there_serves_a_final_of_a_job_that_it_has_not_seen) {
+  static const char *const jobs[] = {"1", "2", "1"};
+  struct batches batches = batches_new(1, STAGE_FINAL);
+  batches.trial.n_started = 1; /* the one that screens */
+  batches.trial.jobs = jobs;
+  batches.trial.leases = 3;
+  batches_run(&batches);
+  int screens = request_of(&batches.requests, "sentinel", 0)->pid;
+  cr_expect_eq(request_of(&batches.requests, "measure", 0)->pid, screens);
+  cr_expect_eq(request_of(&batches.requests, "measure", 1)->pid, screens);
+  cr_expect_neq(request_of(&batches.requests, "measure", 2)->pid, screens, "it has seen job 1");
+  cr_expect_eq(count_processes(batches.path), 2);
+  batches_free(&batches);
+}
+
 Test(agent_lease_batches, knows_what_its_work_was_spent_on) {
   struct batches batches = batches_new(3, STAGE_SCREEN);
   batches_run(&batches);
   cr_expect_eq(batches.trial.executor.spent.timing_us, 3 * CONFIG_US);
-  cr_expect_eq(batches.trial.executor.spent.open_us, 30);
+  const struct executor_spent *spent = &batches.trial.executor.spent;
+  cr_expect_eq(spent->reference_us + spent->inputs_us + spent->baseline_us, 30);
   cr_expect_geq(batches.trial.executor.spent.start_us, 400);
   batches_free(&batches);
 }

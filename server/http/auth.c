@@ -11,7 +11,7 @@
 
 struct auth {
   pthread_rwlock_t lock;
-  atomic_uint_fast64_t generation;
+  atomic_uint_fast64_t generation, answers;
   size_t n, capacity;
   struct auth_token *tokens; /* sorted by digest */
   pthread_mutex_t nobodies_lock;
@@ -91,7 +91,7 @@ static void generation_next(struct auth *auth) { atomic_fetch_add(&auth->generat
 
 bool auth_add(struct auth *auth, const struct auth_token *tokens, size_t n, uint64_t since) {
   pthread_rwlock_wrlock(&auth->lock);
-  bool is_newest = auth_generation(auth) == since;
+  bool is_newest = auth_answers(auth) == since;
   for (size_t i = 0; is_newest && i < n; i++) {
     if (token_find(auth, &tokens[i].digest))
       continue;
@@ -99,6 +99,7 @@ bool auth_add(struct auth *auth, const struct auth_token *tokens, size_t n, uint
     auth->tokens[auth->n++] = tokens[i];
     qsort(auth->tokens, auth->n, sizeof *auth->tokens, token_compare);
     generation_next(auth);
+    atomic_fetch_add(&auth->answers, 1);
   }
   pthread_rwlock_unlock(&auth->lock);
   return is_newest;
@@ -124,7 +125,7 @@ bool auth_replace(struct auth *auth, const struct auth_token *tokens, size_t n, 
   if (n)
     qsort(sorted, n, sizeof *sorted, token_compare);
   pthread_rwlock_wrlock(&auth->lock);
-  bool is_newest = auth_generation(auth) == since, is_same = auth->n == n && tokens_equal(auth->tokens, sorted, n);
+  bool is_newest = auth_answers(auth) == since, is_same = auth->n == n && tokens_equal(auth->tokens, sorted, n);
   if (is_newest && !is_same) {
     struct auth_token *old = auth->tokens;
     auth->tokens = sorted;
@@ -132,6 +133,8 @@ bool auth_replace(struct auth *auth, const struct auth_token *tokens, size_t n, 
     auth->n = auth->capacity = n;
     generation_next(auth);
   }
+  if (is_newest)
+    atomic_fetch_add(&auth->answers, 1);
   pthread_rwlock_unlock(&auth->lock);
   free(sorted);
   return is_newest;
@@ -146,4 +149,5 @@ bool auth_is_live(struct auth *auth, const char *name, enum token_role role) {
   return is_live;
 }
 
+uint64_t auth_answers(struct auth *auth) { return atomic_load_explicit(&auth->answers, memory_order_acquire); }
 uint64_t auth_generation(struct auth *auth) { return atomic_load_explicit(&auth->generation, memory_order_acquire); }

@@ -31,10 +31,12 @@ enum auth_answer auth_find(struct auth *auth, const struct digest *digest, struc
 
 void auth_add_nobody(struct auth *auth, const struct digest *digest);
 
-/* Puts what the database answered into the table: more tokens, or all there are. `since`: the generation before it was
- * asked. False, and nothing done: the table changed since then, so the answer may be the older one; ask again. */
+/* Puts what the database answered into the table: more tokens, or all there are. `since`: auth_answers before it was asked.
+ * False, and nothing done: another answer came since then, so this may be the older one; ask again. */
 must_check bool auth_add(struct auth *auth, const struct auth_token *tokens, size_t n, uint64_t since);
 must_check bool auth_replace(struct auth *auth, const struct auth_token *tokens, size_t n, uint64_t since);
+/* Grows with every answer that is put in; also with one that all is as before, which is no new generation. */
+uint64_t auth_answers(struct auth *auth);
 uint64_t auth_generation(struct auth *auth);
 /* Whether a token of this name and role is live; live names are unique. Looks at all of them: for when the generation
  * changed. */

@@ -41,13 +41,13 @@ static const struct auth_token *token_of(const struct auth_token *tokens, size_t
   return NULL;
 }
 
-/* Asks again when the table changed meanwhile; that ends, because whoever changed it got ahead. */
+/* Asks again when another answer came meanwhile; that ends, because whoever had that one got ahead. */
 static bool tokens_ask(struct worker *worker, const struct digest *digests, size_t n, struct auth_token *tokens,
                        size_t *ret_found, struct error *error) {
   uint64_t since;
   do {
     cleanup_rows struct db_rows *rows = NULL;
-    since = auth_generation(worker->server->auth);
+    since = auth_answers(worker->server->auth);
     if (!tokens_find(worker->db, digests, n, &rows, error))
       return false;
     *ret_found = tokens_read(rows, tokens);
@@ -81,7 +81,7 @@ bool tokens_refresh(struct worker *worker, struct error *error) {
   bool is_newest;
   do {
     cleanup_rows struct db_rows *rows = NULL;
-    since = auth_generation(worker->server->auth);
+    since = auth_answers(worker->server->auth);
     if (!tokens_live(worker->db, &rows, error))
       return false;
     cleanup_free struct auth_token *tokens = xcalloc((size_t)db_count(rows), sizeof *tokens);

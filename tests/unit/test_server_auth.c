@@ -18,7 +18,7 @@ static struct auth_token token(const char *secret, enum token_role role, const c
 }
 
 static void replace(const struct auth_token *tokens, size_t n) {
-  cr_assert(auth_replace(auth, tokens, n, auth_generation(auth)));
+  cr_assert(auth_replace(auth, tokens, n, auth_answers(auth)));
 }
 
 static enum auth_answer find(const char *secret) {
@@ -68,19 +68,28 @@ Test(auth, a_token_is_live_by_its_name_and_role_until_it_is_revoked) {
 Test(auth, one_more_token_is_found_at_once) {
   struct auth_token more = token("c", TOKEN_AGENT, "node");
   uint64_t generation = auth_generation(auth);
-  cr_assert(auth_add(auth, &more, 1, generation));
-  cr_assert(auth_add(auth, &more, 1, auth_generation(auth)));
+  cr_assert(auth_add(auth, &more, 1, auth_answers(auth)));
+  cr_assert(auth_add(auth, &more, 1, auth_answers(auth)));
   cr_expect_eq(find("c"), AUTH_KNOWN);
   cr_expect_neq(auth_generation(auth), generation);
 }
 
 Test(auth, what_changed_while_the_database_was_asked_is_not_undone) {
   struct auth_token revoked = token("a", TOKEN_READER, "ci"), fresh = token("b", TOKEN_AGENT, "node");
-  uint64_t since = auth_generation(auth);
+  uint64_t since = auth_answers(auth);
   cr_assert(auth_add(auth, &fresh, 1, since));
   cr_expect_not(auth_replace(auth, &revoked, 1, since), "asked before the new one was made");
   cr_expect_eq(find("b"), AUTH_KNOWN);
   cr_expect_not(auth_add(auth, &revoked, 1, since), "asked before the old one was revoked");
+  cr_expect_eq(find("a"), AUTH_ASK);
+}
+
+Test(auth, what_was_revoked_while_the_database_was_asked_is_not_taken_where_the_table_never_had_it) {
+  struct auth_token revoked = token("a", TOKEN_READER, "ci");
+  uint64_t since = auth_answers(auth), generation = auth_generation(auth);
+  cr_assert(auth_replace(auth, NULL, 0, since), "asked after it was revoked");
+  cr_expect_eq(auth_generation(auth), generation);
+  cr_expect_not(auth_add(auth, &revoked, 1, since), "asked before");
   cr_expect_eq(find("a"), AUTH_ASK);
 }
 

@@ -334,21 +334,25 @@ static bool pin_is_in_space(const struct release_pin *pin, const struct environm
   return holds;
 }
 
+/* A job's build has every config of its space compiled, the pinned one too. NULL: there is none. */
+static json_t *job_build(const struct release_candidate *candidate) {
+  return candidate->job ? json_object_get(candidate->provenance, "build") : NULL;
+}
+
 /* One (kernel, key) with a pin: the newest job whose space knows the config gives its number. Where there are only
  * imports, no space knows better. */
 static void pinned_plan(const struct release_pin *pin, const struct environment *environment,
                         const struct release_served_winner *served, const struct release_candidate *group, size_t n,
                         struct release_plan *plan) {
   cleanup_free char *first_reason = NULL;
-  bool stays = served && json_equal(served_config(served)->values, pin->config) &&
-               (json_object_get(served_provenance(served), "build") || !json_object_get(group[0].provenance, "build"));
-  bool found = false;
+  bool is_served = served && json_equal(served_config(served)->values, pin->config), found = false;
   for (size_t i = 0; i < n && !found; i++) {
     uint64_t ordinal = 0;
     char *reason = NULL;
     if (!group[i].job && i > 0)
       break; /* imports come last */
     found = !group[i].job || pin_is_in_space(pin, environment, &group[i], &ordinal, &reason);
+    bool stays = is_served && (json_object_get(served_provenance(served), "build") || !job_build(&group[i]));
     if (found)
       plan_include(plan, (struct release_included){&group[i], pin, stays ? served : NULL, NULL, ordinal});
     else if (!first_reason)
@@ -465,13 +469,8 @@ static void entry_fill_kept(const struct release_served_winner *kept, struct rel
   entry->job = kept->winner->job;
 }
 
-/* A job's build has every config of its space compiled, the pinned one too. */
 static json_t *pinned_provenance(const struct release_candidate *candidate) {
-  json_t *provenance = json_pack("{s:s}", "origin", "pinned");
-  json_t *build = candidate->job ? json_object_get(candidate->provenance, "build") : NULL;
-  if (build)
-    ALWAYS(json_object_set(provenance, "build", build) == 0);
-  return provenance;
+  return json_pack("{s:s, s:O*}", "origin", "pinned", "build", job_build(candidate));
 }
 
 static void entry_fill_pinned(const struct release_included *included, const json_t *provenance,

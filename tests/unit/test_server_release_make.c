@@ -532,6 +532,23 @@ Test(release_from_plan, a_pin_names_the_build_of_the_job_so_that_its_code_is_fou
   cr_assert_str_eq(json_string_value(json_object_get(release->kernels[0].provenance[0], "build")), BUILD);
 }
 
+/* Jobs 2 and 1, of which the newer one's space lacks the pinned config that is served; one of them has a build. */
+static struct planned pin_of_the_older(size_t with_build) {
+  struct made newer = {2, "softmax", 1, "done", VERDICT_FASTER, 1, "{\"parameters\": {\"B\": [1, 2]}}"};
+  struct planned planned = PLAN(pin_request("softmax", "{\"B\": 4}"), DONE(1, "softmax", 1, 1), newer);
+  cr_assert(json_object_set_new(planned.candidates.all[with_build].provenance, "build", json_string(BUILD)) == 0);
+  serve(&planned, 2, NULL, BASELINE_VERDICT(1, 1));
+  return planned;
+}
+
+Test(release_from_plan, a_pin_has_the_build_of_the_job_that_knows_it_and_of_no_other) {
+  cleanup_planned struct planned newer = pin_of_the_older(0), older = pin_of_the_older(1);
+  expect_winner(&newer, "tuned B=4 0.25 99", "tuned");
+  expect_winner(&older, "pinned B=4 0 0", "pinned");
+  cleanup_release struct release *release = release_of(&older);
+  cr_assert_str_eq(json_string_value(json_object_get(release->kernels[0].provenance[0], "build")), BUILD);
+}
+
 Test(release_from_plan, has_an_import_where_no_job_is_usable) {
   cleanup_planned struct planned none = PLAN(anything, IMPORT("softmax", 1, 2));
   cleanup_planned struct planned ambiguous =

@@ -22,6 +22,13 @@ MATMUL_SPACE = {
     "roles": {"num_warps": "option", "num_stages": "option"},
     "default": {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 32, "GROUP_M": 8, "num_warps": 4, "num_stages": 2},
 }
+# 84 configs of an NVIDIA GPU: the folder's own, with deeper pipelines.
+SOFTMAX_SPACE = {
+    "parameters": {"BLOCK": [128, 256, 512, 1024, 2048, 4096], "num_warps": [1, 2, 4, 8], "num_stages": [1, 2, 3, 4]},
+    "roles": {"num_warps": "option", "num_stages": "option"},
+    "conditions": ["BLOCK >= 64 * num_warps"],
+    "default": {"BLOCK": 1024, "num_warps": 4, "num_stages": 1},
+}
 MATMUL_NAMED = [(4096, 4096, 4096), (1024, 1024, 8192), (16, 4096, 4096)]
 MATMUL_KEYS = MATMUL_NAMED + [
     (16, 8192, 8192), (16, 14336, 4096), (16, 4096, 14336), (32, 4096, 4096), (32, 8192, 8192), (64, 4096, 4096),
@@ -69,7 +76,7 @@ class Kernel:
 
 TRITON = [Kernel("matmul", "triton", ["M", "N", "K"], MATMUL_KEYS, MATMUL_SPACE),
           Kernel("attention", "triton", ["heads", "sequence", "head_dim"], ATTENTION_KEYS),
-          Kernel("softmax", "triton_online", ["rows", "columns"], SOFTMAX_KEYS)]
+          Kernel("softmax", "triton_online", ["rows", "columns"], SOFTMAX_KEYS, SOFTMAX_SPACE)]
 CPU = [Kernel("softmax", "online", ["rows", "columns"], C_KEYS)]
 
 

@@ -50,33 +50,34 @@ static bool is_variable_name(const char *name) {
 }
 
 /* Triton hashes the variables that are set and writes them among the metadata, where no other member is in capitals. */
-static char *compare_variables(const json_t *metadata, const json_t *variables) {
+static bool variables_agree(const json_t *metadata, const json_t *variables, struct error *error) {
   const char *name;
   json_t *value;
   json_object_foreach ((json_t *)variables, name, value) {
     if (!json_equal(value, json_object_get(metadata, name)))
-      return xasprintf("the image sets %.60s and its code was compiled without that", name);
+      return error_set(error, "the image sets %.60s and its code was compiled without that", name);
   }
   json_object_foreach ((json_t *)metadata, name, value) {
     if (is_variable_name(name) && !json_object_get(variables, name))
-      return xasprintf("its code was compiled with %.60s set, and the image does not set it", name);
+      return error_set(error, "its code was compiled with %.60s set, and the image does not set it", name);
   }
-  return NULL;
+  return true;
 }
 
 /* The libraries of AMD's back end stand in its options with their paths, and those lie in the package of Triton. */
-static char *compare_folder(const json_t *metadata, const char *folder) {
+static bool folder_agrees(const json_t *metadata, const char *folder, struct error *error) {
   const json_t *libraries = json_object_get(metadata, "extern_libs"), *library;
   const char *backend = json_string_value(json_object_get(json_object_get(metadata, "target"), "backend"));
   size_t i, length = folder ? strlen(folder) : 0;
   if (!folder || !string_equal(backend, "hip"))
-    return NULL;
+    return true;
   json_array_foreach (libraries, i, library) {
     const char *path = json_string_value(json_array_get(library, 1));
     if (path && strstr(path, "/triton/backends/") && (strncmp(path, folder, length) != 0 || path[length] != '/'))
-      return xasprintf("its code was compiled by a Triton that lies elsewhere than the image's, in %.120s", folder);
+      return error_set(error, "its code was compiled by a Triton that lies elsewhere than the image's, in %.120s",
+                       folder);
   }
-  return NULL;
+  return true;
 }
 
 /* A file of the build. False: with *ret_missing, the source does not have it. */
@@ -105,14 +106,14 @@ static bool compare_image(const struct render_request *request, const json_t *fi
     return true;
   }
   cleanup_json json_t *metadata = NULL;
+  struct error differs;
   if (!find_file(request, files, name, &bytes, &size, ret_missing, error))
     return false;
   if (!json_parse(bytes, size, &metadata, error))
     return error_prefix(error, "%.200s, compiled metadata of a build: ", name);
-  *ret_reason = compare_variables(metadata, identity->variables);
-  if (!*ret_reason)
-    *ret_reason = compare_folder(
-        metadata, json_string_value(json_object_get(json_object_get(identity->json, "triton"), "folder")));
+  const char *folder = json_string_value(json_object_get(json_object_get(identity->json, "triton"), "folder"));
+  if (!variables_agree(metadata, identity->variables, &differs) || !folder_agrees(metadata, folder, &differs))
+    *ret_reason = xstrdup(differs.message);
   return true;
 }
 

@@ -336,6 +336,9 @@ Test(format_triton, artifacts_are_exported_without_results_too) {
   cr_assert(says_skipped(&files, "has 0 configs"));
 }
 
+#define SEVEN_LETTERS "\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9"
+#define LONG_NAME "X" SEVEN_LETTERS SEVEN_LETTERS SEVEN_LETTERS SEVEN_LETTERS SEVEN_LETTERS /* cut inside of a letter */
+
 #define OF_IMAGE(key, more)                                                                                            \
   "{\"version\": 1, \"triton\": {\"version\": \"3.6.0\", \"key\": \"" key "\", \"backend_hash\": \"b\"" more "}}"
 
@@ -349,14 +352,17 @@ Test(format_triton, artifacts_that_the_image_would_not_find_are_left_out_with_th
   const struct {
     struct asked asked;
     const char *message;
-  } cases[] = {{{.root = NULL}, "where it will stand is not known"},
-               {{.root = ROOT, .without_source = true}, "cannot be had here"},
-               {{.root = ROOT, .identity = OF_IMAGE("3.6.0k", ""), .metadata = "{\"LLVM_X\": \"1\"}"},
-                "compiled with LLVM_X set"},
-               {{.root = ROOT, .identity = OF_IMAGE("3.6.0other", "")}, "another build of Triton"},
-               {{.root = ROOT, .identity = OF_IMAGE("3.6.0k", ", \"folder\": \"/opt/venv/triton\"")}, "lies elsewhere"},
-               {{.root = ROOT, .identity = OF_IMAGE("3.6.0k", "}, \"variables\": {\"LLVM_X\": \"1\"")},
-                "the image sets LLVM_X"}};
+  } cases[] = {
+      {{.root = NULL}, "where it will stand is not known"},
+      {{.root = ROOT, .without_source = true}, "cannot be had here"},
+      {{.root = ROOT, .identity = OF_IMAGE("3.6.0k", ""), .metadata = "{\"LLVM_X\": \"1\"}"},
+       "compiled with LLVM_X set"},
+      {{.root = ROOT, .identity = OF_IMAGE("3.6.0other", "")}, "another build of Triton"},
+      {{.root = ROOT, .identity = OF_IMAGE("3.6.0k", ", \"folder\": \"/opt/venv/triton\"")}, "lies elsewhere"},
+      {{.root = ROOT, .identity = OF_IMAGE("3.6.0k", ", \"folder\": \"/" LONG_NAME LONG_NAME "\"")}, "lies elsewhere"},
+      {{.root = ROOT, .identity = OF_IMAGE("3.6.0k", ""), .metadata = "{\"" LONG_NAME "\": \"1\"}"}, "compiled with X"},
+      {{.root = ROOT, .identity = OF_IMAGE("3.6.0k", "}, \"variables\": {\"LLVM_X\": \"1\"")},
+       "the image sets LLVM_X"}};
   for (size_t i = 0; i < ARRAY_LENGTH(cases); i++) {
     cleanup_cache_files struct cache_files files = rendered(&cases[i].asked);
     cr_assert_eq(files.n, 1u, "%s", cases[i].message);

@@ -22,6 +22,8 @@ static void fetch_release(struct fetch *fetch) {
   environment_release(&fetch->asked);
   free(fetch->question);
   free(fetch->absolute);
+  if (fetch->disk >= 0)
+    close(fetch->disk);
   json_decref(fetch->state);
   kept_release(&fetch->kept);
   json_decref(fetch->entry);
@@ -152,8 +154,10 @@ static bool fetch_now(struct fetch *fetch, struct error *error) {
     return false;
   if (response.status != 200 && !(response.status == 304 && etag))
     return status_refused(&response, "no cache", error);
-  if (response.status == 304 ? !keep_current(fetch, error) : !take_new(fetch, &response, error))
+  if (response.status == 304 ? !keep_current(fetch, error) : !take_new(fetch, &response, error)) {
+    folder_tidy(fetch); /* a disk that was full is not left so */
     return false;
+  }
   folder_prune(fetch);
   return true;
 }
@@ -363,6 +367,7 @@ static int command_fetch(struct options *options) {
       .tag = option_text(options, "tag"),
       .deadline_ms = clock_monotonic_ms() + option_integer(options, "budget-ms"),
       .state = json_object(),
+      .disk = -1,
       .refused = EXIT_OK,
   };
   struct error error;

@@ -54,6 +54,7 @@ struct fetch {
   char *question;           /* the path with its query: another one must not be answered by an old entity tag */
   /* The folder */
   char *absolute; /* TO without links */
+  int disk;       /* TO, opened before anything new is written: syncfs tells what failed since then; -1: not yet */
   json_t *state;  /* .fetch.json, an object */
   struct kept kept;
   /* What became of it */
@@ -121,10 +122,13 @@ void kept_release(struct kept *kept);
 must_check bool folder_release_read(const struct fetch *fetch, const char *name, char **ret_bytes, size_t *ret_size);
 
 /* Where a release is put together: made here, moved into place by folder_publish. The caller's. */
-must_check bool folder_stage(const struct fetch *fetch, const char *name, char **ret_staging, struct error *error);
+must_check bool folder_stage(struct fetch *fetch, const char *name, char **ret_staging, struct error *error);
 
 /* Moves what lies in `staging` and the entry into the release's folder, points current at it and writes the state. */
 must_check bool folder_publish(struct fetch *fetch, const char *name, const char *staging, struct error *error);
+
+/* Removes what fetches left behind that failed or were killed, while there is time; else a later one does. */
+void folder_tidy(const struct fetch *fetch);
 
 /* Removes releases that were replaced long ago. */
 void folder_prune(const struct fetch *fetch);

@@ -69,8 +69,10 @@ static bool leftover_is_chosen(const struct fetch *fetch, const char *name, cons
   return is_leftover(name);
 }
 
-/* Holding the lock, so that they are nobody's. */
-static void leftovers_remove(const struct fetch *fetch) { entries_remove(fetch, leftover_is_chosen); }
+void folder_tidy(const struct fetch *fetch) {
+  if (clock_monotonic_ms() < fetch->deadline_ms)
+    entries_remove(fetch, leftover_is_chosen);
+}
 
 static bool release_is_chosen(const struct fetch *fetch, const char *name, const struct stat *status) {
   char current[RELEASE_NAME_SIZE];
@@ -166,7 +168,7 @@ bool folder_open(struct fetch *fetch, int *ret_lock, struct error *error) {
     return false;
   kept_read(fetch); /* again: who had the lock may have changed it */
   state_read(fetch);
-  leftovers_remove(fetch);
+  folder_tidy(fetch);
   return true;
 }
 
@@ -178,9 +180,10 @@ static char *temporary_path(const struct fetch *fetch, const char *name) {
   return xasprintf("%s/.%s.%s", fetch->to, name, suffix);
 }
 
-bool folder_stage(const struct fetch *fetch, const char *name, char **ret_staging, struct error *error) {
+bool folder_stage(struct fetch *fetch, const char *name, char **ret_staging, struct error *error) {
   cleanup_free char *staging = temporary_path(fetch, name);
-  if (mkdir(staging, 0755) < 0)
+  fetch->disk = open(fetch->to, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fetch->disk < 0 || mkdir(staging, 0755) < 0)
     return error_set(error, "cannot make the folder %s: %s", staging, strerror(errno));
   *ret_staging = TAKE(staging);
   return true;
@@ -201,12 +204,11 @@ static bool move(const char *from, const char *to, struct error *error) {
  * longer than the budget. The child keeps nothing open that somebody may wait for. */
 static bool disk_sync(const struct fetch *fetch, struct error *error) {
   int ends[2];
-  cleanup_fd int folder = open(fetch->to, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (folder < 0 || pipe2(ends, O_CLOEXEC) < 0)
+  if (pipe2(ends, O_CLOEXEC) < 0)
     return error_set(error, "cannot sync %s: %s", fetch->to, strerror(errno));
   pid_t child = fork();
   if (child == 0) {
-    dup2(folder, 0);
+    dup2(fetch->disk, 0);
     dup2(ends[1], 1);
     close_range(2, ~0U, 0);
     bool ok = syncfs(0) == 0 && write(1, "", 1) == 1;
@@ -232,9 +234,13 @@ static bool folder_exchange(const char *new, const char *old, struct error *erro
     return true;
   /* Some network file systems exchange nothing. */
   cleanup_free char *aside = xasprintf("%s.old", new);
-  if (rename(old, aside) == 0 && rename(new, old) == 0)
+  bool is_aside = rename(old, aside) == 0;
+  if (is_aside && rename(new, old) == 0)
     return true;
-  return error_set(error, "cannot rename %s to %s: %s", new, old, strerror(errno));
+  error_set(error, "cannot rename %s to %s: %s", new, old, strerror(errno));
+  if (is_aside)
+    (void)!rename(aside, old); /* what was there is better than nothing */
+  return false;
 }
 
 /* Moves what is in the staging folder into the release's folder; all of it when that is not there. */

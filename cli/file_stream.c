@@ -72,18 +72,21 @@ static void file_start(struct writer *writer) {
   writer->on_disk = writer->size;
 }
 
-static void file_end(struct writer *writer) {
-  if (writer->file < 0)
-    return;
+/* Some network file systems say only here that there was no room. */
+static bool file_end(struct writer *writer, struct error *error) {
+  int file = writer->file;
+  if (file < 0)
+    return true;
   if (writer->size >= DISK_BYTES)
     file_start(writer);
-  close(writer->file);
   writer->file = -1;
+  return close(file) == 0 || error_set(error, "cannot write %s: %s", writer->path, strerror(errno));
 }
 
 static bool file_begin(struct writer *writer, struct piece *piece, struct error *error) {
+  if (!file_end(writer, error))
+    return false;
   cleanup_free char *before = TAKE(writer->path);
-  file_end(writer);
   writer->path = TAKE(piece->path);
   writer->size = writer->on_disk = 0;
   if (!parents_make(writer->root, writer->path, before, piece->folder_mode, error))
@@ -92,19 +95,30 @@ static bool file_begin(struct writer *writer, struct piece *piece, struct error 
   return writer->file >= 0 || error_set(error, "cannot write %s: %s", writer->path, strerror(errno));
 }
 
-static bool piece_write(const struct file_stream *stream, struct writer *writer, struct piece *piece,
+static bool bytes_write(const struct file_stream *stream, struct writer *writer, const char *bytes, size_t size,
                         struct error *error) {
-  if (piece->path && !file_begin(writer, piece, error))
-    return false;
   if (stream->deadline_ms && clock_monotonic_ms() >= stream->deadline_ms)
     return error_set(error, "the time budget was used up while %s was written; give it more with --budget-ms",
                      writer->path);
-  if (!fd_write_all(writer->file, piece->lent ? piece->lent : piece->bytes, piece->size))
+  if (!fd_write_all(writer->file, bytes, size))
     return error_set(error, "cannot write %s: %s", writer->path, strerror(errno));
-  writer->size += piece->size;
+  writer->size += size;
   if (writer->size - writer->on_disk >= DISK_BYTES)
     file_start(writer);
   return true;
+}
+
+/* What is lent may be all of a large file, and a slow disk must not take it beyond the deadline. */
+static bool piece_write(const struct file_stream *stream, struct writer *writer, struct piece *piece,
+                        struct error *error) {
+  const char *bytes = piece->lent ? piece->lent : piece->bytes;
+  size_t left = piece->size;
+  if (piece->path && !file_begin(writer, piece, error))
+    return false;
+  for (; left > DISK_BYTES; left -= DISK_BYTES, bytes += DISK_BYTES)
+    if (!bytes_write(stream, writer, bytes, DISK_BYTES, error))
+      return false;
+  return bytes_write(stream, writer, bytes, left, error);
 }
 
 /* The oldest piece that is filled, once there is one; NULL: no more comes, or none is wanted. */
@@ -130,7 +144,9 @@ static void *pieces_write(void *context) {
       pthread_cond_signal(&stream->changed);
     pthread_mutex_unlock(&stream->mutex);
   }
-  file_end(writer);
+  struct error ignored; /* after another one */
+  if (!file_end(writer, writer->has_failed ? &ignored : &writer->error))
+    writer->has_failed = true;
   return NULL;
 }
 
@@ -218,7 +234,7 @@ void file_stream_add(struct file_stream *stream, const char *below, const struct
 }
 
 bool file_stream_new(const char *folder, int64_t deadline_ms, struct file_stream **ret_stream, struct error *error) {
-  cleanup_fd int root = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  cleanup_fd int root = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
   if (root < 0)
     return error_set(error, "cannot open %s: %s", folder, strerror(errno));
   struct file_stream *stream = xcalloc(1, sizeof *stream);

@@ -542,10 +542,19 @@ DISK = r"""
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#define NEXT(type, name) ((type)dlsym(RTLD_NEXT, name))
+static int chosen = -1; /* DISK_FILE, while it is written */
+static int fail(int reason) { errno = reason; return -1; }
+static int ends(const char *text, const char *end) {
+  return strlen(text) >= strlen(end) && strcmp(text + strlen(text) - strlen(end), end) == 0;
+}
 static int is(const char *what) { return getenv("DISK") && strcmp(getenv("DISK"), what) == 0; }
 static void reach(void) { close(open(getenv("DISK_REACHED"), O_CREAT | O_WRONLY, 0600)); }
 int syncfs(int fd) {
@@ -561,7 +570,30 @@ int openat(int folder, const char *path, int flags, ...) {
     reach();
     usleep(1000 * atoi(getenv("DISK_MS")));
   }
-  return ((int (*)(int, const char *, int, int))dlsym(RTLD_NEXT, "openat"))(folder, path, flags, 0644);
+  int file = NEXT(int (*)(int, const char *, int, int), "openat")(folder, path, flags, 0644);
+  if ((flags & O_CREAT) && getenv("DISK_FILE") && ends(path, getenv("DISK_FILE")))
+    chosen = file;
+  return file;
+}
+ssize_t write(int file, const void *bytes, size_t size) {
+  return is("full") && file == chosen ? fail(ENOSPC) : NEXT(ssize_t (*)(int, const void *, size_t), "write")(file, bytes, size);
+}
+int close(int file) {
+  int done = NEXT(int (*)(int), "close")(file), is_chosen = is("late") && file == chosen;
+  chosen = file == chosen ? -1 : chosen;
+  return is_chosen ? fail(EDQUOT) : done;
+}
+int mkdirat(int folder, const char *path, mode_t mode) {
+  return is("folderless") ? fail(ENOSPC) : NEXT(int (*)(int, const char *, mode_t), "mkdirat")(folder, path, mode);
+}
+int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*begin)(void *), void *context) {
+  typedef int (*create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+  return is("threadless") ? EAGAIN : NEXT(create, "pthread_create")(thread, attributes, begin, context);
+}
+int rename(const char *from, const char *to) {
+  if (is("stuck") && ends(to, "/dejavu") && !ends(from, ".old") && access(to, F_OK) != 0)
+    return fail(EIO);
+  return NEXT(int (*)(const char *, const char *), "rename")(from, to);
 }
 int renameat2(int from_folder, const char *from, int to_folder, const char *to, unsigned flags) {
   (void)from_folder, (void)from, (void)to_folder, (void)to, (void)flags;
@@ -578,7 +610,8 @@ def disk(tmp_path_factory):
     (folder / "disk.c").write_text(DISK)
     subprocess.run(["cc", "-D_GNU_SOURCE", "-shared", "-fPIC", "-o", folder / "disk.so", folder / "disk.c", "-ldl"], check=True)
     asan = f"{os.environ.get('ASAN_OPTIONS', '')}:verify_asan_link_order=0"
-    return lambda what: {"LD_PRELOAD": str(folder / "disk.so"), "DISK": what, "ASAN_OPTIONS": asan}
+    return lambda what, file="": {"LD_PRELOAD": str(folder / "disk.so"), "DISK": what, "ASAN_OPTIONS": asan,
+                                  **({"DISK_FILE": file} if file else {})}
 
 
 def held_up(world, variables):
@@ -603,6 +636,46 @@ def test_a_disk_that_takes_no_new_cache_leaves_the_old_one(world, disk):
         (world.folder / "gate").touch()
     assert "budget" in held_up(world, disk("slow")).stderr
     assert world.fetch().stdout.startswith("fresh") and world.block() == 1024
+
+
+@pytest.mark.parametrize("what, file, sentence", [
+    ("full", "release.json", "cannot write release.json: No space left"),
+    ("full", "cache.json", "cannot write json/cache.json: No space left"),
+    ("late", "cache.json", "cannot write json/cache.json: Disk quota exceeded"),
+    ("late", ".wavetune.json", "cannot write json/.wavetune.json: Disk quota exceeded"),
+    ("folderless", "", "cannot make the folder json: No space left"),
+    ("threadless", "", "cannot start a thread that writes")])
+def test_a_cache_that_cannot_be_written_leaves_the_old_one_and_nothing_else(world, disk, what, file, sentence):
+    world.fetch()
+    world.publish(release_of(1024), 2)
+    before = sorted(os.listdir(world.cache))
+    assert sentence in world.fetch(environment=disk(what, file), expect=5).stderr
+    assert sorted(os.listdir(world.cache)) == before and world.block() == 256
+
+
+def test_a_rendering_that_cannot_be_moved_into_place_leaves_the_one_that_was_there(world, disk):
+    identity = world.folder / "identity.json"
+    arguments = ("--format", "dejavu", "--identity", identity)
+    world.fetch(*arguments)
+    identity.write_text(json.dumps({**IDENTITY, "dejavu": {**IDENTITY["dejavu"], "runtime": "rocm_6.4.2"}}))
+    assert "cannot rename" in world.fetch(*arguments, environment=disk("stuck"), expect=5).stderr
+    assert "rocm_6.4.1" in world.files("dejavu")[0]
+
+
+def test_a_cache_of_megabytes_is_written_while_it_is_rendered_as_export_writes_it_at_once(world, tmp_path):
+    release = json.loads(release_of())
+    winners = sorted(([n, 1] for n in range(50000)), key=canonical)
+    release["kernels"][0]["winners"] = [[key, 0, 0, [0.5], 0] for key in winners]
+    world.publish(canonical(release), 2)
+    arguments = ("--format", "json", "--format", "dejavu", "--identity", world.folder / "identity.json")
+    world.fetch(*arguments)
+    file = world.cache / "current/release.json"
+    assert file.read_bytes() == canonical(release)
+    for format in ("json", "dejavu"):
+        export(file, "--to", tmp_path / format, *arguments[arguments.index(format) - 1:][:2], *arguments[-2:])
+        for path in world.files(format):
+            content = (tmp_path / format / path).read_bytes()
+            assert len(content) > 16 * 65536 and (world.cache / "current" / format / path).read_bytes() == content
 
 
 def test_a_file_system_that_exchanges_nothing_gets_the_new_rendering_all_the_same(world, disk):

@@ -29,8 +29,8 @@ static bool needs_halving(const struct screen_facts *facts, const struct job_pla
 static void screen_fail(const struct screen_facts *facts, struct job_plan *plan) {
   plan->step = PLAN_FAIL;
   if (facts->measured == 0) {
-    snprintf(plan->reason, sizeof plan->reason,
-             "the budget was spent before any config was measured; submit the job with another run and a larger one");
+    error_set(&plan->reason,
+              "the budget was spent before any config was measured; submit the job with another run and a larger one");
     return;
   }
   char counts[160] = "";
@@ -39,9 +39,8 @@ static void screen_fail(const struct screen_facts *facts, struct job_plan *plan)
     if (facts->outcomes[i] > 0)
       used += (size_t)snprintf(counts + used, sizeof counts - used, "%s%s %lld", used ? ", " : "",
                                outcome_name((enum outcome)i), (long long)facts->outcomes[i]);
-  snprintf(plan->reason, sizeof plan->reason, "none of %lld configs was measured correctly (%s)%s%.300s",
-           (long long)facts->measured, counts, facts->example ? "; one of them: " : "",
-           facts->example ? facts->example : "");
+  error_set(&plan->reason, "none of %lld configs was measured correctly (%s)%s%.300s", (long long)facts->measured,
+            counts, facts->example ? "; one of them: " : "", facts->example ? facts->example : "");
 }
 
 static size_t choose(const struct screen_facts *facts, size_t n_always, size_t most, uint64_t *ret) {
@@ -97,8 +96,8 @@ void job_after_final(const struct final_measurement *measurements, size_t n, uin
   struct error undecided = {0};
   if (plan.n_configs == 0) {
     plan.step = PLAN_FAIL;
-    snprintf(plan.reason, sizeof plan.reason,
-             "every finalist failed when it was measured again in a fresh process; its measurements say how");
+    error_set(&plan.reason,
+              "every finalist failed when it was measured again in a fresh process; its measurements say how");
   } else if (verdict_decide(samples, n_samples, baseline, seed, &plan.verdict, &undecided)) {
     /* Releases skip an ambiguous job, and a winner that may be worse than another is none to build on: another process is
      * worth its time. */
@@ -109,8 +108,7 @@ void job_after_final(const struct final_measurement *measurements, size_t n, uin
       plan.step = PLAN_DONE;
   } else if (plan.first_process >= FINAL_PROCESSES_MAX) {
     plan.step = PLAN_FAIL;
-    snprintf(plan.reason, sizeof plan.reason, "after %lld processes of finals: %.500s", (long long)plan.first_process,
-             undecided.message);
+    error_set(&plan.reason, "after %lld processes of finals: %.500s", (long long)plan.first_process, undecided.message);
   }
   *ret_plan = plan;
 }

@@ -30,7 +30,7 @@ struct job_plan {
   uint64_t configs[HALVING_MAX]; /* rising */
   int64_t first_process, n_processes;
   struct verdict verdict; /* PLAN_DONE */
-  char reason[640];       /* PLAN_FAIL: one sentence */
+  struct error reason;    /* PLAN_FAIL */
 };
 void job_plan_release(struct job_plan *plan);
 #define cleanup_job_plan __attribute__((cleanup(job_plan_release)))

@@ -278,7 +278,7 @@ static bool job_advance(struct worker *worker, const struct job_brief *job, stru
   if (!plan_make(worker, job, &plan, error))
     return false;
   if (plan.step == PLAN_FAIL)
-    return job_fail(worker, job, plan.reason, error);
+    return job_fail(worker, job, plan.reason.message, error);
   if (!plan_apply(worker, job, &plan, &moved, error))
     return false;
   if (!moved)

@@ -135,8 +135,21 @@ Test(job_plan, a_screen_without_a_correct_config_fails_and_says_why) {
   cleanup_job_plan struct job_plan plan;
   job_after_screen(&facts, 1, &plan);
   cr_assert_eq(plan.step, PLAN_FAIL);
-  cr_expect_str_eq(plan.reason, "none of 4 configs was measured correctly (compile 3, timeout 1); one of them: no such "
-                                "header");
+  cr_expect_str_eq(plan.reason.message,
+                   "none of 4 configs was measured correctly (compile 3, timeout 1); one of them: no such "
+                   "header");
+}
+
+/* A database takes no text that ends inside of a letter, and then the job would never end. */
+Test(job_plan, the_reason_is_utf8_also_where_a_long_detail_is_cut) {
+  char example[402] = "x";
+  for (size_t i = 1; i < 401; i += 2)
+    memcpy(&example[i], "\u00e9", 2);
+  struct screen_facts facts = {.measured = 1, .example = example};
+  cleanup_job_plan struct job_plan plan;
+  job_after_screen(&facts, 1, &plan);
+  cleanup_json json_t *text = json_string(plan.reason.message);
+  cr_assert_not_null(text);
 }
 
 Test(job_plan, a_screen_that_measured_nothing_says_that_the_budget_was_spent) {
@@ -144,7 +157,7 @@ Test(job_plan, a_screen_that_measured_nothing_says_that_the_budget_was_spent) {
   cleanup_job_plan struct job_plan plan;
   job_after_screen(&facts, 1, &plan);
   cr_assert_eq(plan.step, PLAN_FAIL);
-  cr_expect_neq(strstr(plan.reason, "budget"), NULL);
+  cr_expect_neq(strstr(plan.reason.message, "budget"), NULL);
 }
 
 Test(job_plan, three_processes_decide) {
@@ -245,7 +258,7 @@ Test(job_plan, after_six_processes_it_gives_up) {
   cleanup_job_plan struct job_plan plan;
   job_after_final(all, ARRAY_LENGTH(all), 0, 7, &plan);
   cr_assert_eq(plan.step, PLAN_FAIL);
-  cr_expect_neq(strstr(plan.reason, "after 6 processes"), NULL);
+  cr_expect_neq(strstr(plan.reason.message, "after 6 processes"), NULL);
 }
 
 Test(job_plan, when_every_finalist_failed_the_job_fails) {
@@ -253,5 +266,5 @@ Test(job_plan, when_every_finalist_failed_the_job_fails) {
   cleanup_job_plan struct job_plan plan;
   job_after_final(all, ARRAY_LENGTH(all), 0, 7, &plan);
   cr_assert_eq(plan.step, PLAN_FAIL);
-  cr_expect_neq(strstr(plan.reason, "every finalist failed"), NULL);
+  cr_expect_neq(strstr(plan.reason.message, "every finalist failed"), NULL);
 }

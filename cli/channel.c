@@ -185,6 +185,10 @@ bool entry_follows(const struct channel_entry *entry, const struct signers *sign
                    entry->channel, entry->counter, signers->followed, entry->counter - 1);
 }
 
+bool entry_is_last_or_next(const struct channel_entry *entry, const struct signers *signers, struct error *error) {
+  return entry->counter == signers->followed || entry_follows(entry, signers, error);
+}
+
 bool entry_sign(struct channel_entry *entry, const struct signers *signers, struct error *error) {
   cleanup_json json_t *json = channel_entry_to_json(entry, false);
   cleanup_free char *text = json_canonical(json);
@@ -287,6 +291,8 @@ int channel_change(struct http_client *client, const struct channel_change *chan
   if (code != EXIT_OK)
     return code;
   if (change->signers->n && is_there_already(&present, change)) {
+    if (!entry_is_last_or_next(&present.entry, change->signers, &error))
+      return cli_fail(EXIT_REFUSED, &error);
     *ret_entry = TAKE(present.json);
     return EXIT_OK;
   }

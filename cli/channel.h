@@ -60,6 +60,9 @@ must_check bool entry_is_signed_by_any(const struct channel_entry *entry, const 
 
 /* Whether an entry's counter is one more than what was signed last, where that is stated. */
 must_check bool entry_follows(const struct channel_entry *entry, const struct signers *signers, struct error *error);
+/* The same of an entry that is there: what was signed last is as good. */
+must_check bool entry_is_last_or_next(const struct channel_entry *entry, const struct signers *signers,
+                                      struct error *error);
 
 /* Signs and says on stderr what is signed and by whom. */
 must_check bool entry_sign(struct channel_entry *entry, const struct signers *signers, struct error *error);

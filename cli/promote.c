@@ -200,11 +200,10 @@ static int sign_with(struct http_client *client, const struct options *options, 
     code = release_get(client, digest_format(&present.entry.release, digest), what, &release);
   if (code != EXIT_OK)
     return code;
-  struct channel_entry signed_entry = present.entry;        /* borrows its texts */
-  bool is_last = signed_entry.counter == signers->followed; /* by another key: what --follow states itself */
+  struct channel_entry signed_entry = present.entry; /* borrows its texts */
   if (!release_is_of(release, &present.entry, &error) ||
       (trusted->n && !channel_entry_verify(&present.entry, trusted, &error)) ||
-      (!is_last && !entry_follows(&signed_entry, signers, &error)) || !entry_sign(&signed_entry, signers, &error)) {
+      !entry_is_last_or_next(&signed_entry, signers, &error) || !entry_sign(&signed_entry, signers, &error)) {
     error_prefix(&error, "%s: ", what);
     return cli_fail(EXIT_REFUSED, &error);
   }

@@ -262,7 +262,10 @@ def test_only_the_counter_after_the_one_that_the_publisher_states_is_signed(worl
             assert refused.returncode == 4 and f"does not follow counter {wrong}" in refused.stderr, (words, refused)
             assert "signing " not in refused.stderr and world.entry()["counter"] == 1, (words, refused)
     assert world.document("promote", first, world.channel, *signed, "1")["counter"] == 2
-    assert world.document("promote", first, world.channel, *signed, "1")["counter"] == 2, "again, it is there already"
+    for last in ("1", "2"):
+        assert world.document("promote", first, world.channel, *signed, last)["counter"] == 2, "again, it is there already"
+    refused = world.run("promote", first, world.channel, *signed, "3", check=False)
+    assert refused.returncode == 4 and "does not follow counter 3" in refused.stderr, "an older entry that is shown again"
     assert world.document("rollback", world.channel, "--to", second, *signed, "2")["counter"] == 3
     other, _ = world.key("other")
     for last in ("2", "3"):

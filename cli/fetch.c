@@ -71,15 +71,15 @@ static bool bytes_get(struct fetch *fetch, const struct channel_entry *entry, co
   cleanup_http_response struct http_response response = {0};
   char text[DIGEST_TEXT_SIZE];
   *ret_is_new = !folder_release_read(fetch, name, ret_bytes, ret_size);
-  if (*ret_is_new) {
-    cleanup_free char *path = xasprintf("/v1/releases/%s", digest_format(&entry->release, text));
-    if (!get(fetch, path, NULL, RELEASE_SIZE_MAX, &response, error))
-      return false;
-    if (response.status != 200)
-      return status_refused(&response, text, error);
-    *ret_bytes = TAKE(response.body);
-    *ret_size = response.size;
-  }
+  if (!*ret_is_new)
+    return true; /* it has the digest of its name, which is the entry's */
+  cleanup_free char *path = xasprintf("/v1/releases/%s", digest_format(&entry->release, text));
+  if (!get(fetch, path, NULL, RELEASE_SIZE_MAX, &response, error))
+    return false;
+  if (response.status != 200)
+    return status_refused(&response, text, error);
+  *ret_bytes = TAKE(response.body);
+  *ret_size = response.size;
   return bytes_believe(fetch, entry, *ret_bytes, *ret_size, error);
 }
 

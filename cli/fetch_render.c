@@ -128,6 +128,7 @@ static bool format_make(struct fetch *fetch, struct http_source *source, const s
     return error_prefix(error, "%s: ", format->name);
   }
   if (!is_rendered) {
+    ALWAYS(files.n_sunk == 0); /* what is in the stream cannot be taken back */
     cache_files_release(&files);
     files = (struct cache_files){0};
     *ret_reason = xasprintf("%s: %s", format->name, reason.message);

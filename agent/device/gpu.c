@@ -111,9 +111,10 @@ bool gpu_open(const struct gpu_api *api, const char *name, struct device **ret_d
   gpu_visible_settle();
   if (!api->load(error))
     return error_prefix(error, "no device %s: ", name);
-  if (!ordinal_read(api, name, &ordinal, error) || !api->facts_read(ordinal, &facts, error) ||
-      !gpu_check(api, api->device_enter(ordinal), error, "opening the GPU"))
+  if (!ordinal_read(api, name, &ordinal, error))
     return false;
+  if (!api->facts_read(ordinal, &facts, error) || !gpu_check(api, api->device_enter(ordinal), error, "opening the GPU"))
+    return error_prefix(error, "%s: ", name); /* the runtime's number is another one where it sees one GPU alone */
   if (!gpu_check(api, api->memory_info(&free_bytes, &total_bytes), error, "asking the GPU for its free memory") ||
       !gpu_check(api, api->stream_new(&stream), error, "making a stream on the GPU")) {
     api->device_leave(ordinal);

@@ -68,6 +68,15 @@ Test(device_seen, a_process_that_sees_one_gpu_opens_it_by_its_name_and_no_other)
   cr_expect_str_eq(getenv("HIP_VISIBLE_DEVICES"), "2");
 }
 
+Test(device_seen, a_gpu_that_cannot_be_opened_is_told_by_its_name) {
+  struct error error;
+  struct device *gpu;
+  expect_seen("", "", "hip2", "2");
+  unsetenv("WAVETUNE_ARCH");
+  cr_expect_not(device_open("hip2", &gpu, &error));
+  cr_expect(string_starts(error.message, "hip2: what kind of GPU 0 "), "%s", error.message);
+}
+
 Test(device_seen, gpus_are_counted_among_those_that_the_process_was_given) {
   expect_seen("7,GPU-5e1f,3", "1", "hip1", "GPU-5e1f");
 }

@@ -41,7 +41,7 @@ def make(folder, processes):
     decorated = load_function(source, None, make_target("gfx942"))
     manifest = make_manifest(decorated, "matmul", SIGNATURE, GRID, [KEY], set(SPACE["parameters"]))
     write_folder(folder, manifest, SPACE, source)
-    plan = make_plan(Request(load_kernel(str(folder)), [KEY], "gfx942", processes, 600.0))
+    plan = make_plan(Request(load_kernel(str(folder)), [KEY], "gfx942", processes, 600.0, keep_spilling=True))
     return plan, [make_task(plan, plan.variants[0], config) for config in plan.configs[0]]
 
 

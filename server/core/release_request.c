@@ -111,7 +111,9 @@ static bool pin_read(const json_t *json, size_t index, struct release_pin *pin, 
   pin->index = index;
   pin->key = key_to_json(&key);
   pin->key_text = json_canonical(pin->key);
-  pin->config = json_incref(config);
+  /* A copy: the request's body is freed by another thread, as soon as the request is answered. */
+  pin->config = json_deep_copy(config);
+  ALWAYS(pin->config != NULL);
   return true;
 }
 

@@ -61,7 +61,6 @@ static void settings_look(struct worker *worker) {
 static bool device_trust(struct worker *worker, const char *name, struct error *error) {
   if (!string_equal(worker->device_name, name)) {
     device_drop(worker);
-    device_see_only(name);
     if (!device_open(name, &worker->device, error))
       return false;
     worker->device_name = xstrdup(name);

@@ -217,12 +217,9 @@ static const char sentinel_ptx[] = ".version 7.0\n"
                                    "}\n";
 _Static_assert(SENTINEL_STEPS == 64, "the PTX above says 64 too");
 
-static const char *const cuda_visible[] = {"CUDA_VISIBLE_DEVICES", NULL};
-
 static const struct gpu_api cuda_api = {
     .ops = &cuda_ops,
     .library = "CUDA driver",
-    .visible = cuda_visible,
     .load = cuda_load,
     .error_words = cuda_error_words,
     .device_count = cuda_device_count,
@@ -258,15 +255,9 @@ static const struct gpu_api cuda_api = {
 
 static bool cuda_probe(json_t **ret_devices, struct error *error) { return gpu_probe(&cuda_api, ret_devices, error); }
 
-static void cuda_see_only(const char *name) { gpu_see_only(&cuda_api, name); }
-
 static bool cuda_open(const char *name, struct device **ret_device, struct error *error) {
   return gpu_open(&cuda_api, name, ret_device, error);
 }
 
-const struct device_ops cuda_ops = {.backend = "cuda",
-                                    .timer = "cuda_event",
-                                    .probe = cuda_probe,
-                                    .see_only = cuda_see_only,
-                                    .open = cuda_open,
-                                    GPU_OPS};
+const struct device_ops cuda_ops = {
+    .backend = "cuda", .timer = "cuda_event", .probe = cuda_probe, .open = cuda_open, GPU_OPS};

@@ -31,12 +31,6 @@ bool devices_probe(json_t **ret_devices, json_t **ret_absent, struct error *erro
   return true;
 }
 
-void device_see_only(const char *name) {
-  for (size_t i = 0; i < ARRAY_LENGTH(back_ends); i++)
-    if (string_starts(name, back_ends[i]->backend) && back_ends[i]->see_only)
-      back_ends[i]->see_only(name);
-}
-
 bool device_open(const char *name, struct device **ret_device, struct error *error) {
   for (size_t i = 0; i < ARRAY_LENGTH(back_ends); i++)
     if (string_starts(name, back_ends[i]->backend))

@@ -111,7 +111,6 @@ struct device_ops {
   /* The devices there are: an array of {"backend", "device", "name", "environment", "facts"} (a new reference). False:
    * there are none, and the error is the sentence that says why. */
   must_check bool (*probe)(json_t **ret_devices, struct error *error);
-  void (*see_only)(const char *name); /* device_see_only; NULL: there is nothing to see */
   must_check bool (*open)(const char *name, struct device **ret_device, struct error *error);
   void (*close)(struct device *device);
 
@@ -164,11 +163,6 @@ struct device_ops {
 /* Every device of every back end of this machine, GPUs first. A back end without runtime or GPU has none, which is no
  * error; *ret_absent (a new reference) is an array of {"backend", "reason"} that says why. */
 must_check bool devices_probe(json_t **ret_devices, json_t **ret_absent, struct error *error);
-
-/* Lets this process see no other GPU than this one, by the name that probe gave it: a runtime then starts one GPU and not
- * all of the node, while other processes start theirs. Before any other call here; later, and for a CPU, it does nothing.
- * Other GPUs cannot be opened then. */
-void device_see_only(const char *name);
 
 /* Opens a device by the name that probe gave it ("cpu0"). */
 must_check bool device_open(const char *name, struct device **ret_device, struct error *error);

@@ -42,7 +42,6 @@ bool gpu_check(const struct gpu_api *api, int code, struct error *error, const c
 
 bool gpu_probe(const struct gpu_api *api, json_t **ret_devices, struct error *error) {
   int n = 0;
-  gpu_visible_settle();
   if (!api->load(error) || !gpu_check(api, api->device_count(&n), error, "counting the GPUs"))
     return false;
   if (n < 1)
@@ -72,25 +71,16 @@ bool gpu_probe(const struct gpu_api *api, json_t **ret_devices, struct error *er
   return true;
 }
 
-bool gpu_ordinal_parse(const struct gpu_api *api, const char *name, int *ret_ordinal) {
-  const char *digits = name + strlen(api->ops->backend);
-  if (!*digits || strspn(digits, "0123456789") != strlen(digits) || strlen(digits) > 4)
-    return false;
-  *ret_ordinal = atoi(digits);
-  return true;
-}
-
+/* The number in "hip3". */
 static bool ordinal_read(const struct gpu_api *api, const char *name, int *ret_ordinal, struct error *error) {
-  int n = 0, ordinal;
+  const char *digits = name + strlen(api->ops->backend);
+  int n = 0;
   if (!gpu_check(api, api->device_count(&n), error, "counting the GPUs"))
     return false;
-  bool is_number = gpu_ordinal_parse(api, name, &ordinal);
-  if (is_number && !gpu_visible_ordinal(api, &ordinal))
-    return error_set(error, "no device %s: this process was started to see another GPU alone", name);
-  if (!is_number || ordinal >= n)
+  if (!*digits || strspn(digits, "0123456789") != strlen(digits) || strlen(digits) > 4 || atoi(digits) >= n)
     return error_set(error, "no device %s: the %s sees %d GPU%s, counted from 0", name, api->library, n,
                      n == 1 ? "" : "s");
-  *ret_ordinal = ordinal;
+  *ret_ordinal = atoi(digits);
   return true;
 }
 
@@ -108,13 +98,11 @@ bool gpu_open(const struct gpu_api *api, const char *name, struct device **ret_d
   size_t free_bytes, total_bytes;
   int ordinal;
   void *stream;
-  gpu_visible_settle();
   if (!api->load(error))
     return error_prefix(error, "no device %s: ", name);
-  if (!ordinal_read(api, name, &ordinal, error))
+  if (!ordinal_read(api, name, &ordinal, error) || !api->facts_read(ordinal, &facts, error) ||
+      !gpu_check(api, api->device_enter(ordinal), error, "opening the GPU"))
     return false;
-  if (!api->facts_read(ordinal, &facts, error) || !gpu_check(api, api->device_enter(ordinal), error, "opening the GPU"))
-    return error_prefix(error, "%s: ", name); /* the runtime's number is another one where it sees one GPU alone */
   if (!gpu_check(api, api->memory_info(&free_bytes, &total_bytes), error, "asking the GPU for its free memory") ||
       !gpu_check(api, api->stream_new(&stream), error, "making a stream on the GPU")) {
     api->device_leave(ordinal);

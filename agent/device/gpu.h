@@ -26,8 +26,6 @@ void gpu_facts_release(struct gpu_facts *facts);
 struct gpu_api {
   const struct device_ops *ops;
   const char *library; /* in sentences: "HIP runtime" */
-  /* The variables that say which GPUs the runtime shows, the one that it prefers first; NULL ends them. */
-  const char *const *visible;
 
   /* Opens the runtime and starts it; the second call of a process is free. */
   must_check bool (*load)(struct error *error);
@@ -82,16 +80,6 @@ struct gpu_api {
 uint32_t sentinel_value(uint32_t i);
 
 extern const struct device_ops hip_ops, cuda_ops;
-
-/* The number in "hip3"; false where there is none. */
-must_check bool gpu_ordinal_parse(const struct gpu_api *api, const char *name, int *ret_ordinal);
-
-/* device_see_only for the back end's devices. From then on the runtime counts that one alone: gpu_visible_ordinal turns
- * the number in a device's name into the runtime's, and is false for every other. Does nothing once a runtime may have
- * started, which gpu_visible_settle says. */
-void gpu_see_only(const struct gpu_api *api, const char *name);
-must_check bool gpu_visible_ordinal(const struct gpu_api *api, int *ordinal);
-void gpu_visible_settle(void);
 
 /* The functions of a back end's struct device_ops that need its table; all others are in GPU_OPS. */
 must_check bool gpu_probe(const struct gpu_api *api, json_t **ret_devices, struct error *error);

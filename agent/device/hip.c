@@ -118,13 +118,9 @@ static int hip_launch(void *function, const struct device_geometry *geometry, vo
                                 geometry->shared_bytes, stream, arguments);
 }
 
-/* HIP reads CUDA's variable where its own is not set; what ROCR_VISIBLE_DEVICES leaves is counted from 0 in both. */
-static const char *const hip_visible[] = {"HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", NULL};
-
 static const struct gpu_api hip_api = {
     .ops = &hip_ops,
     .library = "HIP runtime",
-    .visible = hip_visible,
     .load = hip_load,
     .error_words = hip_error_words,
     .device_count = hip_device_count,
@@ -163,8 +159,6 @@ static const struct gpu_api hip_api = {
 
 static bool hip_probe(json_t **ret_devices, struct error *error) { return gpu_probe(&hip_api, ret_devices, error); }
 
-static void hip_see_only(const char *name) { gpu_see_only(&hip_api, name); }
-
 static bool hip_open(const char *name, struct device **ret_device, struct error *error) {
   return gpu_open(&hip_api, name, ret_device, error);
 }
@@ -172,7 +166,6 @@ static bool hip_open(const char *name, struct device **ret_device, struct error 
 const struct device_ops hip_ops = {.backend = "hip",
                                    .timer = "hip_event",
                                    .probe = hip_probe,
-                                   .see_only = hip_see_only,
                                    .open = hip_open,
                                    .instruction_flush_set = gpu_instruction_flush_set,
                                    GPU_OPS};

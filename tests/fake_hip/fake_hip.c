@@ -75,11 +75,10 @@ const char *hipGetErrorString(int code) {
   return code == ILLEGAL_ADDRESS ? "an illegal memory access was encountered" : "unspecified launch failure";
 }
 
-/* $FAKE_HIP_COUNT GPUs are counted, one where HIP_VISIBLE_DEVICES names one; all but the first cannot be looked at. */
+/* $FAKE_HIP_COUNT GPUs are counted; all but the first cannot be looked at. */
 int hipGetDeviceCount(int *count) {
-  const char *counted = getenv("FAKE_HIP_COUNT"), *visible = getenv("HIP_VISIBLE_DEVICES");
-  bool is_one = visible && *visible && !strchr(visible, ',');
-  *count = counted && !is_one ? atoi(counted) : 1;
+  const char *counted = getenv("FAKE_HIP_COUNT");
+  *count = counted ? atoi(counted) : 1;
   return 0;
 }
 

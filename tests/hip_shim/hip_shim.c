@@ -4,14 +4,13 @@
  *
  * Error codes and attributes are translated; functions, modules, streams and events are CUDA's own. Objects are what
  * CUDA's driver loads (cubin, PTX). hipRuntimeGetVersion says 6.2. The driver is opened with dlopen when hipInit is
- * called; without it hipInit says hipErrorNoDevice, as without a GPU. HIP_VISIBLE_DEVICES goes before CUDA's variable.
+ * called; without it hipInit says hipErrorNoDevice, as without a GPU.
  *
  * Memory: nothing is owned but the retained contexts. Threads: as HIP, but for two that first call hipInit at once. */
 #include "hip_shim.h"
 
 #include <dlfcn.h>
 #include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define DEVICES_MAX 64
@@ -125,9 +124,6 @@ static int load(void) {
       CUDA_CALLS(X)
 #undef X
   };
-  const char *visible = getenv("HIP_VISIBLE_DEVICES");
-  if (visible && *visible)
-    setenv("CUDA_VISIBLE_DEVICES", visible, 1);
   void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   if (!library)
     return hipErrorNoDevice;

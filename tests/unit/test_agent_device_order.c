@@ -41,64 +41,6 @@ static void setting_end(struct setting *setting) {
   unlink(setting->object);
 }
 
-/* The variables that say which GPUs are there, what this process is to see, what the runtime is then told. */
-static void expect_seen(const char *hip, const char *cuda, const char *name, const char *told) {
-  struct error error = {0};
-  struct device *gpu;
-  setenv("WAVETUNE_HIP_LIBRARY", FAKE_HIP, 1);
-  setenv("WAVETUNE_ARCH", "gfx942", 1);
-  setenv("WAVETUNE_KFD_TOPOLOGY", "/nowhere", 1);
-  setenv("FAKE_HIP_COUNT", "4", 1);
-  setenv("HIP_VISIBLE_DEVICES", hip, 1);
-  setenv("CUDA_VISIBLE_DEVICES", cuda, 1);
-  device_see_only(name);
-  cr_expect_str_eq(getenv("HIP_VISIBLE_DEVICES"), told);
-  cr_assert(device_open(name, &gpu, &error), "%s", error.message);
-  device_close(gpu);
-}
-
-/* Criterion runs each test in a process of its own: what one sees is no other's. */
-Test(device_seen, a_process_that_sees_one_gpu_opens_it_by_its_name_and_no_other) {
-  struct error error;
-  struct device *gpu;
-  expect_seen("", "", "hip2", "2");
-  cr_expect_not(device_open("hip0", &gpu, &error));
-  cr_expect_str_eq(error.message, "no device hip0: this process was started to see another GPU alone");
-  device_see_only("hip0"); /* too late */
-  cr_expect_str_eq(getenv("HIP_VISIBLE_DEVICES"), "2");
-}
-
-Test(device_seen, a_gpu_that_cannot_be_opened_is_told_by_its_name) {
-  struct error error;
-  struct device *gpu;
-  expect_seen("", "", "hip2", "2");
-  unsetenv("WAVETUNE_ARCH");
-  cr_expect_not(device_open("hip2", &gpu, &error));
-  cr_expect(string_starts(error.message, "hip2: what kind of GPU 0 "), "%s", error.message);
-}
-
-Test(device_seen, gpus_are_counted_among_those_that_the_process_was_given) {
-  expect_seen("7,GPU-5e1f,3", "1", "hip1", "GPU-5e1f");
-}
-
-Test(device_seen, the_other_vendors_variable_counts_where_ones_own_is_not_set) { expect_seen("", "6,5", "hip1", "5"); }
-
-Test(device_seen, names_of_no_gpu_change_nothing) {
-  setenv("HIP_VISIBLE_DEVICES", "7,3", 1);
-  device_see_only("hip2");
-  device_see_only("hipster");
-  device_see_only("cpu0");
-  cr_expect_str_eq(getenv("HIP_VISIBLE_DEVICES"), "7,3");
-}
-
-Test(device_seen, once_a_runtime_has_started_nothing_changes) {
-  struct setting setting = setting_make();
-  setenv("HIP_VISIBLE_DEVICES", "7,3", 1);
-  device_see_only("hip1");
-  cr_expect_str_eq(getenv("HIP_VISIBLE_DEVICES"), "7,3");
-  setting_end(&setting);
-}
-
 /* More calls than there are events, each on the next of two copies, which are as before when all is done. */
 Test(device_order, more_calls_than_events_are_timed_one_by_one_and_restored) {
   struct setting setting = setting_make();

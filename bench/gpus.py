@@ -4,9 +4,9 @@
 
 A private server, one agent with so many devices. Every count tunes the same keys (--copies times) from the first lease to
 the last verdict, under tags of its own: nobody begins with another's winners as incumbents. Code was brought to the agent
-by a campaign before. Efficiency is the time on one device over N
-times the time on N. Winners agree when each lies in the other's equivalence set. An agent serves for days: its first jobs,
-in which each GPU starts a process, are timed apart.
+by a campaign before, and an agent serves for days: its first jobs, in which each device starts a process, are timed apart.
+Efficiency is the time on one device over N times the time on N. Winners agree when each lies in the other's equivalence
+set.
 """
 
 import argparse

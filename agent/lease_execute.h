@@ -19,6 +19,7 @@
 #ifndef WAVETUNE_AGENT_LEASE_EXECUTE_H
 #define WAVETUNE_AGENT_LEASE_EXECUTE_H
 
+#include "agent/compile/helper_kernels.h"
 #include "agent/lease.h"
 #include "agent/worker_client.h"
 
@@ -63,8 +64,7 @@ struct executor {
   int64_t configs_per_worker; /* then a worker is replaced, at the end of a batch or a final */
   const char *faults; /* folder for what a debug agent says of configs that kill their worker; NULL: not asked */
   struct executor_worker workers[EXECUTOR_WORKERS];
-  char
-      *instruction_flush; /* path of its object (agent/compile/instruction_flush.h); NULL: none, or not asked for yet */
+  char *helpers[HELPER_COUNT]; /* paths of their objects; NULL: none, or not asked for yet */
   struct executor_spent spent;
   _Atomic uint64_t current; /* the config being measured, WORKER_CONFIG_NONE between */
   int64_t n_reruns;         /* under a debug agent, so far */

@@ -1,6 +1,5 @@
 /* Where a lease's objects come from: the compile pool, ahead of the measurement, or the build it names.
  * Memory and threads: lease_execution.h. */
-#include "agent/compile/instruction_flush.h"
 #include "agent/lease_execution.h"
 #include "common/log.h"
 #include "common/occupancy.h"
@@ -216,19 +215,26 @@ enum step object_take_all(struct execution *execution) {
   return STEP_ON;
 }
 
-/* Without it a cold measurement finds its code in the instruction caches; its conditions say so. The object is asked for
- * again when the pool's folder was pruned. */
-static void instruction_flush_take(struct execution *execution) {
+/* The object is asked for again when the pool's folder was pruned. */
+static void helper_take(struct execution *execution, enum helper_kernel helper) {
   struct executor *executor = execution->executor;
+  char **path = &executor->helpers[helper];
   struct error error;
-  if (!executor->is_gpu || !string_equal(execution->lease->regime, "cold"))
-    return;
-  if (!executor->instruction_flush || access(executor->instruction_flush, R_OK) < 0) {
-    free(TAKE(executor->instruction_flush));
-    if (!instruction_flush_object(executor->pool, executor->arch, &executor->instruction_flush, &error))
-      log_warning("lease: instruction caches are not flushed: %s", error.message);
+  if (!*path || access(*path, R_OK) < 0) {
+    free(TAKE(*path));
+    if (!helper_kernel_object(executor->pool, helper, executor->arch, path, &error))
+      log_warning("lease: %s", error.message);
   }
-  execution->instruction_flush = executor->instruction_flush;
+  execution->helpers[helper] = *path;
+}
+
+/* Without the flush a cold measurement finds its code in the instruction caches; its conditions say so. */
+static void helpers_take(struct execution *execution) {
+  if (!execution->executor->is_gpu)
+    return;
+  helper_take(execution, HELPER_FINGERPRINT);
+  if (string_equal(execution->lease->regime, "cold"))
+    helper_take(execution, HELPER_INSTRUCTION_FLUSH);
 }
 
 enum step object_take_baseline(struct execution *execution) {
@@ -244,7 +250,7 @@ enum step object_take_baseline(struct execution *execution) {
     compile_pool_drop(execution->executor->pool, reference);
   if (step != STEP_ON)
     return step;
-  instruction_flush_take(execution);
+  helpers_take(execution);
   if (!baseline->object->is_ok)
     return end_with_baseline(execution, baseline->object->outcome, baseline->object->detail);
   if (has_reference && !execution->reference.is_ok) {

@@ -41,7 +41,8 @@ static void workers_end(struct executor *executor) {
 
 void executor_drop_workers(struct executor *executor) {
   workers_end(executor);
-  free(TAKE(executor->instruction_flush));
+  for (size_t i = 0; i < HELPER_COUNT; i++)
+    free(TAKE(executor->helpers[i]));
 }
 
 static bool worker_begin(struct executor *executor, struct executor_worker *worker, struct error *error) {
@@ -122,10 +123,11 @@ static json_t *config_request(const struct work *work) {
 
 json_t *open_request(const struct execution *execution) {
   const struct lease *lease = execution->lease;
-  return json_pack("{s:s, s:s, s:O, s:o, s:O, s:I, s:s, s:s?, s:s?, s:o}", "do", "open", "device",
+  return json_pack("{s:s, s:s, s:O, s:o, s:O, s:I, s:s, s:s?, s:s?, s:s?, s:o}", "do", "open", "device",
                    execution->executor->device, "kernel", lease->kernel->json, "key", key_to_json(&lease->key), "space",
                    lease->space->json, "seed", (json_int_t)lease->seed, "regime", lease->regime, "reference",
-                   execution->reference.path, "instruction_flush", execution->instruction_flush, "baseline",
+                   execution->reference.path, "instruction_flush", execution->helpers[HELPER_INSTRUCTION_FLUSH],
+                   "fingerprint", execution->helpers[HELPER_FINGERPRINT], "baseline",
                    config_request(&execution->baseline));
 }
 

@@ -118,6 +118,7 @@ static bool problem_open(struct worker *worker, const struct open_request *open,
       .is_cold = string_equal(open->regime, "cold"),
       .rotation_bytes_max = ROTATION_BYTES_MAX,
       .instruction_flush = open->instruction_flush,
+      .fingerprint = open->fingerprint,
   };
   worker->seed = options.seed;
   start = clock_monotonic_ns();

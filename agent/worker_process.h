@@ -44,7 +44,8 @@ struct requested_config {
 };
 
 struct open_request {
-  const char *device, *regime, *reference, *instruction_flush; /* the last two: NULL where there is none */
+  const char *device, *regime;
+  const char *reference, *instruction_flush, *fingerprint; /* paths of objects; NULL where there is none */
   json_t *kernel, *key, *space;
   int64_t seed;
   struct requested_config baseline;

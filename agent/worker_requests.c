@@ -26,8 +26,9 @@ static bool config_read(const json_t *json, const char *pointer, int64_t max, st
 }
 
 bool open_request_read(const json_t *json, struct open_request *request, struct error *error) {
-  static const char *const members[] = {
-      "do", "device", "kernel", "key", "space", "seed", "regime", "reference", "baseline", "instruction_flush", NULL};
+  static const char *const members[] = {"do",          "device", "kernel",    "key",      "space",
+                                        "seed",        "regime", "reference", "baseline", "instruction_flush",
+                                        "fingerprint", NULL};
   json_t *baseline = NULL;
   *request = (struct open_request){.baseline.launch = launch_spec_default()};
   if (!json_only_members(json, "", members, error) ||
@@ -39,6 +40,7 @@ bool open_request_read(const json_t *json, struct open_request *request, struct 
       !json_get_string(json, "", "regime", JSON_REQUIRED, &request->regime, error) ||
       !json_get_string(json, "", "reference", JSON_OPTIONAL, &request->reference, error) ||
       !json_get_string(json, "", "instruction_flush", JSON_OPTIONAL, &request->instruction_flush, error) ||
+      !json_get_string(json, "", "fingerprint", JSON_OPTIONAL, &request->fingerprint, error) ||
       !json_get_object(json, "", "baseline", JSON_REQUIRED, &baseline, error))
     return false;
   if (!string_equal(request->regime, "cold") && !string_equal(request->regime, "warm"))

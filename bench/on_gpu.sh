@@ -4,8 +4,8 @@
 #   bench/on_gpu.sh [STEP…]     steps: versus campaigns same gpus; default: all, in this order
 #
 # Programs are those of $WAVETUNE_BUILD, else of build/gpu-bundle.tar.gz (tests/gpu/bundle.sh). Uses all GPUs there are, or
-# the first $GPUS. What is printed and every JSON document also lie in $OUT (default build/gpu-results). $VERSUS,
-# $CAMPAIGNS, $SAME and $GPUS_OPTIONS are further options of the steps.
+# the first $GPUS. What is printed and every JSON document also lie in $OUT (default build/gpu-results). $VERSUS (default
+# --cold), $CAMPAIGNS, $SAME and $GPUS_OPTIONS are options of the steps.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 OUT=${OUT:-build/gpu-results}
@@ -50,7 +50,7 @@ step() {
 for name in "${steps[@]}"; do
   case $name in
     # shellcheck disable=SC2086
-    versus) step versus python3 bench/versus_autotuner.py --gpus "$gpus" --cold --json "$OUT/versus.json" ${VERSUS:-} ;;
+    versus) step versus python3 bench/versus_autotuner.py --gpus "$gpus" --json "$OUT/versus.json" ${VERSUS:---cold} ;;
     # shellcheck disable=SC2086
     campaigns) step campaigns python3 bench/campaigns.py --gpus "$gpus" --json "$OUT/campaigns.json" ${CAMPAIGNS:-} ;;
     # shellcheck disable=SC2086

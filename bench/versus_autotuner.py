@@ -1,6 +1,6 @@
 """Tuning against an autotuner: the same kernels, the same configs, the same device, side by side in one run.
 
-    bench/versus_autotuner.py [--gpus N] [--kernel NAME]… [--keys N] [--rounds N] [--processes N] [--cold] [--json FILE]
+    bench/versus_autotuner.py [--gpus N] [--kernel NAME]… [--keys N] [--every E] [--rounds N] [--processes N] [--cold] [--json FILE]
 
 On GPUs the peer is Triton's own autotuner (bench/triton_autotune.py, compiled and loaded beforehand); with --cpu it is
 bench/fixed_budget.py, which does the same to kernels in C. Every key is tuned by both and held against an oracle: every
@@ -8,8 +8,8 @@ config in PROCESSES processes of ROUNDS interleaved rounds, in which nobody leav
 both, their ratio, what each one's choice loses against the oracle's best (regret), the noise floor. Wavetune's seconds of a key are those of
 the whole process over the number of keys; beside them stand one key alone, and with --cold compiling and tuning one key
 from nothing on the same cores.
-With --gpus N each GPU runs a whole campaign, and compares every Nth key with the peer and the oracle; --cold runs one
-kernel on each, with its share of the cores (and nothing else with --keys 0).
+With --gpus N each GPU runs a whole campaign, and compares every Nth key with the peer and the oracle, with --every E every
+Eth of those; --cold runs one kernel on each, with its share of the cores (and nothing else with --keys 0).
 """
 
 import argparse
@@ -46,7 +46,7 @@ def compare(kernel, scratch, build, everything, gpu, arguments):
     has also what pack leaves out."""
     device = "cpu0" if arguments.cpu else f"cuda{gpu}"
     keys = kernel.keys[:arguments.keys]
-    mine = list(range(gpu, len(keys), arguments.gpus))
+    mine = list(range(gpu * arguments.every, len(keys), arguments.gpus * arguments.every))
     place = pathlib.Path(scratch, f"gpu{gpu}")
     place.mkdir(exist_ok=True)
     if arguments.cpu:
@@ -137,6 +137,7 @@ def main():
     parser.add_argument("--cpu", action="store_true")
     parser.add_argument("--kernel", action="append")
     parser.add_argument("--keys", type=int, default=1000)
+    parser.add_argument("--every", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=100)
     parser.add_argument("--processes", type=int, default=5)
     parser.add_argument("--warm", type=int, default=max(1, len(os.sched_getaffinity(0)) // 2))

@@ -12,6 +12,7 @@
 #ifndef WAVETUNE_AGENT_DEVICE_DEVICE_H
 #define WAVETUNE_AGENT_DEVICE_DEVICE_H
 
+#include "agent/device/fingerprint.h"
 #include "common/json.h"
 
 struct device_ops;
@@ -26,7 +27,8 @@ struct device {
   /* What has to be touched until nothing of before is in a data cache: of the target's row in common/gpu_target.h
    * (512 MiB on gfx942), else twice cache_bytes. */
   size_t displacement_bytes;
-  size_t memory_bytes; /* free for buffers when it was opened; 0: not known */
+  size_t memory_bytes;  /* free for buffers when it was opened; 0: not known */
+  bool has_fingerprint; /* fingerprint() may be called */
 };
 
 /* Device memory of `size` bytes at `address` (as a kernel sees it), at least 4,096-byte aligned. Before it and after it
@@ -125,6 +127,12 @@ struct device_ops {
   must_check bool (*copy)(struct device *device, void *to, const void *from, size_t size, struct error *error);
   /* Repeats `word` over `size` bytes of the device's memory; `to` is 4-byte aligned, the last word may be cut. */
   must_check bool (*fill)(struct device *device, void *to, uint32_t word, size_t size, struct error *error);
+  /* Lets fingerprint() run the object of agent/compile/helper_kernels.h, once it has passed a trial; a second call is free,
+   * and does not try again what failed. NULL: memory is the host's own, which can look at it. */
+  must_check bool (*fingerprint_set)(struct device *device, const char *object, struct error *error);
+  /* Of `size` bytes at `address`, which is 8-byte aligned; waits for it. */
+  must_check bool (*fingerprint)(struct device *device, const void *address, size_t size,
+                                 struct fingerprint *ret_fingerprint, struct error *error);
   /* Memory of the host from and to which the device copies fast (pinned, where there is enough of that). It is not
    * cleared. Never NULL. */
   must_check void *(*host_buffer_new)(struct device *device, size_t size);
@@ -148,7 +156,7 @@ struct device_ops {
   must_check bool (*time)(struct device *device, struct device_timing *timings, size_t n, struct error *error);
   /* Puts other data into all data caches. */
   must_check bool (*displace)(struct device *device, struct error *error);
-  /* Loads the object of agent/compile/instruction_flush.h, for rotations that flush instruction caches; a second call
+  /* Loads the object of agent/compile/helper_kernels.h, for rotations that flush instruction caches; a second call
    * is free. NULL: the device cannot (only AMD's can). */
   must_check bool (*instruction_flush_set)(struct device *device, const char *object, struct error *error);
   bool is_synchronous; /* what launch() gives is over when it returns: who crashes or hangs is known at once */

@@ -133,6 +133,7 @@ void gpu_close(struct device *base) {
   struct gpu_device *device = (struct gpu_device *)base;
   const struct gpu_api *api = device->api;
   gpu_timing_release(device);
+  gpu_fingerprint_release(device);
   for (size_t i = 0; i < device->n_host_buffers; i++)
     api->host_memory_free(device->host_buffers[i].address);
   free(device->host_buffers);

@@ -96,6 +96,9 @@ must_check bool gpu_copy(struct device *device, void *to, const void *from, size
 must_check bool gpu_fill(struct device *device, void *to, uint32_t word, size_t size, struct error *error);
 must_check void *gpu_host_buffer_new(struct device *device, size_t size);
 void gpu_host_buffer_free(struct device *device, void *buffer);
+must_check bool gpu_fingerprint_set(struct device *device, const char *object, struct error *error);
+must_check bool gpu_fingerprint(struct device *device, const void *address, size_t size,
+                                struct fingerprint *ret_fingerprint, struct error *error);
 must_check bool gpu_sentinel(struct device *device, struct error *error);
 must_check bool gpu_module_load(struct device *device, const char *object, const char *entry,
                                 struct device_module **ret_module, struct error *error);
@@ -111,8 +114,9 @@ must_check json_t *gpu_conditions(struct device *device);
 #define GPU_OPS                                                                                                        \
   .close = gpu_close, .buffer_new = gpu_buffer_new, .buffer_free = gpu_buffer_free,                                    \
   .buffer_intact = gpu_buffer_intact, .upload = gpu_upload, .download = gpu_download, .copy = gpu_copy,                \
-  .fill = gpu_fill, .host_buffer_new = gpu_host_buffer_new, .host_buffer_free = gpu_host_buffer_free,                  \
-  .sentinel = gpu_sentinel, .module_load = gpu_module_load, .module_unload = gpu_module_unload, .launch = gpu_launch,  \
+  .fill = gpu_fill, .fingerprint_set = gpu_fingerprint_set, .fingerprint = gpu_fingerprint,                            \
+  .host_buffer_new = gpu_host_buffer_new, .host_buffer_free = gpu_host_buffer_free, .sentinel = gpu_sentinel,          \
+  .module_load = gpu_module_load, .module_unload = gpu_module_unload, .launch = gpu_launch,                            \
   .synchronize = gpu_synchronize, .time = gpu_time, .displace = gpu_displace, .clock_mhz = gpu_clock_mhz,              \
   .conditions = gpu_conditions
 

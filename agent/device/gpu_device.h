@@ -1,4 +1,5 @@
-/* What the files of the GPU back ends share: gpu.c (memory, modules, launches) and gpu_timing.c (preparations, samples).
+/* What the files of the GPU back ends share: gpu.c (memory, modules, launches), gpu_fingerprint.c and gpu_timing.c
+ * (preparations, samples).
  *
  * Memory: a device owns what its members point to. Threads: one thread to a device. */
 #ifndef WAVETUNE_AGENT_DEVICE_GPU_DEVICE_H
@@ -25,6 +26,12 @@ struct gpu_device {
   struct host_buffer *host_buffers;
   size_t n_host_buffers, host_buffers_capacity, host_buffers_bytes;
   unsigned char *canaries_host; /* made when first needed */
+
+  /* Of gpu_fingerprint.c. */
+  bool is_fingerprint_tried;
+  struct device_module *fingerprint;
+  void *parts; /* what its workgroups leave */
+  struct fingerprint *parts_host;
 
   /* Of gpu_timing.c; made when first needed. */
   void *(*events)[2];
@@ -57,7 +64,8 @@ bool gpu_check(const struct gpu_api *api, int code, struct error *error, const c
 must_check bool gpu_fill_words(struct gpu_device *device, void *to, uint32_t value, size_t count, struct error *error);
 must_check bool gpu_memory_new(struct gpu_device *device, size_t size, void **ret_memory, struct error *error);
 
-/* Gives back what gpu_timing.c made. */
+/* Give back what gpu_fingerprint.c and gpu_timing.c made. */
+void gpu_fingerprint_release(struct gpu_device *device);
 void gpu_timing_release(struct gpu_device *device);
 
 #endif

@@ -16,7 +16,7 @@
  * Memory: see gpu_device.h. Threads: one thread to a device. */
 #include "agent/device/gpu_device.h"
 
-#include "agent/compile/instruction_flush.h"
+#include "agent/compile/helper_kernels.h"
 
 #define EVENT_PAIRS_MAX 4096 /* in flight at most: then the device is waited for */
 #define EVENT_PAIRS_STEP 64

@@ -143,12 +143,30 @@ static bool canaries_check(struct problem *problem, struct error *error) {
 
 static bool is_output(const struct problem *problem, size_t i) { return problem->operands[i].written != NULL; }
 
-/* Whether what was downloaded is an output that passed before. */
 static bool is_verified(const struct operand *operand) {
   for (size_t k = 0; k < operand->n_verified; k++)
-    if (bytes_equal(operand->written, operand->verified[k], operand->bytes))
+    if (fingerprint_equal(operand->left, operand->verified[k]))
       return true;
   return false;
+}
+
+/* Looks whether an output is one that passed before. One that is not is downloaded. */
+static bool output_take(struct problem *problem, struct operand *operand, struct error *error) {
+  struct device *device = problem->device;
+  operand->is_new = operand->is_known = false;
+  if (device->has_fingerprint) {
+    if (!device->ops->fingerprint(device, operand->checked->address, operand->bytes, &operand->left, error)) {
+      problem_ask_device(problem, true);
+      return false;
+    }
+    operand->is_known = is_verified(operand);
+    return operand->is_known || download(problem, operand->written, operand, error);
+  }
+  if (!download(problem, operand->written, operand, error))
+    return false;
+  operand->left = bytes_fingerprint(operand->written, operand->bytes);
+  operand->is_known = is_verified(operand);
+  return true;
 }
 
 /* Runs the config once more on outputs with the other mark: an element of output i that held the first mark and holds the
@@ -178,13 +196,11 @@ static enum outcome unwritten_confirm(struct problem *problem, struct candidate 
   return outcome;
 }
 
-/* Looks at output i completely, unless it is one that passed before. */
+/* Looks at output i completely. */
 static enum outcome output_check(struct problem *problem, struct candidate *candidate, size_t i, struct error *error) {
   struct operand *operand = &problem->operands[i];
   const struct argument *argument = &problem->kernel->arguments[i];
   cleanup_scan struct scan scan = {0};
-  if (is_verified(operand))
-    return OUTCOME_CORRECT;
   output_scan(problem, i, &scan);
   bool is_marked = argument->access == ACCESS_WRITE && has_mark(problem, i, &scan);
   enum outcome outcome = is_marked ? unwritten_confirm(problem, candidate, i, &scan, error) : OUTCOME_CORRECT;
@@ -197,33 +213,28 @@ static enum outcome output_check(struct problem *problem, struct candidate *cand
   return OUTCOME_CORRECT;
 }
 
-/* Keeps the outputs of a config that is right for the configs to come, as far as there is room. */
+/* Keeps what the outputs of a config that is right look like, for the configs to come. */
 static void outputs_keep(struct problem *problem) {
   for (size_t i = 0; i < problem->kernel->n_arguments; i++) {
     struct operand *operand = &problem->operands[i];
-    if (!operand->is_new || operand->n_verified == VERIFIED_MAX ||
-        operand->bytes > problem->verified_bytes_max - problem->verified_bytes)
-      continue;
-    operand->verified[operand->n_verified++] = operand->written;
-    operand->written = problem->device->ops->host_buffer_new(problem->device, operand->bytes);
-    problem->verified_bytes += operand->bytes;
+    if (operand->is_new && operand->n_verified < VERIFIED_MAX)
+      operand->verified[operand->n_verified++] = operand->left;
   }
 }
 
-/* Runs a config on marked outputs and looks at what it wrote, but not at its inputs. */
+/* Runs a config on marked outputs and looks at what it wrote, but not at its inputs. All outputs are taken before one is
+ * looked at completely, which may run the config again. */
 static enum outcome outputs_check(struct problem *problem, struct candidate *candidate, struct error *error) {
   enum outcome outcome = OUTCOME_CORRECT;
   if (!launch(problem, candidate, 0, error))
     return OUTCOME_RUNTIME;
   if (!canaries_check(problem, error))
     return OUTCOME_CORRECTNESS;
-  for (size_t i = 0; i < problem->kernel->n_arguments; i++) {
-    problem->operands[i].is_new = false;
-    if (is_output(problem, i) && !download(problem, problem->operands[i].written, &problem->operands[i], error))
+  for (size_t i = 0; i < problem->kernel->n_arguments; i++)
+    if (is_output(problem, i) && !output_take(problem, &problem->operands[i], error))
       return OUTCOME_RUNTIME;
-  }
   for (size_t i = 0; i < problem->kernel->n_arguments && outcome == OUTCOME_CORRECT; i++)
-    if (is_output(problem, i))
+    if (is_output(problem, i) && !problem->operands[i].is_known)
       outcome = output_check(problem, candidate, i, error);
   if (outcome == OUTCOME_CORRECT)
     outputs_keep(problem);
@@ -231,8 +242,8 @@ static enum outcome outputs_check(struct problem *problem, struct candidate *can
 }
 
 /* Compares an input with what was given, and restores what differs. */
-static bool input_look(struct problem *problem, const struct operand *operand, void *chunk, bool *changed,
-                       struct error *error) {
+static bool input_compare(struct problem *problem, const struct operand *operand, void *chunk, bool *changed,
+                          struct error *error) {
   const struct device_ops *ops = problem->device->ops;
   for (size_t at = 0; at < operand->bytes; at += INPUT_CHUNK) {
     size_t size = operand->bytes - at < INPUT_CHUNK ? operand->bytes - at : INPUT_CHUNK;
@@ -246,6 +257,16 @@ static bool input_look(struct problem *problem, const struct operand *operand, v
       return false;
   }
   return true;
+}
+
+static bool input_look(struct problem *problem, const struct operand *operand, void *chunk, bool *changed,
+                       struct error *error) {
+  struct device *device = problem->device;
+  struct fingerprint now;
+  if (!device->has_fingerprint)
+    return input_compare(problem, operand, chunk, changed, error);
+  return device->ops->fingerprint(device, operand->checked->address, operand->bytes, &now, error) &&
+         (fingerprint_equal(now, operand->filled) || input_compare(problem, operand, chunk, changed, error));
 }
 
 /* Looks at all that is only to be read. *ret_changed is the first argument that was changed; n_arguments: none was. What
@@ -264,10 +285,8 @@ static bool inputs_look(struct problem *problem, size_t *ret_changed, struct err
   ops->host_buffer_free(problem->device, chunk);
   for (size_t i = 0; i < n && looked; i++) {
     struct operand *operand = &problem->operands[i];
-    while (first < n && operand->n_verified > operand->n_settled) {
-      problem->verified_bytes -= operand->bytes;
-      ops->host_buffer_free(problem->device, operand->verified[--operand->n_verified]);
-    }
+    if (first < n)
+      operand->n_verified = operand->n_settled;
     operand->n_settled = operand->n_verified;
   }
   *ret_changed = first;

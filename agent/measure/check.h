@@ -8,9 +8,9 @@
  * function (work space) are looked at only for writes outside of them. A write outside of the buffers, and a launch after
  * which the device does not pass its sentinel, spoil the problem (problem.h).
  *
- * An output that is byte for byte one that passed before is right at once: most configs of a kernel agree to the last
- * bit. The problem keeps up to VERIFIED_MAX different ones of each operand, none that holds a mark: of those nothing
- * could tell a byte that was written from one that was not.
+ * An output that has the fingerprint (agent/device/fingerprint.h) of one that passed before is right at once: most configs of
+ * a kernel agree to the last bit, and those outputs need not come to the host. The problem keeps up to VERIFIED_MAX of each
+ * operand, none of an output that holds a mark: there nothing could tell a byte that was written from one that was not.
  *
  * Inputs must be unchanged. They are looked at with the first config, then after every CHECK_INPUTS_EVERY configs, when
  * a config is found wrong, and by problem_inputs_check. What was changed is restored, and the configs checked since the

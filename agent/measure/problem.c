@@ -5,6 +5,7 @@
 #include "agent/measure/element.h"
 #include "agent/measure/inputs.h"
 #include "agent/measure/scalar.h"
+#include "common/log.h"
 
 #define CACHE_LINE 64
 #define PAGE 4096
@@ -75,8 +76,6 @@ static bool operands_size(struct problem *problem, const struct scope *scope, co
   if ((!is_on_host && !memory_suffices("the device's ", on_device, memory, error)) ||
       !memory_suffices(is_on_host ? "" : "the host's ", host_needed, host_free, error))
     return false;
-  size_t spare = host_free ? (host_free - host_needed) / 4 : VERIFIED_BYTES_MAX;
-  problem->verified_bytes_max = spare < VERIFIED_BYTES_MAX ? spare : VERIFIED_BYTES_MAX;
   return true;
 }
 
@@ -105,9 +104,11 @@ static bool operand_new(struct problem *problem, size_t i, uint64_t seed, struct
   inputs_fill(argument, i, operand->elements, seed, operand->given);
   if (!ops->upload(problem->device, operand->checked->address, operand->given, operand->bytes, error))
     return false;
-  return argument->access == ACCESS_READ ||
-         (buffer_new(problem, operand->bytes, &operand->pristine, error) &&
-          ops->copy(problem->device, operand->pristine->address, operand->checked->address, operand->bytes, error));
+  if (argument->access == ACCESS_READ)
+    return !problem->device->has_fingerprint ||
+           ops->fingerprint(problem->device, operand->checked->address, operand->bytes, &operand->filled, error);
+  return buffer_new(problem, operand->bytes, &operand->pristine, error) &&
+         ops->copy(problem->device, operand->pristine->address, operand->checked->address, operand->bytes, error);
 }
 
 /* Copies of a copy, twice as many each time: small operands have a hundred thousand of them. */
@@ -184,6 +185,13 @@ static bool instruction_flush_set(struct device *device, const char *object, str
   return device->ops->instruction_flush_set(device, object, error);
 }
 
+/* A device that refuses it is as good without. */
+static void fingerprint_set(struct device *device, const char *object) {
+  struct error error;
+  if (device->ops->fingerprint_set && !device->ops->fingerprint_set(device, object, &error))
+    log_warning("device: outputs are copied to the host to be compared: %s", error.message);
+}
+
 bool problem_new(struct device *device, const struct kernel *kernel, const struct key *key, const struct space *space,
                  struct reference *reference, const struct problem_options *options, struct problem **ret_problem,
                  struct error *error) {
@@ -193,6 +201,8 @@ bool problem_new(struct device *device, const struct kernel *kernel, const struc
   if (options->is_cold && options->instruction_flush &&
       !instruction_flush_set(device, options->instruction_flush, error))
     return false;
+  if (options->fingerprint)
+    fingerprint_set(device, options->fingerprint);
   if (!scope_fill(problem, &scope, error) || !operands_size(problem, &scope, options, error))
     return false;
   for (size_t i = 0; i < kernel->n_arguments; i++)
@@ -216,8 +226,6 @@ void problem_free(struct problem *problem) {
     expectation_release(&operand->expected);
     host_buffer_free(problem, operand->given);
     host_buffer_free(problem, operand->written);
-    for (size_t k = 0; k < operand->n_verified; k++)
-      host_buffer_free(problem, operand->verified[k]);
     free(operand->room);
   }
   if (problem->reference)

@@ -9,7 +9,7 @@
  *   is given and the device can flush them, also one call a sample.
  *
  * What does not depend on the config is done once: inputs lie on the device, outputs are marked there, and an output that
- * is byte for byte one that was verified before is right (check.h).
+ * has the fingerprint of one that was verified before is right (check.h).
  *
  * Memory: a problem owns its buffers and expectations, borrows device, kernel, key and space. Threads: one. */
 #ifndef WAVETUNE_AGENT_MEASURE_PROBLEM_H
@@ -21,21 +21,22 @@
 #include "common/kernel.h"
 
 #define ROTATION_BYTES_MAX ((size_t)1 << 30)
-#define VERIFIED_MAX 4                         /* of an operand */
-#define VERIFIED_BYTES_MAX ((size_t)512 << 20) /* of a problem, and at most a quarter of the memory that is left */
-#define CHECK_INPUTS_EVERY 16                  /* configs */
+#define VERIFIED_MAX 64       /* of an operand */
+#define CHECK_INPUTS_EVERY 16 /* configs */
 
 /* One buffer argument; all zero for a scalar. What lies on the host is a host buffer of the device, but for `room`. */
 struct operand {
   int64_t elements;
   size_t bytes;
-  void *given;   /* on the host: what a call finds in it; NULL for access write */
-  void *written; /* on the host: what a call left in it; NULL unless the reference computes it */
-  void *room;    /* on the host: where the reference may find an output, or write; access write only */
-  /* On the host: different outputs that were looked at completely, and right. */
-  void *verified[VERIFIED_MAX];
-  size_t n_verified, n_settled; /* the latter: of them before the inputs were looked at last */
-  bool is_new;                  /* what `written` holds is right and none of `verified` */
+  void *given;               /* on the host: what a call finds in it; NULL for access write */
+  void *written;             /* on the host: what a call left in it; NULL unless the reference computes it */
+  void *room;                /* on the host: where the reference may find an output, or write; access write only */
+  struct fingerprint filled; /* of `checked` as it was filled; access read, and where the device has fingerprints */
+  struct fingerprint left;   /* of what the last call left in it */
+  bool is_known;             /* `left` is one of `verified`; else `written` holds what it is of */
+  bool is_new;               /* what `written` holds is right and may be kept in `verified` */
+  struct fingerprint verified[VERIFIED_MAX]; /* of outputs that were looked at completely, and right */
+  size_t n_verified, n_settled;              /* the latter: of them before the inputs were looked at last */
   struct device_buffer *checked;
   struct device_buffer *pristine; /* `given` on the device, for access readwrite */
   struct device_buffer *copies;   /* of a rotation; NULL when there is none */
@@ -47,7 +48,8 @@ struct problem_options {
   uint64_t seed;
   bool is_cold;
   size_t rotation_bytes_max;
-  const char *instruction_flush; /* path of the object of agent/compile/instruction_flush.h; NULL: none. Cold only */
+  const char *instruction_flush; /* path of the object of agent/compile/helper_kernels.h; NULL: none. Cold only */
+  const char *fingerprint;       /* likewise; NULL: outputs are copied to the host and compared there */
 };
 
 struct problem {
@@ -61,9 +63,8 @@ struct problem {
   struct reference *reference;                                                      /* NULL: outputs are not compared */
   void *host_pointers[KERNEL_ARGUMENTS_MAX], *host_arguments[KERNEL_ARGUMENTS_MAX]; /* what the reference gets */
   uint64_t host_scalars[KERNEL_ARGUMENTS_MAX];
-  size_t verified_bytes, verified_bytes_max; /* that operands keep, and may */
-  bool has_checked;                          /* a config */
-  size_t n_ran; /* checks since the inputs were looked at, whatever became of the configs */
+  bool has_checked; /* a config */
+  size_t n_ran;     /* checks since the inputs were looked at, whatever became of the configs */
   /* Of those, the configs that are still loaded, and right as far as that is known. */
   struct candidate *unsettled[CHECK_INPUTS_EVERY];
   size_t n_unsettled;

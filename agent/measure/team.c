@@ -60,3 +60,24 @@ bool bytes_equal(const void *a, const void *b, size_t size) {
   team_run(pieces < 4 ? 1 : team_size(), pieces, piece_compare, &comparison);
   return !atomic_load(&comparison.differs);
 }
+
+struct pieces {
+  const char *bytes;
+  size_t size;
+  atomic_ullong sum, product;
+};
+
+static void piece_fingerprint(void *context, size_t piece) {
+  struct pieces *pieces = context;
+  size_t at = piece * PIECE, size = pieces->size - at < PIECE ? pieces->size - at : PIECE;
+  struct fingerprint part = fingerprint_part(pieces->bytes + at, size, at / sizeof(uint64_t));
+  atomic_fetch_add(&pieces->sum, part.sum);
+  atomic_fetch_add(&pieces->product, part.product);
+}
+
+struct fingerprint bytes_fingerprint(const void *bytes, size_t size) {
+  struct pieces pieces = {bytes, size, 0, 0};
+  size_t n = (size + PIECE - 1) / PIECE;
+  team_run(n < 4 ? 1 : team_size(), n, piece_fingerprint, &pieces);
+  return (struct fingerprint){atomic_load(&pieces.sum), atomic_load(&pieces.product)};
+}

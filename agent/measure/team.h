@@ -6,7 +6,7 @@
 #ifndef WAVETUNE_AGENT_MEASURE_TEAM_H
 #define WAVETUNE_AGENT_MEASURE_TEAM_H
 
-#include "common/base.h"
+#include "agent/device/fingerprint.h"
 
 #define TEAM_MAX 8
 
@@ -18,5 +18,8 @@ void team_run(unsigned threads, size_t n, void (*work)(void *context, size_t ite
 
 /* Whether two buffers hold the same, by a team of team_size() where they are large. */
 bool bytes_equal(const void *a, const void *b, size_t size);
+
+/* Of a buffer on the host, likewise. */
+struct fingerprint bytes_fingerprint(const void *bytes, size_t size);
 
 #endif

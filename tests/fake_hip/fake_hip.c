@@ -1,7 +1,8 @@
 /* A HIP runtime without a GPU, for tests of what the agent does around one: leases, builds, sentinels, faults. The
  * device's memory is the process's, a launch is a call here. Kernels are known by name, what code the module holds is not
  * looked at: fake_add(float *y, const float *x, int64_t n), y = x + 1, the width of whose block says how it goes wrong
- * (enum behaviour), and the instruction flush, which does nothing. Fills and copies of BULK_BYTES do nothing either: they
+ * (enum behaviour), the fingerprint of agent/compile/helper_kernels.h, wrong where $FAKE_HIP_FORGETS is set, and the
+ * instruction flush, which does nothing. Fills and copies of BULK_BYTES do nothing either: they
  * are there to displace caches, which this has not. fake_hip.h says what tests may ask of it. While the file that $FAKE_HIP_BROKEN names is there, the GPU fills memory with nothing.
  *
  * Memory: handles are the caller's until they are given back. Threads: one. */
@@ -13,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "agent/device/fingerprint.h"
 #include "tests/fake_hip/fake_hip.h"
 #include "tests/hip_shim/hip_shim.h"
 
@@ -32,6 +34,7 @@ enum behaviour {
   ABORT = 384, /* as ROCm ends a process whose kernel faulted */
   BREAK = 448, /* a fault after which no process can use the GPU */
   RESET = 576, /* the GPU is reset after its code was unloaded: a fault that is none of the next kernel's */
+  CHANGE_INPUT = 640,
 };
 
 static int fault;         /* of this process; 0: none */
@@ -40,9 +43,9 @@ static bool is_reset_due;
 
 static char calls[LOG_MAX + 1];
 static size_t n_calls;
-static double clock_us;   /* of events, where $FAKE_HIP_LAUNCH_US is set */
-static char functions[2]; /* their addresses are handles */
-enum { FAKE_ADD, INSTRUCTION_FLUSH };
+static double clock_us; /* of events, where $FAKE_HIP_LAUNCH_US is set */
+static const char *const functions[] = {"fake_add", "wavetune_instruction_flush", "wavetune_fingerprint"};
+enum { FAKE_ADD, INSTRUCTION_FLUSH, FINGERPRINT }; /* handles are addresses in it */
 
 static void call_note(char letter, double us) {
   const char *slow = getenv("FAKE_HIP_SLOW");
@@ -256,9 +259,12 @@ int hipModuleUnload(void *module) {
 
 int hipModuleGetFunction(void **function, void *module, const char *name) {
   (void)module;
-  bool is_flush = strcmp(name, "wavetune_instruction_flush") == 0;
-  *function = &functions[is_flush ? INSTRUCTION_FLUSH : FAKE_ADD];
-  return fault ? fault : is_flush || strcmp(name, "fake_add") == 0 ? 0 : hipErrorSharedObjectSymbolNotFound;
+  for (size_t i = 0; i < sizeof functions / sizeof *functions && !fault; i++) {
+    *function = (void *)&functions[i];
+    if (strcmp(name, functions[i]) == 0)
+      return 0;
+  }
+  return fault ? fault : hipErrorSharedObjectSymbolNotFound;
 }
 
 static void break_device(void) {
@@ -268,7 +274,7 @@ static void break_device(void) {
     fclose(file);
 }
 
-static int fake_add(float *y, const float *x, int64_t n, unsigned block) {
+static int fake_add(float *y, float *x, int64_t n, unsigned block) {
   for (int64_t i = 0; i < n; i++)
     y[i] = x[i] + (block == WRONG ? 2 : 1);
   switch (block) {
@@ -288,11 +294,30 @@ static int fake_add(float *y, const float *x, int64_t n, unsigned block) {
   case BEYOND_END:
     y[n] = 1;
     break;
+  case CHANGE_INPUT:
+    x[n - 1] = 7;
+    break;
   case ABORT:
     abort();
   default:
     break;
   }
+  return 0;
+}
+
+/* All of it is the first workgroup's. */
+static int fingerprint(void **arguments, unsigned groups) {
+  const unsigned char *bytes;
+  uint64_t size;
+  struct fingerprint *parts;
+  memcpy(&bytes, arguments[0], sizeof bytes);
+  memcpy(&size, arguments[1], sizeof size);
+  memcpy(&parts, arguments[2], sizeof parts);
+  call_note('P', 0);
+  memset(parts, 0, groups * sizeof *parts);
+  parts[0] = fingerprint_part(bytes, size, 0);
+  if (getenv("FAKE_HIP_FORGETS"))
+    parts[0].sum = 0;
   return 0;
 }
 
@@ -310,6 +335,8 @@ int hipModuleLaunchKernel(void *function, unsigned grid_x, unsigned grid_y, unsi
     call_note('F', FAKE_HIP_FLUSH_US);
     return 0;
   }
+  if (function == &functions[FINGERPRINT])
+    return fingerprint(arguments, grid_x);
   const char *launch_us = getenv("FAKE_HIP_LAUNCH_US");
   call_note('L', launch_us ? atof(launch_us) : 0);
   memcpy(&y, arguments[0], sizeof y);

@@ -3,8 +3,8 @@
 #define WAVETUNE_TESTS_FAKE_HIP_H
 
 /* The calls since the log was cleared, a letter each: D fills a MiB or more, w less; H copies to the host, U from it, C on
- * the device; L launches fake_add, F the instruction flush; E records an event, N makes
- * one, W waits for the stream. The host needs two milliseconds for those whose letters are in $FAKE_HIP_SLOW. */
+ * the device; L launches fake_add, F the instruction flush, P the fingerprint; E records an event, N makes one, W waits for
+ * the stream. The host needs two milliseconds for those whose letters are in $FAKE_HIP_SLOW. */
 const char *fake_hip_log(void);
 void fake_hip_log_clear(void);
 

@@ -2,10 +2,13 @@
  * says (tests/fake_hip). */
 #include "tests/unit/agent_fixture.h"
 
+#include <dlfcn.h>
+
 #include "agent/measure/check.h"
 
 enum { N = 1000 };
-enum config { GOOD, WRONG, FAULT, BEYOND_END, CONFIGS };
+enum config { GOOD, WRONG, FAULT, BEYOND_END, CHANGE_INPUT, CONFIGS };
+enum setup { PLAIN = 0, COLD = 1, FINGERPRINTS = 2 };
 
 #define MANIFEST                                                                                                       \
   "{\"name\": \"add\", \"language\": \"hip\", \"entry\": \"fake_add\", \"sources\": [%s], \"key\": [\"n\"], "          \
@@ -37,12 +40,13 @@ static void kernel_replace(struct fixture *fixture) {
   free(text);
 }
 
-static void problem_open(struct opened *opened, bool is_cold) {
+static void problem_open(struct opened *opened, int setup) {
   struct error error = {0};
   struct reference *reference;
   *opened = (struct opened){
-      .fixture = fixture_new(FIXTURE_GOOD, (struct fixture_options){
-                                               .n = N, .space = "{\"parameters\": {\"BLOCK\": [64, 128, 192, 320]}}"})};
+      .fixture = fixture_new(
+          FIXTURE_GOOD,
+          (struct fixture_options){.n = N, .space = "{\"parameters\": {\"BLOCK\": [64, 128, 192, 320, 640]}}"})};
   setenv("WAVETUNE_HIP_LIBRARY", FAKE_HIP, 1);
   setenv("WAVETUNE_ARCH", "gfx942", 1);
   setenv("WAVETUNE_KFD_TOPOLOGY", "/nowhere", 1);
@@ -55,8 +59,9 @@ static void problem_open(struct opened *opened, bool is_cold) {
   cr_assert(reference_load(opened->reference_object, &reference, &error), "%s", error.message);
   struct problem_options options = {.seed = 1,
                                     .rotation_bytes_max = ROTATION_BYTES_MAX,
-                                    .is_cold = is_cold,
-                                    .instruction_flush = is_cold ? opened->object : NULL};
+                                    .is_cold = setup & COLD,
+                                    .instruction_flush = setup & COLD ? opened->object : NULL,
+                                    .fingerprint = setup & FINGERPRINTS ? opened->object : NULL};
   cr_assert(problem_new(opened->device, opened->fixture.kernel, &opened->fixture.key, opened->fixture.space, reference,
                         &options, &opened->problem, &error),
             "%s", error.message);
@@ -79,11 +84,12 @@ static void problem_close(struct opened *opened) {
   fixture_free(&opened->fixture);
 }
 
-Test(check_gpu, what_is_right_passes_and_is_kept_and_what_is_wrong_is_found) {
+static void expect_found(int setup) {
   struct opened opened;
   struct error error = {0};
   struct candidate *candidates[3];
-  problem_open(&opened, false);
+  problem_open(&opened, setup);
+  cr_assert_eq(opened.device->has_fingerprint, setup == FINGERPRINTS);
   static const enum config configs[] = {GOOD, WRONG, GOOD};
   for (size_t i = 0; i < ARRAY_LENGTH(configs); i++) {
     candidates[i] = candidate_of(&opened, configs[i]);
@@ -99,10 +105,83 @@ Test(check_gpu, what_is_right_passes_and_is_kept_and_what_is_wrong_is_found) {
   problem_close(&opened);
 }
 
-static void expect_spoiled(enum config config, enum outcome expected, const char *part) {
+Test(check_gpu, what_is_right_passes_and_is_kept_and_what_is_wrong_is_found) {
+  expect_found(PLAIN);
+  expect_found(FINGERPRINTS);
+}
+
+static size_t copies_to_host(void) {
+  void *library = dlopen(FAKE_HIP, RTLD_NOW | RTLD_NOLOAD);
+  cr_assert_not_null(library, "%s", dlerror());
+  const char *(*log)(void);
+  *(void **)&log = dlsym(library, "fake_hip_log");
+  size_t n = 0;
+  for (const char *at = log(); *at; at++)
+    n += *at == 'H';
+  dlclose(library);
+  return n;
+}
+
+static size_t copies_of_a_check(struct opened *opened, enum config config) {
+  struct error error = {0};
+  struct candidate *candidate = candidate_of(opened, config);
+  size_t before = copies_to_host();
+  cr_expect_eq(candidate_check(opened->problem, candidate, &error), OUTCOME_CORRECT, "%s", error.message);
+  size_t n = copies_to_host() - before;
+  candidate_free(opened->problem, candidate);
+  return n;
+}
+
+/* Of what passed before, only the canaries of two buffers and the parts of its fingerprint come to the host. */
+Test(check_gpu, an_output_with_a_known_fingerprint_is_not_copied_to_the_host) {
+  enum { CANARIES = 4, PARTS = 1, OUTPUT = 1, INPUT = 1 };
+  struct opened opened;
+  problem_open(&opened, FINGERPRINTS);
+  cr_expect_eq(copies_of_a_check(&opened, GOOD), CANARIES + PARTS + OUTPUT + INPUT);
+  cr_expect_eq(copies_of_a_check(&opened, GOOD), CANARIES + PARTS);
+  problem_close(&opened);
+  problem_open(&opened, PLAIN);
+  cr_expect_eq(copies_of_a_check(&opened, GOOD), CANARIES + OUTPUT + INPUT);
+  cr_expect_eq(copies_of_a_check(&opened, GOOD), CANARIES + OUTPUT);
+  problem_close(&opened);
+}
+
+Test(check_gpu, a_changed_input_is_found_by_its_fingerprint_and_restored) {
   struct opened opened;
   struct error error = {0};
-  problem_open(&opened, false);
+  problem_open(&opened, FINGERPRINTS);
+  struct candidate *changes = candidate_of(&opened, CHANGE_INPUT), *good = candidate_of(&opened, GOOD);
+  cr_expect_eq(candidate_check(opened.problem, changes, &error), OUTCOME_CORRECTNESS);
+  cr_expect_not_null(strstr(error.message, "argument \"x\": it is only to be read"), "%s", error.message);
+  cr_expect_eq(candidate_check(opened.problem, good, &error), OUTCOME_CORRECT, "%s", error.message);
+  cr_expect(problem_inputs_check(opened.problem, &error), "%s", error.message);
+  cr_expect_eq(good->outcome, OUTCOME_CORRECT);
+  candidate_free(opened.problem, changes);
+  candidate_free(opened.problem, good);
+  problem_close(&opened);
+}
+
+Test(check_gpu, a_device_whose_fingerprint_is_wrong_or_does_not_load_does_without) {
+  struct opened opened;
+  struct error error = {0};
+  setenv("FAKE_HIP_FORGETS", "1", 1);
+  problem_open(&opened, FINGERPRINTS);
+  cr_expect_not(opened.device->has_fingerprint);
+  copies_of_a_check(&opened, GOOD);
+  cr_expect(opened.device->ops->fingerprint_set(opened.device, opened.object, &error), "it is not tried again");
+  problem_close(&opened);
+  unsetenv("FAKE_HIP_FORGETS");
+  problem_open(&opened, PLAIN);
+  cr_expect_not(opened.device->ops->fingerprint_set(opened.device, "/nowhere/object", &error));
+  cr_expect_not_null(strstr(error.message, "/nowhere/object"), "%s", error.message);
+  cr_expect_not(opened.device->has_fingerprint);
+  problem_close(&opened);
+}
+
+static void expect_spoiled(int setup, enum config config, enum outcome expected, const char *part) {
+  struct opened opened;
+  struct error error = {0};
+  problem_open(&opened, setup);
   struct candidate *candidate = candidate_of(&opened, config);
   cr_expect_eq(candidate_check(opened.problem, candidate, &error), expected);
   cr_expect_not_null(strstr(error.message, part), "%s", error.message);
@@ -113,15 +192,15 @@ static void expect_spoiled(enum config config, enum outcome expected, const char
 }
 
 Test(check_gpu, a_write_beyond_the_end_spoils_the_problem) {
-  expect_spoiled(BEYOND_END, OUTCOME_CORRECTNESS, "argument \"y\": a byte outside of the buffer was written");
+  expect_spoiled(PLAIN, BEYOND_END, OUTCOME_CORRECTNESS, "argument \"y\": a byte outside of the buffer was written");
 }
 
-Test(check_gpu, a_fault_spoils_the_problem) { expect_spoiled(FAULT, OUTCOME_RUNTIME, "illegal memory access"); }
+Test(check_gpu, a_fault_spoils_the_problem) { expect_spoiled(PLAIN, FAULT, OUTCOME_RUNTIME, "illegal memory access"); }
 
 Test(check_gpu, a_device_that_faults_between_two_configs_is_refused_by_the_look_at_the_inputs) {
   struct opened opened;
   struct error error = {0};
-  problem_open(&opened, false);
+  problem_open(&opened, PLAIN);
   struct candidate *good[] = {candidate_of(&opened, GOOD), candidate_of(&opened, GOOD)};
   struct candidate *faulty = candidate_of(&opened, FAULT);
   for (size_t i = 0; i < ARRAY_LENGTH(good); i++)
@@ -141,7 +220,7 @@ Test(check_gpu, a_device_that_faults_between_two_configs_is_refused_by_the_look_
 Test(check_gpu, cold_samples_rotate_and_flush_instruction_caches) {
   struct opened opened;
   struct error error = {0};
-  problem_open(&opened, true);
+  problem_open(&opened, COLD);
   struct device_rotation *rotation = &opened.problem->rotation;
   cr_expect(rotation->flush_instructions && rotation_prepares(rotation) && !rotation->displace);
   cr_expect_geq(rotation->n_copies * 2 * rotation->operands[0].stride, 1000000);

@@ -5,7 +5,7 @@
 
 #define TRIAL_WORKER scripted_worker
 static int scripted_worker(void);
-#include "agent/compile/instruction_flush.h"
+#include "agent/compile/helper_kernels.h"
 #include "lease_trial.h"
 
 #define CLANG "/usr/bin/clang-19"
@@ -444,26 +444,31 @@ Test(agent_lease_batches, knows_what_its_work_was_spent_on) {
   batches_free(&batches);
 }
 
-Test(agent_lease_batches, cold_measurements_on_an_amd_gpu_flush_its_instruction_caches) {
+Test(agent_lease_batches, a_gpu_gets_the_fingerprint_and_amds_cold_measurements_the_flush) {
   static char cold[] = "cold", warm[] = "warm";
   if (access(CLANG, X_OK) != 0)
     cr_skip("there is no " CLANG);
   setenv("WAVETUNE_HIP_COMPILER", CLANG, 1);
   for (size_t i = 0; i < 2; i++) {
     struct batches batches = batches_new(1, STAGE_SCREEN);
-    char *object = NULL;
+    char *objects[HELPER_COUNT];
     struct error error;
     batches.trial.executor.is_gpu = true;
     batches.trial.executor.arch = "gfx942";
     batches.trial.lease.regime = i ? warm : cold;
-    cr_assert(instruction_flush_object(batches.trial.fixture.pool, "gfx942", &object, &error), "%s", error.message);
+    for (enum helper_kernel helper = 0; helper < HELPER_COUNT; helper++)
+      cr_assert(helper_kernel_object(batches.trial.fixture.pool, helper, "gfx942", &objects[helper], &error), "%s",
+                error.message);
     batches_run(&batches);
-    const json_t *asked = json_object_get(request_of(&batches.requests, "open", 0)->json, "instruction_flush");
+    const json_t *open = request_of(&batches.requests, "open", 0)->json;
+    const json_t *flush = json_object_get(open, "instruction_flush");
     if (i == 0)
-      cr_expect_str_eq(json_string_value(asked), object);
+      cr_expect_str_eq(json_string_value(flush), objects[HELPER_INSTRUCTION_FLUSH]);
     else
-      cr_expect(json_is_null(asked));
-    free(object);
+      cr_expect(json_is_null(flush));
+    cr_expect_str_eq(json_string_value(json_object_get(open, "fingerprint")), objects[HELPER_FINGERPRINT]);
+    for (size_t helper = 0; helper < HELPER_COUNT; helper++)
+      free(objects[helper]);
     batches_free(&batches);
   }
 }

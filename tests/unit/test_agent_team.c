@@ -39,3 +39,14 @@ Test(team, buffers_of_any_size_are_equal_to_the_last_byte) {
     free(b);
   }
 }
+
+Test(team, a_large_buffer_has_the_fingerprint_that_its_words_have) {
+  static const size_t sizes[] = {0, 5, 4096, (size_t)9 << 20 | 13};
+  for (size_t i = 0; i < ARRAY_LENGTH(sizes); i++) {
+    unsigned char *bytes = xmalloc(sizes[i] + 1);
+    for (size_t k = 0; k < sizes[i]; k++)
+      bytes[k] = (unsigned char)(k * 7 + k / 251);
+    cr_expect(fingerprint_equal(bytes_fingerprint(bytes, sizes[i]), fingerprint_part(bytes, sizes[i], 0)));
+    free(bytes);
+  }
+}

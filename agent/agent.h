@@ -30,6 +30,8 @@ struct device_thread {
   /* The thread's own: digests of the compiled objects that the server has, and the build of the last lease. */
   json_t *stored, *build;
   struct digest build_digest;
+  /* What its time went to, beside executor.spent. */
+  int64_t n_leases, asking_ms, preparing_ms;
 };
 
 struct agent {

@@ -244,7 +244,10 @@ static enum lease_end lease_work(struct working *working, const json_t *json, st
   size_t devices = working->thread->agent->n_threads;
   if (working->thread->executor.is_gpu)
     executor_start_workers(&working->thread->executor, (EXECUTOR_WORKERS + devices - 1) / devices);
-  if (!lease_prepare(working, json, &lease, error))
+  int64_t began_ms = clock_monotonic_ms();
+  bool is_prepared = lease_prepare(working, json, &lease, error);
+  working->thread->preparing_ms += clock_monotonic_ms() - began_ms;
+  if (!is_prepared)
     return LEASE_FAILED;
   log_info("lease: began lease=%s epoch=%lld job=%s kernel=%s stage=%s configs=%llu device=%s", lease.id,
            (long long)lease.epoch, lease.job, lease.kernel->name, stage_name(lease.stage),
@@ -376,6 +379,8 @@ static void device_step(struct device_thread *thread, struct asking *asking) {
       device_idle(thread, began_ms);
       return;
     }
+    thread->n_leases++;
+    thread->asking_ms += clock_monotonic_ms() - began_ms;
     leases_count(agent, 1);
     bool ok = lease_granted(thread, answer.json, asked_ms);
     leases_count(agent, -1);
@@ -397,6 +402,23 @@ static void device_step(struct device_thread *thread, struct asking *asking) {
   agent_wait(agent, backoff_next_ms(&asking->backoff, answer.retry_after_s), NULL);
 }
 
+/* For who wonders what a device was busy with. */
+static void times_log(const struct device_thread *thread, int64_t began_ms) {
+  cleanup_json json_t *spent = executor_spent_to_json(&thread->executor.spent);
+  cleanup_free char *text = NULL;
+  size_t size;
+  const char *name;
+  json_t *seconds;
+  FILE *out = open_memstream(&text, &size);
+  ALWAYS(out != NULL);
+  json_object_foreach (spent, name, seconds)
+    fprintf(out, " %s=%.2f", name, json_real_value(seconds));
+  ALWAYS(fclose(out) == 0);
+  log_info("device: %s ends after %.2f s and %lld leases; seconds that it spent: asking=%.2f preparing=%.2f%s",
+           thread->executor.device, (double)(clock_monotonic_ms() - began_ms) / 1000, (long long)thread->n_leases,
+           (double)thread->asking_ms / 1000, (double)thread->preparing_ms / 1000, text);
+}
+
 void *device_thread_run(void *context) {
   struct device_thread *thread = context;
   struct agent *agent = thread->agent;
@@ -405,6 +427,7 @@ void *device_thread_run(void *context) {
       .backoff = backoff_new(BACKOFF_LEAST_MS, BACKOFF_MOST_MS),
       .failed = backoff_new(FAILED_LEAST_MS, FAILED_MOST_MS),
   };
+  int64_t began_ms = clock_monotonic_ms();
   random_hex(asking.nonce, 16);
   thread->stored = json_object();
   while (!agent_is_stopping(agent)) {
@@ -414,6 +437,7 @@ void *device_thread_run(void *context) {
       device_step(thread, &asking);
   }
   executor_drop_workers(&thread->executor);
+  times_log(thread, began_ms);
   json_decref(thread->stored);
   json_decref(thread->build);
   pthread_mutex_lock(&agent->mutex);

@@ -3,6 +3,19 @@
 
 #define BATCH_LEAST 16 /* enough to race while the others are compiled */
 
+json_t *executor_spent_to_json(const struct executor_spent *spent) {
+  const struct {
+    const char *name;
+    int64_t us;
+  } parts[] = {{"start", spent->start_us},       {"reference", spent->reference_us}, {"inputs", spent->inputs_us},
+               {"baseline", spent->baseline_us}, {"load", spent->load_us},           {"check", spent->check_us},
+               {"warm_up", spent->warm_up_us},   {"timing", spent->timing_us}};
+  json_t *json = json_object();
+  for (size_t i = 0; i < ARRAY_LENGTH(parts); i++)
+    ALWAYS(json_object_set_new(json, parts[i].name, json_real((double)parts[i].us * 1e-6)) == 0);
+  return json;
+}
+
 /* The configs of a screen that have not raced yet. */
 struct queue {
   size_t next; /* of the order of trial */

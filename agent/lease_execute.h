@@ -71,6 +71,9 @@ struct executor {
   bool is_suspect;          /* the device has not passed its sentinel: whoever sees it pass sets this back */
 };
 
+/* In seconds, by their names without "_us" (a new reference). */
+must_check json_t *executor_spent_to_json(const struct executor_spent *spent);
+
 enum lease_end {
   LEASE_DONE,    /* every config has its measurement, or the baseline has one that says why none can be had */
   LEASE_STOPPED, /* a hook said so */

@@ -14,6 +14,7 @@
 #include "common/file.h"
 #include "common/finalists.h"
 
+#define MARGIN_ROUNDS 20 /* before anyone leaves --exhaustive by its margin */
 #define BUDGET_SECONDS_MAX 1e6
 
 #define TUNING_MAGIC 0x54554e45u
@@ -134,6 +135,8 @@ static bool terms_read(const struct options *options, struct campaign_terms *ter
     return error_set(error, "--regime must be cold or warm, not \"%.40s\"", terms->regime);
   if (!budget_read(options, &terms->budget_us, error) || !search_read(options, terms, error))
     return false;
+  if (!terms->is_exhaustive && option_integer(options, "margin"))
+    return error_set(error, "--margin says who leaves --exhaustive: give both, or neither");
   if (terms->is_exhaustive && (terms->is_search || terms->budget_us))
     return error_set(error, "--exhaustive measures every config to the end: it takes neither --search nor --budget");
   if (terms->is_search && option_integer(options, "only") >= 0)
@@ -228,8 +231,11 @@ static void executor_prepare(struct tuning *tuning) {
   int64_t rounds = option_integer(tuning->options, "exhaustive");
   tuning->executor = executor_make(tuning->options, tuning->supervisor->spawner, tuning->pool, tuning->campaign.device,
                                    tuning->faults);
+  int64_t percent = option_integer(tuning->options, "margin");
   if (terms->is_exhaustive)
-    tuning->executor.final = (struct race_terms){rounds, rounds, INFINITY, 0};
+    tuning->executor.final = (struct race_terms){.rounds_min = rounds < MARGIN_ROUNDS ? rounds : MARGIN_ROUNDS,
+                                                 .rounds_max = rounds,
+                                                 .margin = percent ? (double)percent / 100 : INFINITY};
   tuning->campaign.executor = &tuning->executor;
   executor_start_workers(&tuning->executor, workers < EXECUTOR_WORKERS ? workers : EXECUTOR_WORKERS);
 }
@@ -336,6 +342,8 @@ static const struct option_spec tune_options[] = {
     {"trials", OPTION_INTEGER, "N", "200", 1, SEARCH_TRIALS_MAX, "configs that --search measures", true},
     {"exhaustive", OPTION_INTEGER, "ROUNDS", "0", 0, 100000,
      "measure every config in every process for so many rounds; none leaves", true},
+    {"margin", OPTION_INTEGER, "PERCENT", "0", 0, 10000,
+     "but those leave --exhaustive that are surely slower than the best by more than that; 0: none", true},
     {"samples", OPTION_TEXT, "FILE", NULL, 0, 0, "write every measurement there, one JSON object a line", true},
     {"finalists", OPTION_INTEGER, "N", "16", 1, 1024, "configs that go from the screen to the finals, at most", false},
     {"only", OPTION_INTEGER, "CONFIG", "-1", -1, INT64_MAX, "measure this config alone, beside the default", true},

@@ -152,7 +152,6 @@ void tune_report_text(const struct campaign *campaign, const struct key_tuning *
 }
 
 void tune_report_campaign(const struct campaign *campaign, double seconds, bool is_json) {
-  const struct executor_spent *spent = &campaign->executor->spent;
   size_t failed = 0;
   for (size_t i = 0; i < campaign->n; i++)
     failed += !campaign->keys[i].is_decided;
@@ -160,18 +159,10 @@ void tune_report_campaign(const struct campaign *campaign, double seconds, bool 
     printf("%zu of %zu keys have a winner, after %.1f s\n", campaign->n - failed, campaign->n, seconds);
     return;
   }
-  const struct {
-    const char *name;
-    int64_t us;
-  } parts[] = {{"start", spent->start_us},       {"reference", spent->reference_us}, {"inputs", spent->inputs_us},
-               {"baseline", spent->baseline_us}, {"load", spent->load_us},           {"check", spent->check_us},
-               {"warm_up", spent->warm_up_us},   {"timing", spent->timing_us}};
-  json_t *seconds_of = json_object();
-  for (size_t i = 0; i < ARRAY_LENGTH(parts); i++)
-    ALWAYS(json_object_set_new(seconds_of, parts[i].name, json_real((double)parts[i].us * 1e-6)) == 0);
-  cleanup_json json_t *line = json_pack("{s:{s:I, s:I, s:f, s:I, s:o}}", "campaign", "keys", (json_int_t)campaign->n,
-                                        "failed", (json_int_t)failed, "seconds", seconds, "processes",
-                                        (json_int_t)campaign_processes(campaign), "spent", seconds_of);
+  cleanup_json json_t *line =
+      json_pack("{s:{s:I, s:I, s:f, s:I, s:o}}", "campaign", "keys", (json_int_t)campaign->n, "failed",
+                (json_int_t)failed, "seconds", seconds, "processes", (json_int_t)campaign_processes(campaign), "spent",
+                executor_spent_to_json(&campaign->executor->spent));
   ALWAYS(line != NULL);
   line_print(line);
 }

@@ -49,7 +49,7 @@ class Server:
 
 
 def campaign(server, scratch, place, keys, run, devices, copies):
-    """The seconds of the agent's first jobs, those of the whole, and the jobs."""
+    """The seconds of the agent's first jobs, those of the whole, the jobs, and what its devices say that they did."""
     command = [tuning.program("wavetune-agent"), "run", "--state", pathlib.Path(scratch, "agent"), "--name", "bench"]
     for device in devices:
         command += ["--device", device]
@@ -77,7 +77,8 @@ def campaign(server, scratch, place, keys, run, devices, copies):
     seconds = time.monotonic() - begin
     agent.terminate()
     agent.wait(60)
-    return first, seconds, jobs
+    said = [line[line.index("device: "):] for line in pathlib.Path(log.name).read_text().splitlines() if " ends after " in line]
+    return first, seconds, jobs, said
 
 
 def agreement(first, second):
@@ -115,14 +116,14 @@ def main():
             names = [f"cuda{i}" for i in range(8)] if not arguments.cpu else ["cpu0"]
             campaign(server, scratch, place, keys[:1], "first", names[:1], 1)
             for count in map(int, arguments.counts.split(",")):
-                first, seconds, jobs = campaign(server, scratch, place, keys, f"on{count}", names[:count], arguments.copies)
+                first, seconds, jobs, said = campaign(server, scratch, place, keys, f"on{count}", names[:count], arguments.copies)
                 states = [job["state"] for job in jobs]
-                answer.append({"devices": count, "first_seconds": first, "seconds": seconds, "jobs": jobs})
+                answer.append({"devices": count, "first_seconds": first, "seconds": seconds, "jobs": jobs, "said": said})
                 one = answer[0]
                 efficiency = one["seconds"] * one["devices"] / (count * seconds)
                 print(f"{count} devices: {seconds:.1f} s for {len(jobs)} keys ({states.count('done')} done), efficiency "
                       f"{100 * efficiency:.1f} %, {agreement(one['jobs'], jobs)} of {len(jobs)} winners in both sets; its first "
-                      f"{2 * count} jobs, with the starts, took {first:.1f} s", flush=True)
+                      f"{2 * count} jobs, with the starts, took {first:.1f} s", *said, sep="\n  ", flush=True)
         finally:
             server.stop()
     if arguments.json:

@@ -4,10 +4,11 @@
 
 On GPUs the peer is Triton's own autotuner (bench/triton_autotune.py, compiled and loaded beforehand); with --cpu it is
 bench/fixed_budget.py, which does the same to kernels in C. Every key is tuned by both and held against an oracle: every
-config in PROCESSES processes of ROUNDS interleaved rounds, in which nobody leaves. Printed for every key: the seconds of
-both, their ratio, what each one's choice loses against the oracle's best (regret), the noise floor. Wavetune's seconds of a key are those of
-the whole process over the number of keys; beside them stand one key alone, and with --cold compiling and tuning one key
-from nothing on the same cores.
+config in PROCESSES processes of ROUNDS interleaved rounds, which only those leave that are surely half as slow again as the
+best. Printed for every key: the seconds of
+both, their ratio, what each one's choice loses against the oracle's best (regret), the noise floor. Wavetune's seconds of a
+key are those of the whole process over the number of keys; beside them stand one key alone, and with --cold compiling and
+tuning one key from nothing on the same cores. The oracle comes last: what is known before it is printed before it.
 With --gpus N each GPU runs a whole campaign, and compares every Nth key with the peer and the oracle, with --every E every
 Eth of those; --cold runs one kernel on each, with its share of the cores (and nothing else with --keys 0).
 """
@@ -54,6 +55,9 @@ def compare(kernel, scratch, build, everything, gpu, arguments):
     campaign = tuning.tune(kernel, place, build, device, keys)
     alone = tuning.tune(kernel, place, build, device, [keys[mine[0]]])
     lines = peer(kernel, place, [keys[i] for i in mine], gpu, arguments.cpu, arguments.warm)
+    spent = sum(line["seconds"] for line in lines)
+    print(f"  {kernel.name} on {device}: a campaign of {len(keys)} keys {campaign.seconds:.1f} s, one key alone {alone.seconds:.1f} s, "
+          f"the peer {spent:.1f} s for {len(mine)} keys: {spent / len(mine) / (campaign.seconds / len(keys)):.1f}x", flush=True)
     exact = tuning.oracle(kernel, place, everything, device, [keys[i] for i in mine], arguments.rounds, arguments.processes)
     rows = []
     for k, i in enumerate(mine):

@@ -159,6 +159,7 @@ def test_what_cannot_be_read_is_refused_with_one_sentence(tmp_path):
         (("tune", harness.QUICK, "--key", "n=1", "--search", "divining"), "random, descent or evolution"),
         (("tune", harness.QUICK, "--key", "n=1", "--search", "random", "--only", "1"), "--only"),
         (("tune", harness.QUICK, "--key", "n=1", "--exhaustive", "5", "--budget", "1"), "--exhaustive"),
+        (("tune", harness.QUICK, "--key", "n=1", "--margin", "5"), "--margin"),
         (("tune", harness.QUICK, "--key", "n=1", "--samples", tmp_path / "absent/file"), "--samples"),
         (("tune", harness.QUICK, "--keys", keys, "--profile", tmp_path), "--profile"),
     ):
@@ -272,6 +273,18 @@ def test_exhaustive_races_every_config_in_every_process_to_the_end(tmp_path):
     assert sorted((line["process"], line["config"]) for line in lines) == [(p, c) for p in range(4) for c in range(3)]
     for line in lines:  # what a falling clock rejects is less than half
         assert line["stage"] == "final" and 5 <= len(line["samples_us"]) <= 9
+
+
+def test_with_a_margin_only_the_slow_leave_the_exhaustive_race(tmp_path):
+    samples = tmp_path / "samples"
+    done = tune(sleeper(tmp_path / "kernel", (1600, 100)), "n=1000", tmp_path / "state", "--json", "--exhaustive", "30",
+                "--margin", "100", "--samples", samples)
+    assert done.returncode == 0, done.stderr
+    lines = [json.loads(line) for line in samples.read_text().splitlines()]
+    counts = {config: [len(line["samples_us"]) for line in lines if line["config"] == config] for config in (0, 1)}
+    assert len(counts[0]) == len(counts[1]) == 3
+    assert max(counts[0]) < min(counts[1])
+    assert json.loads(done.stdout)["winner"]["config"] == 1
 
 
 def test_a_budget_ends_the_screen_and_leaves_some_for_the_finals(tmp_path):

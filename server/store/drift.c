@@ -114,10 +114,12 @@ static const struct statement suspect_statement = {
     "drift_suspect", "UPDATE devices SET drain_reason = COALESCE(drain_reason, $3), suspect_since = " SQL_FROM_US(
                          "$4") " WHERE agent = $1 AND device = $2 AND suspect_since IS NULL"};
 
-/* Samples that the device gave since then, of jobs that have not ended or ended since. */
+/* Samples that the device gave since then, of jobs that have not ended or ended since. What a round of a search asked next
+ * follows from what the rounds before had told it, and is made again from that: those keep their place. */
 #define SQL_SAMPLES                                                                                                    \
   "SELECT m.job_id, m.id, m.lease_id, m.config, m.stage, m.late, j.state, NOT m.late AND m.stage = j.stage"            \
-  "  AND j.state IN ('queued', 'running') AS needed FROM jobs j JOIN measurements m ON m.job_id = j.id"                \
+  "  AND j.state IN ('queued', 'running') AND (j.search_strategy IS NULL OR m.stage <> 'screen' OR m.round = j.round)" \
+  "  AS needed FROM jobs j JOIN measurements m ON m.job_id = j.id"                                                     \
   " WHERE (j.state IN ('queued', 'running') OR j.finished_at > " SQL_FROM_US(                                          \
       "$3") ")"                                                                                                        \
             " AND m.agent = $1 AND m.device = $2 AND m.at > " SQL_FROM_US(                                             \

@@ -84,9 +84,9 @@ def node(server):
 def submit(server, tag):
     jobs = []
 
-    def submit(space):
+    def submit(space, **more):
         answer = server.request("POST", "/v1/jobs", {"kernel": server.kernel, "key": {"n": 64}, "space": space, "tag": tag,
-                                                     "run": str(len(jobs)), "environment": ENVIRONMENT})
+                                                     "run": str(len(jobs)), "environment": ENVIRONMENT} | more)
         assert answer.status == 201, answer
         jobs.append(answer.json["job"])
         return jobs[-1]
@@ -227,6 +227,25 @@ def test_a_job_is_decided_again_when_its_samples_are_quarantined_while_it_is_dec
     assert server.get(f"/v1/jobs/{job}")["state"] == "running"
     assert node.work(most=1)[0]["lease"] == finals[0]["lease"]
     wait_until(lambda: server.get(f"/v1/jobs/{job}")["state"] == "done", 20, "the job to be decided again")
+
+
+def test_a_search_keeps_what_it_was_told_when_that_is_quarantined(server, node, submit, age):
+    space = {"parameters": {"A": list(range(96))}}
+    submit(space)
+    node.work()
+    age()
+    job = submit(space, search={"strategy": "evolution", "trials": 48})
+    assert node.post(node.pull("cpu0").json, baseline_us=130.0).status == 200
+    node.work("cpu1", most=1)
+    second = node.pull("cpu0").json
+    assert second["round"] == 1 and node.post(second, baseline_us=130.0).status == 200
+    assert drained(node)[0].startswith("drift: ")
+    detail, = events(server, job, "quarantined")
+    assert (detail["measurements"], detail["leased_again"]) == (16, 8), "the round before was told already"
+    node.work("cpu1", ratios={config: 2 - config / 100 for config in range(96)})
+    assert server.get(f"/v1/jobs/{job}")["state"] == "done"
+    screened = [m["config"] for m in server.items(f"/v1/jobs/{job}/measurements") if m["stage"] == "screen" and not m["late"]]
+    assert len(screened) == len(set(screened)) == 48, "no config is named twice"
 
 
 def test_a_resumed_device_works_and_begins_a_new_history(server, node, submit, age):

@@ -1,6 +1,7 @@
 /* Elements by dtype. Memory: none. Threads: any. */
 #include "agent/measure/element.h"
 
+#include <float.h>
 #include <math.h>
 
 bool dtype_is_floating(enum dtype dtype) {
@@ -206,4 +207,87 @@ int64_t elements_unwritten(enum dtype dtype, const void *bytes, const void *agai
   default:
     return unwritten_64(bytes, again, first, first + n, mark, other, ret_first);
   }
+}
+
+#define NEAR_BLOCK 1024 /* elements */
+
+/* No branch: a block of which none is far is passed over at memory's speed. NaN and infinity are far. */
+#define DEFINE_NEAR(name, type, magnitude, largest)                                                                    \
+  static bool name(const type *a, const type *b, int64_t n, type atol, type rtol) {                                    \
+    int found = 0;                                                                                                     \
+    for (int64_t i = 0; i < n; i++) {                                                                                  \
+      type difference = magnitude(a[i] - b[i]);                                                                        \
+      int is_near = difference <= atol + rtol * magnitude(a[i]), is_finite = difference <= (largest);                  \
+      found |= !(is_near & is_finite);                                                                                 \
+    }                                                                                                                  \
+    return !found;                                                                                                     \
+  }
+DEFINE_NEAR(floats_are_near, float, fabsf, FLT_MAX)
+DEFINE_NEAR(doubles_are_near, double, fabs, DBL_MAX)
+
+/* Finite ones: the exponent is the upper bits' in both formats, with another bias. */
+static void float16_widen(const uint16_t *from, int64_t n, float *to) {
+  for (int64_t i = 0; i < n; i++) {
+    uint32_t bits = (uint32_t)(from[i] & 0x7fff) << 13;
+    float magnitude;
+    memcpy(&magnitude, &bits, sizeof magnitude);
+    to[i] = magnitude * (from[i] & 0x8000 ? -0x1p112f : 0x1p112f);
+  }
+}
+
+static void bfloat16_widen(const uint16_t *from, int64_t n, float *to) {
+  for (int64_t i = 0; i < n; i++) {
+    uint32_t bits = (uint32_t)from[i] << 16;
+    memcpy(&to[i], &bits, sizeof bits);
+  }
+}
+
+static bool halves_are_near(enum dtype dtype, const void *a, const void *b, int64_t n, float atol, float rtol) {
+  float wide_a[NEAR_BLOCK], wide_b[NEAR_BLOCK];
+  if (dtype == DTYPE_FLOAT16 && (any_above_16(a, n, 0x7bff) || any_above_16(b, n, 0x7bff)))
+    return false;
+  void (*widen)(const uint16_t *, int64_t, float *) = dtype == DTYPE_FLOAT16 ? float16_widen : bfloat16_widen;
+  widen(a, n, wide_a);
+  widen(b, n, wide_b);
+  return floats_are_near(wide_a, wide_b, n, atol, rtol);
+}
+
+static bool block_is_near(enum dtype dtype, const void *a, const void *b, int64_t n, double atol, double rtol) {
+  if (memcmp(a, b, (size_t)n * dtype_size(dtype)) == 0)
+    return true;
+  switch (dtype) {
+  case DTYPE_FLOAT16:
+  case DTYPE_BFLOAT16:
+    return halves_are_near(dtype, a, b, n, (float)atol, (float)rtol);
+  case DTYPE_FLOAT32:
+    return floats_are_near(a, b, n, (float)atol, (float)rtol);
+  case DTYPE_FLOAT64:
+    return doubles_are_near(a, b, n, atol, rtol);
+  default:
+    return false;
+  }
+}
+
+static bool is_far(enum dtype dtype, const void *a, const void *b, int64_t i, double atol, double rtol) {
+  double left = element_get(dtype, a, i), right = element_get(dtype, b, i);
+  if (isnan(left) || isnan(right))
+    return isnan(left) != isnan(right);
+  if (isinf(left) || isinf(right))
+    return left != right;
+  return fabs(left - right) > atol + rtol * fabs(left);
+}
+
+int64_t elements_far(enum dtype dtype, const void *a, const void *b, int64_t first, int64_t n, double atol,
+                     double rtol) {
+  size_t size = dtype_size(dtype);
+  for (int64_t at = first, block; at < first + n; at += block) {
+    block = first + n - at < NEAR_BLOCK ? first + n - at : NEAR_BLOCK;
+    size_t offset = (size_t)at * size;
+    if (block_is_near(dtype, (const char *)a + offset, (const char *)b + offset, block, atol, rtol))
+      continue;
+    for (int64_t i = at; i < at + block; i++)
+      if (is_far(dtype, a, b, i, atol, rtol))
+        return i;
+  }
+  return -1;
 }

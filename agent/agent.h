@@ -18,6 +18,7 @@
 
 #define AGENT_MAGIC 0x41474e54u
 #define REQUEST_MS 10000
+#define OBJECT_SIZE_MAX ((size_t)64 << 20) /* of compiled code */
 
 struct agent;
 
@@ -27,8 +28,7 @@ struct device_thread {
   struct executor executor;
   struct http_client *client;
   pthread_t thread;
-  /* The thread's own: digests of the compiled objects that the server has, and the build of the last lease. */
-  json_t *stored, *build;
+  json_t *build; /* of the last lease; the thread's own */
   struct digest build_digest;
   /* What its time went to, beside executor.spent. */
   int64_t n_leases, asking_ms, preparing_ms;
@@ -49,6 +49,10 @@ struct agent {
   struct spool *spool;
   struct held_table *held;
   struct http_client *keeper_client, *poster_client;
+  /* The poster's own: digests of the compiled code that the server has, and how often in a row it could not be brought
+   * there. */
+  json_t *stored;
+  int object_failures;
 
   pthread_mutex_t mutex;
   pthread_cond_t changed;

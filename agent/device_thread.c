@@ -8,8 +8,6 @@
 #define LEASE_WAIT_S 20
 #define LEASE_ANSWER_MS 15000 /* beyond the wait */
 #define BLOB_MS 60000
-#define OBJECT_MS 10000 /* for storing a finalist's code: measurements wait meanwhile */
-#define OBJECT_MAX ((size_t)64 << 20)
 #define IDLE_LEAST_MS 1000 /* between two leases asked for in vain */
 #define BACKOFF_LEAST_MS 250
 #define BACKOFF_MOST_MS 10000
@@ -22,7 +20,6 @@ struct working {
   struct device_thread *thread;
   const struct lease_terms *terms;
   size_t n_measured;
-  bool is_store_refused; /* a compiled object could not be stored: not tried again in this lease */
   struct backoff backoff;
 };
 
@@ -37,11 +34,13 @@ static bool working_is_ours(void *context, uint64_t config) {
   return held_has(working->thread->agent->held, working->terms->id, working->terms->epoch, config);
 }
 
-static bool record_append(struct agent *agent, const struct lease_terms *terms, const char *member, json_t *taken) {
+/* `object`: the file of the code that a measurement names; NULL: none. */
+static bool record_append(struct agent *agent, const struct lease_terms *terms, const char *member, json_t *taken,
+                          const char *object) {
   struct error error;
   uint64_t number;
-  cleanup_json json_t *record =
-      json_pack("{s:s, s:I, s:o}", "lease", terms->id, "epoch", (json_int_t)terms->epoch, member, taken);
+  cleanup_json json_t *record = json_pack("{s:s, s:I, s:o, s:s*}", "lease", terms->id, "epoch",
+                                          (json_int_t)terms->epoch, member, taken, "object_path", object);
   bool ok = spool_append(agent->spool, record, &number, &error);
   if (!ok)
     log_error("%s", error.message);
@@ -98,54 +97,29 @@ static json_t *measurement_to_json(const struct lease *lease, const struct measu
   return json;
 }
 
-/* Puts an object on the server, once in the life of this thread. */
-static bool object_put(struct device_thread *thread, const char *path, char digest_text[DIGEST_TEXT_SIZE],
-                       struct error *error) {
+/* Names the code that was timed. The poster brings it to the server, as the device would wait here. */
+static bool object_name(const struct working *working, const char *path, json_t *json) {
+  struct error error;
   cleanup_free char *bytes = NULL;
   size_t size;
-  if (!file_read(path, OBJECT_MAX, &bytes, &size, error))
+  char text[DIGEST_TEXT_SIZE];
+  if (!file_read(path, OBJECT_SIZE_MAX, &bytes, &size, &error)) {
+    log_warning("lease: results of lease=%s go without their compiled code: %s", working->terms->id, error.message);
     return false;
+  }
   struct digest digest = digest_of(bytes, size);
-  digest_format(&digest, digest_text);
-  if (json_object_get(thread->stored, digest_text))
-    return true;
-  cleanup_free char *target = xasprintf("/v1/blobs/%s", digest_text);
-  struct http_request request = {.method = "PUT",
-                                 .path = target,
-                                 .body = bytes,
-                                 .body_size = size,
-                                 .content_type = "application/octet-stream",
-                                 .timeout_ms = OBJECT_MS};
-  cleanup_http_response struct http_response response = {0};
-  if (!http_send(thread->client, &request, &response, error))
-    return false;
-  if (response.status != 200 && response.status != 201)
-    return error_set(error, "the server answered %d to PUT %s", response.status, target);
-  json_object_set_new(thread->stored, digest_text, json_true());
+  json_object_set_new(json, "object", json_string(digest_format(&digest, text)));
   return true;
-}
-
-/* Whether the object is on the server; where it cannot be brought there, nothing more of this lease is. */
-static bool object_store(struct working *working, const char *path, char digest_text[DIGEST_TEXT_SIZE]) {
-  struct error error;
-  if (working->is_store_refused)
-    return false;
-  if (object_put(working->thread, path, digest_text, &error))
-    return true;
-  working->is_store_refused = true;
-  log_warning("lease: results of lease=%s go without their compiled code: %s", working->terms->id, error.message);
-  return false;
 }
 
 static bool working_measured(void *context, const struct lease *lease, const struct measurement *measurement) {
   struct working *working = context;
-  char digest[DIGEST_TEXT_SIZE];
   json_t *json = measurement_to_json(lease, measurement);
-  bool is_kept = lease->stage == STAGE_FINAL && measurement->outcome == OUTCOME_CORRECT && measurement->object;
-  if (is_kept && object_store(working, measurement->object, digest))
-    json_object_set_new(json, "object", json_string(digest));
+  bool is_kept = lease->stage == STAGE_FINAL && measurement->outcome == OUTCOME_CORRECT && measurement->object &&
+                 object_name(working, measurement->object, json);
   working->n_measured++;
-  return record_append(working->thread->agent, working->terms, "measurement", json);
+  return record_append(working->thread->agent, working->terms, "measurement", json,
+                       is_kept ? measurement->object : NULL);
 }
 
 /* Gets what a lease needs, for as long as the lease lives. `what` is for the sentence. */
@@ -261,12 +235,12 @@ static enum lease_end lease_work(struct working *working, const json_t *json, st
 static bool end_append(struct working *working, enum lease_end end, const struct error *error) {
   struct agent *agent = working->thread->agent;
   if (end == LEASE_DONE)
-    return record_append(agent, working->terms, "done", json_true());
+    return record_append(agent, working->terms, "done", json_true(), NULL);
   const char *reason = end == LEASE_FAILED        ? error->message
                        : end == LEASE_SPENT       ? RELEASE_REASON_SPENT
                        : agent_is_stopping(agent) ? "the agent ends"
                                                   : "the agent could not renew it in time or store what it measured";
-  return record_append(agent, working->terms, "release", text_to_json(reason));
+  return record_append(agent, working->terms, "release", text_to_json(reason), NULL);
 }
 
 static const char *end_name(enum lease_end end) {
@@ -429,7 +403,6 @@ void *device_thread_run(void *context) {
   };
   int64_t began_ms = clock_monotonic_ms();
   random_hex(asking.nonce, 16);
-  thread->stored = json_object();
   while (!agent_is_stopping(agent)) {
     if (thread->executor.is_suspect)
       device_quarantine(thread);
@@ -438,7 +411,6 @@ void *device_thread_run(void *context) {
   }
   executor_drop_workers(&thread->executor);
   times_log(thread, began_ms);
-  json_decref(thread->stored);
   json_decref(thread->build);
   pthread_mutex_lock(&agent->mutex);
   agent->n_measuring--;

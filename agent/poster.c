@@ -1,7 +1,8 @@
 /* Posting the spool: measurements, ends and hand-backs of leases, in the order in which they were recorded.
  *
  * A record is {"lease", "epoch"} with "measurement": {…}, "done": true or "release": "why". Its number is the
- * measurement's seq. Nothing is forgotten before the server has answered; what it refuses for good goes to
+ * measurement's seq. Code that a measurement names ("object", which lies in the record's "object_path") is brought to the
+ * server before it. Nothing is forgotten before the server has answered; what it refuses for good goes to
  * STATE/refused.jsonl. Threads: one at a time posts. */
 #include <errno.h>
 #include <fcntl.h>
@@ -15,6 +16,8 @@
 #define LAST_WORDS_MS 5000 /* for posting when the agent ends */
 #define BACKOFF_LEAST_MS 250
 #define BACKOFF_MOST_MS 5000
+#define OBJECT_MS 10000
+#define OBJECT_ATTEMPTS 3 /* then results go without their code, where the server takes them */
 
 struct batch {
   size_t n;
@@ -171,15 +174,83 @@ static enum post batch_post(struct agent *agent, struct batch *batch, int64_t *r
   return POST_OK;
 }
 
-/* Posts what the spool holds, at most one batch. */
-static enum post spool_post(struct agent *agent, int64_t *ret_retry_after_s) {
+/* Brings code to the server, once. *ret_later: it may be taken another time. */
+static bool object_put(struct agent *agent, const char *path, const char *digest_text, bool *ret_later,
+                       struct error *error) {
+  cleanup_free char *bytes = NULL;
+  size_t size;
+  char text[DIGEST_TEXT_SIZE];
+  *ret_later = false;
+  if (json_object_get(agent->stored, digest_text))
+    return true;
+  if (!file_read(path, OBJECT_SIZE_MAX, &bytes, &size, error))
+    return false;
+  struct digest digest = digest_of(bytes, size);
+  if (!string_equal(digest_format(&digest, text), digest_text))
+    return error_set(error, "%s is not any more what was measured", path);
+  cleanup_free char *target = xasprintf("/v1/blobs/%s", digest_text);
+  struct http_request request = {.method = "PUT",
+                                 .path = target,
+                                 .body = bytes,
+                                 .body_size = size,
+                                 .content_type = "application/octet-stream",
+                                 .timeout_ms = OBJECT_MS};
+  cleanup_http_response struct http_response response = {0};
+  bool answered = http_send(agent->poster_client, &request, &response, error);
+  if (answered && (response.status == 200 || response.status == 201)) {
+    json_object_set_new(agent->stored, digest_text, json_true());
+    return true;
+  }
+  *ret_later = !answered || response.status < 400 || response.status >= 500 || response.status == 401 ||
+               response.status == 403 || response.status == 408 || response.status == 429;
+  return answered ? error_set(error, "the server answered %d to PUT %s", response.status, target) : false;
+}
+
+/* Brings the code of a batch's measurements. A server that is away is waited for, as results do. One that takes results and,
+ * OBJECT_ATTEMPTS times, no code gets them without. */
+static enum post objects_post(struct agent *agent, struct batch *batch) {
+  bool is_refused = false;
+  for (size_t i = 0; i < batch->n; i++) {
+    const json_t *record = batch->records[i].json;
+    json_t *measurement = json_object_get(record, "measurement");
+    const char *path = json_string_value(json_object_get(record, "object_path"));
+    const char *digest = json_string_value(json_object_get(measurement, "object"));
+    struct error error;
+    bool is_later = false;
+    if (!path || !digest)
+      continue;
+    if (!is_refused && object_put(agent, path, digest, &is_later, &error)) {
+      agent->object_failures = 0;
+      continue;
+    }
+    if (is_later && ++agent->object_failures < OBJECT_ATTEMPTS) {
+      log_warning("poster: results wait in the spool for their compiled code: %s", error.message);
+      return POST_LATER;
+    }
+    if (!is_refused)
+      log_warning("poster: results of lease=%s go without their compiled code: %s", record_lease(record),
+                  error.message);
+    is_refused = is_refused || is_later;
+    json_object_del(measurement, "object");
+  }
+  return POST_OK;
+}
+
+/* Posts what the spool holds, at most one batch. *ret_more: there may be more than that. */
+static enum post spool_post(struct agent *agent, bool *ret_more, int64_t *ret_retry_after_s) {
   struct error error;
   struct batch *batch = xcalloc(1, sizeof *batch);
   *ret_retry_after_s = 0;
   bool ok = spool_peek(agent->spool, batch->records, BATCH_RECORDS, &batch->n, &error);
-  enum post post = ok && batch->n ? batch_post(agent, batch, ret_retry_after_s) : POST_OK;
+  enum post post = ok ? objects_post(agent, batch) : POST_LATER;
+  if (post == POST_OK) {
+    post = batch_post(agent, batch, ret_retry_after_s);
+    if (post != POST_OK)
+      agent->object_failures = 0; /* it was away: its code comes with the results when it is back */
+  }
   if (ok && batch->n && post == POST_OK)
     ok = spool_acknowledge(agent->spool, batch->records[batch->n - 1].number, &error);
+  *ret_more = ok && batch->n == BATCH_RECORDS;
   for (size_t i = 0; i < batch->n; i++)
     json_decref(batch->records[i].json);
   free(batch);
@@ -193,10 +264,11 @@ static enum post spool_post(struct agent *agent, int64_t *ret_retry_after_s) {
 void agent_post_left(struct agent *agent) {
   struct backoff backoff = backoff_new(BACKOFF_LEAST_MS, BACKOFF_MOST_MS);
   int64_t retry_after_s;
+  bool more;
   if (!spool_is_empty(agent->spool))
     log_info("poster: results of an earlier run wait in the spool; they are posted before anything else");
   while (!spool_is_empty(agent->spool) && !agent_is_stopping(agent)) {
-    if (spool_post(agent, &retry_after_s) == POST_OK)
+    if (spool_post(agent, &more, &retry_after_s) == POST_OK)
       backoff_reset(&backoff);
     else
       agent_wait(agent, backoff_next_ms(&backoff, retry_after_s), NULL);
@@ -213,9 +285,10 @@ static bool devices_are_done(struct agent *agent) {
 /* The devices have ended: what is left in the spool is posted within a moment, or by the next run. */
 static void post_last_words(struct agent *agent) {
   int64_t until_ms = clock_monotonic_ms() + LAST_WORDS_MS, retry_after_s;
+  bool more;
   struct backoff backoff = backoff_new(BACKOFF_LEAST_MS, BACKOFF_MOST_MS);
   while (!spool_is_empty(agent->spool) && clock_monotonic_ms() < until_ms) {
-    if (spool_post(agent, &retry_after_s) != POST_OK)
+    if (spool_post(agent, &more, &retry_after_s) != POST_OK)
       usleep((useconds_t)(backoff_next_ms(&backoff, 0) * 1000));
   }
   if (!spool_is_empty(agent->spool))
@@ -226,13 +299,15 @@ void *poster_run(void *context) {
   struct agent *agent = context;
   MAGIC_CHECK(agent, AGENT_MAGIC);
   struct backoff backoff = backoff_new(BACKOFF_LEAST_MS, BACKOFF_MOST_MS);
+  bool more = false;
   while (!devices_are_done(agent)) {
     int64_t retry_after_s;
     spool_wait(agent->spool, BATCH_WAIT_MS);
     if (spool_is_empty(agent->spool))
       continue;
-    agent_wait(agent, BATCH_WAIT_MS, &agent->must_post);
-    if (spool_post(agent, &retry_after_s) == POST_OK)
+    if (!more) /* else a lease's end may lie behind what a batch held */
+      agent_wait(agent, BATCH_WAIT_MS, &agent->must_post);
+    if (spool_post(agent, &more, &retry_after_s) == POST_OK)
       backoff_reset(&backoff);
     else
       agent_wait(agent, backoff_next_ms(&backoff, retry_after_s), &agent->must_post);

@@ -70,6 +70,7 @@ static void agent_init(struct agent *agent, const struct options *options) {
   pthread_condattr_destroy(&monotonic);
   random_hex(agent->boot, 16);
   agent->held = held_table_new();
+  agent->stored = json_object();
 }
 
 /* Every thread has ended. */
@@ -86,6 +87,7 @@ static void agent_release(struct agent *agent) {
   if (agent->spool)
     spool_close(agent->spool);
   held_table_free(agent->held);
+  json_decref(agent->stored);
   devices_release(&agent->devices);
   free(agent->state);
   free(agent->faults);

@@ -263,38 +263,51 @@ bool spool_peek(struct spool *spool, struct spool_record *records, size_t most, 
   return true;
 }
 
-/* Moves `first` behind the record with `number`. */
-static bool first_move(struct spool *spool, uint64_t number, struct error *error) {
-  while (spool->first < spool->end) {
+/* Where the record behind that with `number` begins. Without the mutex: records that are there do not change. */
+static bool first_after(const struct spool *spool, uint64_t number, uint64_t end, uint64_t *ret_first,
+                        struct error *error) {
+  uint64_t first = spool->first;
+  while (first < end) {
     struct record_header header;
     cleanup_free char *text = NULL;
-    if (!record_read(spool->fd, spool->first, spool->end, &header, &text))
-      return error_set(error, "the spool's record at byte %llu cannot be read back", (unsigned long long)spool->first);
+    if (!record_read(spool->fd, first, end, &header, &text))
+      return error_set(error, "the spool's record at byte %llu cannot be read back", (unsigned long long)first);
     if (header.number > number)
       break;
-    spool->first += sizeof header + header.length;
+    first += sizeof header + header.length;
   }
+  *ret_first = first;
   return true;
 }
 
-/* Goes on with a file that holds only what is not acknowledged: a busy agent always has something that is not. Called
- * with the mutex, by the thread that peeks. */
-static bool spool_shorten(struct spool *spool, struct error *error) {
-  size_t size = (size_t)(spool->end - spool->first);
-  cleanup_free char *rest = xmalloc(size + 1);
-  if (!read_at(spool->fd, rest, size, spool->first))
-    return error_set(error, "cannot read %s: %s", spool->path, strerror(errno));
+static bool bytes_copy(int from, uint64_t at, size_t size, int to, uint64_t to_at) {
+  cleanup_free char *bytes = xmalloc(size + 1);
+  return read_at(from, bytes, size, at) && write_at(to, bytes, size, to_at);
+}
+
+/* Goes on with a file that holds only what is not acknowledged: a busy agent always has something that is not. Devices
+ * append meanwhile, and none of them waits for the disk: what comes during the sync is copied after it. Called by the
+ * thread that peeks, which syncs that before anybody gets it. */
+static bool spool_shorten(struct spool *spool, uint64_t end, struct error *error) {
   cleanup_free char *path = xasprintf("%s.new", spool->path);
   cleanup_fd int fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-  if (fd < 0 || !write_at(fd, rest, size, 0) || fsync(fd) < 0 || rename(path, spool->path) < 0)
+  uint64_t size = end - spool->first;
+  bool ok = fd >= 0 && bytes_copy(spool->fd, spool->first, (size_t)size, fd, 0) && fsync(fd) == 0;
+  pthread_mutex_lock(&spool->mutex);
+  ok = ok && bytes_copy(spool->fd, end, (size_t)(spool->end - end), fd, size) && rename(path, spool->path) == 0;
+  if (ok) {
+    int before = spool->fd;
+    spool->fd = fd;
+    fd = before;
+    spool->synced_end = size;
+    spool->end -= spool->first;
+    spool->first = 0;
+  }
+  pthread_mutex_unlock(&spool->mutex);
+  if (!ok)
     return error_set(error, "cannot write %s: %s", path, strerror(errno));
   if (!folder_sync(path))
     log_warning("spool: cannot sync the folder of %s: %s", spool->path, strerror(errno));
-  close(spool->fd);
-  spool->fd = fd;
-  fd = -1;
-  spool->first = 0;
-  spool->end = spool->synced_end = size;
   return true;
 }
 
@@ -304,15 +317,18 @@ bool spool_acknowledge(struct spool *spool, uint64_t number, struct error *error
   if (!file_write_atomically(spool->acknowledged_path, text, (size_t)length, 0600, error))
     return false;
   pthread_mutex_lock(&spool->mutex);
+  uint64_t end = spool->end, first = spool->first;
+  pthread_mutex_unlock(&spool->mutex);
+  bool ok = first_after(spool, number, end, &first, error);
+  pthread_mutex_lock(&spool->mutex);
   spool->acknowledged = number;
-  bool ok = first_move(spool, number, error);
+  spool->first = first;
+  pthread_mutex_unlock(&spool->mutex);
   /* The numbers go on from the acknowledged one, which is on the disk by now. What is copied is never more than what
    * goes. */
   struct error reason;
-  if (ok && spool->first > spool->shorten_at && spool->end - spool->first <= spool->first &&
-      !spool_shorten(spool, &reason))
+  if (ok && first > spool->shorten_at && end - first <= first && !spool_shorten(spool, end, &reason))
     log_warning("spool: it keeps what the server has: %s", reason.message);
-  pthread_mutex_unlock(&spool->mutex);
   return ok;
 }
 

@@ -3,6 +3,7 @@
 
 #include <criterion/criterion.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -203,6 +204,41 @@ Test(agent_spool, is_shortened_while_something_always_waits) {
   spool = open_spool(0);
   cr_expect_eq(expect_waiting(spool, 99), 2);
   cr_expect_eq(append(spool, 101), 101);
+  spool_close(spool);
+}
+
+#define DEVICES 4
+#define OF_A_DEVICE 300
+
+static void *device_append(void *spool) {
+  for (int i = 0; i < OF_A_DEVICE; i++)
+    append(spool, i);
+  return NULL;
+}
+
+Test(agent_spool, loses_nothing_that_devices_append_while_it_is_shortened) {
+  struct spool *spool = open_spool(64);
+  pthread_t devices[DEVICES];
+  struct spool_record records[32];
+  uint64_t seen = 0;
+  for (size_t i = 0; i < DEVICES; i++)
+    cr_assert_eq(pthread_create(&devices[i], NULL, device_append, spool), 0);
+  while (seen < DEVICES * OF_A_DEVICE) {
+    size_t n;
+    spool_wait(spool, 1000);
+    cr_assert(spool_peek(spool, records, ARRAY_LENGTH(records), &n, &error), "%s", error.message);
+    for (size_t i = 0; i < n; i++) {
+      cr_assert_eq(records[i].number, ++seen);
+      json_decref(records[i].json);
+    }
+    cr_assert(n == 0 || spool_acknowledge(spool, seen, &error), "%s", error.message);
+  }
+  for (size_t i = 0; i < DEVICES; i++)
+    pthread_join(devices[i], NULL);
+  cr_expect(spool_is_empty(spool));
+  spool_close(spool);
+  spool = open_spool(64);
+  cr_expect_eq(append(spool, 0), DEVICES * OF_A_DEVICE + 1);
   spool_close(spool);
 }
 

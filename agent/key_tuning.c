@@ -189,16 +189,17 @@ static bool is_correct(const struct key_config *config) {
 size_t key_tuning_choose(const struct key_tuning *tuning, size_t most, uint64_t *ret) {
   cleanup_free double *ratios = xcalloc(tuning->n, sizeof *ratios);
   cleanup_free uint64_t *configs = xcalloc(tuning->n, sizeof *configs);
-  const struct key_config *best = key_tuning_best(tuning);
+  cleanup_free bool *left_early = xcalloc(tuning->n, sizeof *left_early);
   size_t n = 0;
   for (size_t i = 0; i < tuning->n; i++) {
     const struct key_config *config = &tuning->configs[i];
     if (!is_correct(config) || (config->is_behind && config->config != tuning->baseline))
       continue;
-    ratios[n] = best && config->left_early ? fmax(config->ratio, nextafter(best->ratio, INFINITY)) : config->ratio;
+    ratios[n] = config->ratio;
+    left_early[n] = config->left_early;
     configs[n++] = config->config;
   }
-  return finalists_choose(ratios, configs, n, &tuning->baseline, 1, most, ret);
+  return finalists_choose(ratios, left_early, configs, n, &tuning->baseline, 1, most, ret);
 }
 
 const struct key_config *key_tuning_best(const struct key_tuning *tuning) {

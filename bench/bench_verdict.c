@@ -54,6 +54,9 @@ static struct row rows[] = {
     {"gain 5 % of 7 rivals, effect 5 %, as run",
      {.n_configs = 8, .effect = 0.05, .noise = 0.02, ROUNDS, .ratios = {1, 0.95}, AS_RUN},
      {0}},
+    {"2.1 % ahead of 14 rivals, effect 2 %, as run",
+     {.n_configs = 16, .effect = 0.02, .noise = 0.01, ROUNDS, .ratios = {1, 0.9, [2 ... 15] = 0.9 * 1.021}, AS_RUN},
+     {0}},
     {"neighbours, effect 0.5 %", {NEIGHBOURS, .effect = 0.005, THREE}, {0}},
     {"neighbours, effect 2 %", {NEIGHBOURS, .effect = 0.02, THREE}, {0}},
     {"neighbours, effect 5 %", {NEIGHBOURS, .effect = 0.05, THREE}, {0}},
@@ -114,7 +117,7 @@ static double screen_loss(enum landscape landscape, double effect, double noise,
         exp(truth[c] + effect * simulated_normal(rng) + 1.2533 * noise / sqrt(SCREEN_ROUNDS) * simulated_normal(rng));
     configs[c] = c;
   }
-  *ret_chosen = finalists_choose(ratios, configs, SCREENED, NULL, 0, SCREENED, chosen);
+  *ret_chosen = finalists_choose(ratios, NULL, configs, SCREENED, NULL, 0, SCREENED, chosen);
   for (size_t i = 0; i < *ret_chosen; i++)
     loss = fmin(loss, truth[chosen[i]]);
   return loss;

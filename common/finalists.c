@@ -1,6 +1,8 @@
 /* The choice of the finalists. Pure. */
 #include "common/finalists.h"
 
+#include <math.h>
+
 struct candidate {
   double ratio;
   uint64_t config;
@@ -25,11 +27,25 @@ static bool is_among(const uint64_t *configs, size_t n, uint64_t config) {
   return false;
 }
 
-size_t finalists_choose(const double *ratios, const uint64_t *configs, size_t n, const uint64_t *always,
-                        size_t n_always, size_t most, uint64_t *ret) {
+/* The least ratio of those that stayed, else of all; n >= 1. */
+static double least_ratio(const double *ratios, const bool *left_early, size_t n) {
+  double least = INFINITY, least_of_all = INFINITY;
+  for (size_t i = 0; i < n; i++) {
+    least_of_all = fmin(least_of_all, ratios[i]);
+    if (!left_early || !left_early[i])
+      least = fmin(least, ratios[i]);
+  }
+  return isfinite(least) ? least : least_of_all;
+}
+
+size_t finalists_choose(const double *ratios, const bool *left_early, const uint64_t *configs, size_t n,
+                        const uint64_t *always, size_t n_always, size_t most, uint64_t *ret) {
   cleanup_free struct candidate *candidates = xcalloc(n, sizeof *candidates);
-  for (size_t i = 0; i < n; i++)
-    candidates[i] = (struct candidate){ratios[i], configs[i]};
+  double least = least_ratio(ratios, left_early, n);
+  for (size_t i = 0; i < n; i++) {
+    bool has_left = left_early && left_early[i];
+    candidates[i] = (struct candidate){has_left ? fmax(ratios[i], FINALISTS_LEFT * least) : ratios[i], configs[i]};
+  }
   qsort(candidates, n, sizeof *candidates, compare_candidates);
   size_t chosen = 0;
   if (n > 0 && most > 0)

@@ -8,8 +8,6 @@
 #include "common/rng.h"
 #include "common/verdict_interval.h"
 
-/* A finalist whose ratio to the best is so many standard errors above 1 is the best in no draw that counts. */
-#define CONTENDER_ERRORS 10
 #define REGRET_PERCENT_ABOVE 5
 
 /* A config in one process, of which all comparisons are made. */
@@ -372,51 +370,38 @@ static double draw_scale(struct normals *normals, size_t df) {
   return sqrt((double)df / (odd * odd - 2 * log(product)));
 }
 
-struct contender {
-  double mean, error;
-  bool is_winner;
-};
-
-/* Who may be the best instead of the best. */
-static size_t contenders_find(const struct candidates *candidates, const struct candidate *winner,
-                              const struct candidate *best, const struct spread *spread, struct contender *ret,
-                              size_t *ret_df) {
-  size_t n = 0;
-  *ret_df = distance_df(&best->to_best, spread);
-  for (size_t i = 0; i < candidates->n; i++) {
-    const struct candidate *candidate = &candidates->all[i];
-    if (candidate == best || candidate->to_best.n < VERDICT_PROCESSES_MIN)
-      continue;
-    double error = distance_error(&candidate->to_best, spread);
-    if (candidate != winner && candidate->to_best.mean > CONTENDER_ERRORS * error)
-      continue;
-    ret[n++] = (struct contender){candidate->to_best.mean, error, candidate == winner};
-    size_t df = distance_df(&candidate->to_best, spread);
-    *ret_df = df < *ret_df ? df : *ret_df;
+/* What the greatest of n numbers exceeds in REGRET_PERCENT_ABOVE of a hundred draws, each Student's t with `df` degrees of
+ * freedom and all with one number in common, as distances to one config have: their correlations are 1/2. */
+static double greatest_quantile(size_t n, size_t df, uint64_t seed) {
+  struct normals normals = {.rng = rng_seeded(seed)};
+  cleanup_free double *draws = xcalloc(VERDICT_DRAWS, sizeof *draws);
+  for (size_t draw = 0; draw < VERDICT_DRAWS; draw++) {
+    double scale = draw_scale(&normals, df) * M_SQRT1_2, common = draw_normal(&normals), greatest = -INFINITY;
+    for (size_t i = 0; i < n; i++)
+      greatest = fmax(greatest, scale * (draw_normal(&normals) - common));
+    draws[draw] = greatest;
   }
-  return n;
+  return kth_of(draws, VERDICT_DRAWS, VERDICT_DRAWS - 1 - VERDICT_DRAWS * REGRET_PERCENT_ABOVE / 100);
 }
 
-/* Joint draws: half of the variance of a distance to the best is the best's own noise, which all distances share. */
 static double regret_bound(const struct candidates *candidates, const struct candidate *winner,
-                           const struct candidate *best, const struct spread *spread, uint64_t seed) {
-  struct normals normals = {.rng = rng_seeded(seed)};
-  cleanup_free struct contender *contenders = xcalloc(candidates->n, sizeof *contenders);
-  cleanup_free double *draws = xcalloc(VERDICT_DRAWS, sizeof *draws);
-  size_t df, n = contenders_find(candidates, winner, best, spread, contenders, &df);
+                           const struct spread *spread, uint64_t seed) {
+  cleanup_free struct distance *distances = xcalloc(candidates->n, sizeof *distances);
+  size_t n = 0, df = SIZE_MAX;
+  double bound = 0;
+  for (size_t i = 0; i < candidates->n; i++) {
+    distances[n] = distance_of(winner, &candidates->all[i]);
+    if (&candidates->all[i] == winner || distances[n].n < VERDICT_PROCESSES_MIN)
+      continue;
+    size_t own_df = distance_df(&distances[n++], spread);
+    df = own_df < df ? own_df : df;
+  }
   if (n == 0)
     return 0;
-  for (size_t draw = 0; draw < VERDICT_DRAWS; draw++) {
-    double scale = draw_scale(&normals, df) * M_SQRT1_2, of_best = draw_normal(&normals), least = 0, of_winner = 0;
-    for (size_t i = 0; i < n; i++) {
-      const struct contender *contender = &contenders[i];
-      double distance = contender->mean + scale * contender->error * (draw_normal(&normals) - of_best);
-      least = fmin(least, distance);
-      of_winner = contender->is_winner ? distance : of_winner;
-    }
-    draws[draw] = of_winner - least;
-  }
-  return expm1(kth_of(draws, VERDICT_DRAWS, VERDICT_DRAWS - 1 - VERDICT_DRAWS * REGRET_PERCENT_ABOVE / 100));
+  double quantile = greatest_quantile(n, df, seed);
+  for (size_t i = 0; i < n; i++)
+    bound = fmax(bound, distances[i].mean + quantile * distance_error(&distances[i], spread));
+  return expm1(bound);
 }
 
 static enum verdict_outcome outcome_of(double lower, double upper) {
@@ -448,8 +433,16 @@ static int finalists_compare(const void *a, const void *b) {
   return (left->config > right->config) - (left->config < right->config);
 }
 
-bool verdict_decide(const struct verdict_sample *samples, size_t n, uint64_t baseline, uint64_t seed,
-                    struct verdict *ret_verdict, struct error *error) {
+static const struct candidate *candidate_find(const struct candidates *candidates, uint64_t config) {
+  for (size_t i = 0; i < candidates->n; i++)
+    if (candidates->all[i].config == config)
+      return &candidates->all[i];
+  return NULL;
+}
+
+/* Of `favourite` in the winner's place where that is not NULL. */
+static bool decide(const struct verdict_sample *samples, size_t n, uint64_t baseline, const uint64_t *favourite,
+                   uint64_t seed, struct verdict *ret_verdict, struct error *error) {
   for (size_t i = 0; i < n; i++)
     if (!sample_check(&samples[i], error))
       return false;
@@ -460,6 +453,10 @@ bool verdict_decide(const struct verdict_sample *samples, size_t n, uint64_t bas
   if (!candidates.all)
     return error_set(error, "no config was measured correctly in %d processes; measure in more processes",
                      VERDICT_PROCESSES_MIN);
+  const struct candidate *winner = favourite ? candidate_find(&candidates, *favourite) : NULL;
+  if (favourite && !winner)
+    return error_set(error, "config %llu was not measured correctly in %d processes; measure it in more processes",
+                     (unsigned long long)*favourite, VERDICT_PROCESSES_MIN);
   struct verdict verdict = {.n_finalists = candidates.n,
                             .finalists = xcalloc(candidates.n, sizeof *verdict.finalists),
                             .equivalents = xcalloc(candidates.n, sizeof *verdict.equivalents)};
@@ -471,7 +468,7 @@ bool verdict_decide(const struct verdict_sample *samples, size_t n, uint64_t bas
     if (verdict.finalists[i].equivalent)
       verdict.equivalents[verdict.n_equivalents++] = candidates.all[i].config;
   }
-  const struct candidate *winner = winner_of(&candidates, verdict.finalists, best);
+  winner = winner ? winner : winner_of(&candidates, verdict.finalists, best);
   double error_of_each = error_of_one(&candidates, baseline);
   struct spread of_winner = spread_of(&candidates, best, baseline, winner);
   struct spread of_baseline = spread_of(&candidates, best, baseline, NULL);
@@ -479,12 +476,22 @@ bool verdict_decide(const struct verdict_sample *samples, size_t n, uint64_t bas
     finalist_against_winner(&candidates.all[i], winner, &of_winner, error_of_each, &verdict.finalists[i]);
   qsort(verdict.finalists, verdict.n_finalists, sizeof *verdict.finalists, finalists_compare);
   verdict.winner = winner->config;
-  verdict.regret_bound = regret_bound(&candidates, winner, best, &spread, seed);
+  verdict.regret_bound = regret_bound(&candidates, winner, &of_winner, seed);
   baseline_compare(winner, baseline, &of_baseline, error_of_each, &verdict);
   verdict.winner_us = median_us(winner, 1, false);
   verdict.baseline_us = median_us(candidates.all, candidates.n, true);
   *ret_verdict = verdict;
   return true;
+}
+
+bool verdict_decide(const struct verdict_sample *samples, size_t n, uint64_t baseline, uint64_t seed,
+                    struct verdict *ret_verdict, struct error *error) {
+  return decide(samples, n, baseline, NULL, seed, ret_verdict, error);
+}
+
+bool verdict_decide_for(const struct verdict_sample *samples, size_t n, uint64_t baseline, uint64_t config,
+                        uint64_t seed, struct verdict *ret_verdict, struct error *error) {
+  return decide(samples, n, baseline, &config, seed, ret_verdict, error);
 }
 
 void verdict_release(struct verdict *verdict) {

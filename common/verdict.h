@@ -19,8 +19,11 @@
  * with the least mean or, where another beats it in their direct comparison, that one. The equivalence set: finalists whose
  * upper bound (97.5 %) of the ratio to the best is <= VERDICT_EQUIVALENCE, and the best itself. The winner: among
  * those of the set whose ratio's point estimate to the best is <= 1 + VERDICT_TIE, the first by (spills, lds_bytes, vgprs,
- * ordinal). The regret bound: the 95th percentile, over joint draws from the finalists' distributions, of
- * winner / (least of all finalists in that draw) - 1.
+ * ordinal). The regret bound is what the winner's time may be above the least of all finalists' with 95 % confidence, whoever
+ * was chosen: of multiple comparisons with the best (Hsu, "Simultaneous confidence intervals for all distances from the
+ * 'best'", Annals of Statistics 9, 1981). For each other finalist the mean of the winner's distance to it plus q standard
+ * errors; the largest counts, and 0 at least. q is what the greatest of as many numbers exceeds in 5 % of VERDICT_DRAWS draws,
+ * each Student's t, with the correlation 1/2 that distances to one config have (Dunnett's critical value).
  *
  * Two finalists are compared in the processes that both have, there over the rounds that both have (a common prefix).
  * With fewer than VERDICT_PROCESSES_MIN in common they are not equivalent: the ratio is that of their figures, upper is
@@ -89,6 +92,10 @@ struct verdict {
  * False, with a sentence, when no config has enough processes or a sample is not as said above. */
 must_check bool verdict_decide(const struct verdict_sample *samples, size_t n, uint64_t baseline, uint64_t seed,
                                struct verdict *ret_verdict, struct error *error);
+/* The same with `config` in the winner's place, whoever won: how it compares with the baseline and with each finalist, in
+ * the same simultaneous intervals. False also where it is no finalist. */
+must_check bool verdict_decide_for(const struct verdict_sample *samples, size_t n, uint64_t baseline, uint64_t config,
+                                   uint64_t seed, struct verdict *ret_verdict, struct error *error);
 void verdict_release(struct verdict *verdict);
 #define cleanup_verdict __attribute__((cleanup(verdict_release)))
 

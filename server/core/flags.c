@@ -8,10 +8,6 @@
 #include "server/store/jobs.h"
 #include "server/store/measurements.h"
 
-/* verdict_decide says how its winner compares with the baseline and with each finalist, simultaneously. To hear that of the
- * default, all others are made slower by this factor: it shifts every distance to them and changes no spread. */
-#define ASIDE 1e4
-
 static bool default_failed(const struct final_measurement *measurements, size_t n, uint64_t default_config) {
   for (size_t i = 0; i < n; i++)
     if (measurements[i].sample.config == default_config && measurements[i].outcome != OUTCOME_CORRECT)
@@ -19,34 +15,17 @@ static bool default_failed(const struct final_measurement *measurements, size_t 
   return false;
 }
 
-/* Decides with all but the default set aside. False: nothing can be said of the default. */
+/* How the default compares with all others. False: nothing can be said of it. */
 static bool default_compare(const struct final_measurement *measurements, size_t n, uint64_t baseline,
                             uint64_t default_config, uint64_t seed, struct verdict *ret_verdict) {
   cleanup_free struct verdict_sample *samples = xcalloc(n + 1, sizeof *samples);
-  size_t n_times = 0, n_samples = 0;
+  size_t n_samples = 0;
   for (size_t i = 0; i < n; i++)
-    n_times += measurements[i].sample.n;
-  cleanup_free double *slower = xcalloc(n_times + 1, sizeof *slower);
-  n_times = 0;
-  for (size_t i = 0; i < n; i++) {
-    const struct verdict_sample *sample = &measurements[i].sample;
-    if (measurements[i].outcome != OUTCOME_CORRECT)
-      continue;
-    samples[n_samples] = *sample;
-    if (sample->config != default_config)
-      samples[n_samples].samples_us = slower + n_times;
-    n_samples++;
-    for (size_t k = 0; k < sample->n; k++)
-      slower[n_times++] = ASIDE * sample->samples_us[k];
-  }
+    if (measurements[i].outcome == OUTCOME_CORRECT)
+      samples[n_samples++] = measurements[i].sample;
   struct error error;
-  if (default_failed(measurements, n, default_config) ||
-      !verdict_decide(samples, n_samples, baseline, seed, ret_verdict, &error))
-    return false;
-  if (ret_verdict->winner == default_config)
-    return true;
-  verdict_release(ret_verdict);
-  return false;
+  return !default_failed(measurements, n, default_config) &&
+         verdict_decide_for(samples, n_samples, baseline, default_config, seed, ret_verdict, &error);
 }
 
 /* `ratio` and its interval: the default's time over the config's. */
@@ -72,8 +51,8 @@ size_t flags_judge(const struct final_measurement *measurements, size_t n, uint6
   for (size_t i = 0; i < verdict.n_finalists && n_flags < FLAGS_MAX; i++) {
     const struct verdict_finalist *finalist = &verdict.finalists[i];
     if (finalist->config != baseline && finalist->config != default_config)
-      n_flags = flag_add(ret_flags, n_flags, finalist->config, ASIDE * finalist->winner_ratio,
-                         ASIDE * finalist->winner_lower, ASIDE * finalist->winner_upper);
+      n_flags = flag_add(ret_flags, n_flags, finalist->config, finalist->winner_ratio, finalist->winner_lower,
+                         finalist->winner_upper);
   }
   return n_flags;
 }

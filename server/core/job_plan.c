@@ -44,7 +44,8 @@ static void screen_fail(const struct screen_facts *facts, struct job_plan *plan)
 }
 
 static size_t choose(const struct screen_facts *facts, size_t n_always, size_t most, uint64_t *ret) {
-  return finalists_choose(facts->ratios, facts->ranked, facts->n_ranked, facts->always, n_always, most, ret);
+  return finalists_choose(facts->ratios, facts->left_early, facts->ranked, facts->n_ranked, facts->always, n_always,
+                          most, ret);
 }
 
 void job_after_screen(const struct screen_facts *facts, int64_t devices, struct job_plan *ret_plan) {

@@ -35,13 +35,14 @@ struct job_plan {
 void job_plan_release(struct job_plan *plan);
 #define cleanup_job_plan __attribute__((cleanup(job_plan_release)))
 
-/* What a screen or halving learned. `ranked`: the HALVING_MAX correct configs with the least ratios, or all when they are
- * fewer, and those of `always` that were correct. */
+/* What a screen or halving learned. `ranked`: of the correct configs that stayed in their race, and of those that left it
+ * early, the HALVING_MAX with the least ratios each, or all when they are fewer, and those of `always` that were correct. */
 struct screen_facts {
   size_t n_ranked;
   const uint64_t *ranked;
   const double *ratios;
-  const int64_t *leases; /* that they were measured in */
+  const bool *left_early; /* NULL: none */
+  const int64_t *leases;  /* that they were measured in */
   size_t n_always;
   uint64_t always[FINALISTS_ALWAYS];
   bool may_halve;                  /* it was not done yet, and there is budget left */

@@ -3,12 +3,16 @@
 
 #include <math.h>
 
+/* Who left its race early has few rounds, which may say anything: it must not stand in the way of who stayed. */
+#define SQL_LEFT_EARLY "COALESCE(\"end\" IN ('far', 'behind'), false)"
 #define SQL_CORRECT                                                                                                    \
-  "SELECT config, ratio, lease_id FROM measurements WHERE job_id = $1 AND stage = $2::stage AND NOT late"              \
-  " AND outcome = 'correct'"
+  "SELECT config, ratio, lease_id, " SQL_LEFT_EARLY " AS left_early FROM measurements WHERE job_id = $1"               \
+  " AND stage = $2::stage AND NOT late AND outcome = 'correct'"
+#define SQL_LEAST " ORDER BY ratio, config LIMIT $3"
 static const struct statement screen_ranked_statement = {
-    "measurements_screen_ranked", "SELECT * FROM ((" SQL_CORRECT " ORDER BY ratio, config LIMIT $3) UNION (" SQL_CORRECT
-                                  " AND config IN ($4, $5))) ranked ORDER BY ratio, config"};
+    "measurements_screen_ranked",
+    "SELECT * FROM ((" SQL_CORRECT " AND NOT " SQL_LEFT_EARLY SQL_LEAST ") UNION (" SQL_CORRECT
+    " AND " SQL_LEFT_EARLY SQL_LEAST ") UNION (" SQL_CORRECT " AND config IN ($4, $5))) ranked ORDER BY ratio, config"};
 static const struct statement screen_outcomes_statement = {
     "measurements_screen_outcomes",
     "SELECT outcome, count(*) AS n, min(left(detail, 300)) FILTER (WHERE outcome <> 'correct') AS example"
@@ -34,6 +38,7 @@ bool measurements_screen(struct db *db, int64_t job, enum stage stage, const uin
   for (int row = 0; row < db_count(ranked); row++) {
     ret->ranked[row] = (uint64_t)db_get_integer(ranked, row, "config");
     ret->ratios[row] = db_get_double(ranked, row, "ratio");
+    ret->left_early[row] = db_get_bool(ranked, row, "left_early");
     ret->leases[row] = db_get_integer(ranked, row, "lease_id");
   }
   ret->facts.n_ranked = (size_t)db_count(ranked);
@@ -47,6 +52,7 @@ bool measurements_screen(struct db *db, int64_t job, enum stage stage, const uin
   }
   ret->facts.ranked = ret->ranked;
   ret->facts.ratios = ret->ratios;
+  ret->facts.left_early = ret->left_early;
   ret->facts.leases = ret->leases;
   ret->facts.n_always = n_always;
   for (size_t i = 0; i < n_always; i++)

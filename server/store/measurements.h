@@ -8,11 +8,12 @@
 #include "server/core/search_rounds.h"
 #include "server/store/db.h"
 
-#define SCREEN_RANKED_MAX (HALVING_MAX + FINALISTS_ALWAYS)
+#define SCREEN_RANKED_MAX (2 * HALVING_MAX + FINALISTS_ALWAYS)
 struct screen_summary {
   struct screen_facts facts; /* points into the rest */
   uint64_t ranked[SCREEN_RANKED_MAX];
   double ratios[SCREEN_RANKED_MAX];
+  bool left_early[SCREEN_RANKED_MAX];
   int64_t leases[SCREEN_RANKED_MAX];
   char *example;
 };

@@ -59,6 +59,13 @@ def test_the_best_ratio_is_not_that_of_a_config_that_left_the_race_early(server,
     assert told[:3] == [None, 1.0, 0.8]
 
 
+def test_a_config_that_left_the_race_early_keeps_none_of_those_that_stayed_from_the_final(server, hands, submit):
+    hand, _ = hands("hand"), submit(LARGE)
+    ratios = dict.fromkeys(range(5, 12), 0.5) | {12: 0.5, 13: 0.8, 14: 0.82}
+    final = next(lease for lease in hand.take_all(ratios=ratios, ends=dict.fromkeys(range(5, 13), "far")) if lease["stage"] == "final")
+    assert {0, 13, 14} <= set(configs_of(final))
+
+
 SPENT = "the device time is spent"  # common/outcome.h
 
 

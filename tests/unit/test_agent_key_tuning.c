@@ -129,6 +129,7 @@ Test(key_tuning, what_left_its_race_early_is_not_the_best_whatever_its_few_round
   cr_assert(feed_ended(&trial, STAGE_SCREEN, 0, 4, 0.61, NULL, "rounds"));
   cr_expect_eq(key_tuning_best(&trial.tuning)->config, 3);
   expect_chosen(&trial, CONFIGS, 3, (uint64_t[]){0, 3, 4});
+  expect_chosen(&trial, 2, 2, (uint64_t[]){3, 4});
   expect_chosen(&trial, 1, 1, (uint64_t[]){3});
   trial_end(&trial);
 }

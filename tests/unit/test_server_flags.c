@@ -59,6 +59,39 @@ Test(flags, are_for_none_that_is_as_fast_or_faster) {
   cr_expect_eq(judge(&faster, (const double[]){1.2, 1.1, 1.15}, flags), 0);
 }
 
+/* Three processes shift eight finalists against one another by a few per mille. 7 % is far outside of that, as all of
+ * them together say; three processes of one config alone leave more than that open. */
+Test(flags, believe_what_all_finalists_say_of_processes) {
+  enum { CONFIGS = 8 };
+  static const double shifts[PROCESSES] = {-0.009, 0.002, 0.007};
+  static double samples[CONFIGS][PROCESSES][ROUNDS], baselines[ROUNDS];
+  struct final_measurement measurements[CONFIGS * PROCESSES];
+  struct verdict_sample all[CONFIGS * PROCESSES];
+  for (size_t r = 0; r < ROUNDS; r++)
+    baselines[r] = 100;
+  for (size_t c = 0; c < CONFIGS; c++)
+    for (size_t p = 0; p < PROCESSES; p++) {
+      double ratio = (c == 0 ? 0.93 : 1) * (1 + shifts[(p + c) % PROCESSES]);
+      for (size_t r = 0; r < ROUNDS; r++)
+        samples[c][p][r] = 100 * ratio * (1 + 0.001 * (double)((r * 7 + p * 3 + c) % 5) - 0.002);
+      all[c * PROCESSES + p] = (struct verdict_sample){.config = DEFAULT + c,
+                                                       .process = (int64_t)p,
+                                                       .n = ROUNDS,
+                                                       .samples_us = samples[c][p],
+                                                       .baseline_us = baselines};
+      measurements[c * PROCESSES + p] = (struct final_measurement){OUTCOME_CORRECT, all[c * PROCESSES + p]};
+    }
+  cleanup_verdict struct verdict verdict;
+  struct error error;
+  struct flag flags[FLAGS_MAX];
+  cr_assert(verdict_decide(all, ARRAY_LENGTH(all), 3, 1, &verdict, &error));
+  cr_assert(verdict.winner == DEFAULT && verdict.outcome == VERDICT_FASTER);
+  cr_assert_eq(flags_judge(measurements, ARRAY_LENGTH(all), 3, DEFAULT, 1, flags), CONFIGS);
+  cr_expect_float_eq(flags[0].lower, 1 / verdict.baseline_upper, 1e-9);
+  for (size_t i = 1; i < CONFIGS; i++)
+    cr_expect_eq(flags[i].config, DEFAULT + i);
+}
+
 Test(flags, need_a_default_that_was_correct_in_every_process) {
   struct final final = {0};
   struct flag flags[FLAGS_MAX];

@@ -261,6 +261,34 @@ Test(verdict, recomputing_gives_the_same_to_the_last_digit) {
   expect_same_verdict(&once, &again);
 }
 
+Test(verdict, of_a_config_in_the_winners_place_says_how_it_compares_with_all) {
+  cleanup_experiment struct experiment experiment = {.n_configs = 3,
+                                                     .n_processes = 3,
+                                                     .n_rounds = 12,
+                                                     .true_us = {80, 90, 95},
+                                                     .process_noise = 0.002,
+                                                     .round_noise = 0.01};
+  measure(&experiment, 3);
+  cleanup_verdict struct verdict of_best = {0}, of_other = {0}, as_decided = decided(&experiment);
+  cr_assert(verdict_decide_for(experiment.samples, experiment.n, BASELINE, 10, 7, &of_best, &error));
+  expect_same_verdict(&of_best, &as_decided);
+  cr_assert(verdict_decide_for(experiment.samples, experiment.n, BASELINE, 12, 7, &of_other, &error));
+  const struct verdict_finalist *best = finalist_of(&of_other, 10);
+  cr_expect_eq(of_other.winner, 12u);
+  cr_expect_eq(best->ratio, 1);
+  cr_expect(best->winner_lower > 1 && best->winner_lower < best->winner_ratio);
+  cr_expect_float_eq(best->winner_ratio, 95.0 / 80, 0.02);
+  cr_expect_float_eq(of_other.baseline_ratio, 0.95, 0.01);
+  cr_expect_gt(of_other.regret_bound, 0.15);
+}
+
+Test(verdict, of_a_config_that_is_no_finalist_there_is_none) {
+  const struct verdict_sample samples[] = {steady(1, 0, 1), steady(1, 1, 1), steady(1, 2, 1), steady(2, 0, 1)};
+  struct verdict verdict;
+  cr_assert(!verdict_decide_for(samples, 4, BASELINE, 2, 7, &verdict, &error));
+  cr_expect_str_eq(error.message, "config 2 was not measured correctly in 3 processes; measure it in more processes");
+}
+
 static void shuffle(struct verdict_sample *samples, size_t n, struct rng *rng) {
   for (size_t i = n; i > 1; i--) {
     size_t j = rng_below(rng, i);

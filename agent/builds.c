@@ -70,7 +70,7 @@ static bool blob_prepare(const struct build_code *code, const struct source *sou
     return false;
   } else if (!bytes_have_digest(bytes, size, &source->digest)) {
     return error_set(error, "%s is not the blob %s that the build names; push the build again", source->path, text);
-  } else if (!folder_make(code->folder, 0700, error) || !file_write_atomically(path, bytes, size, 0600, error)) {
+  } else if (!folder_make(code->folder, 0700, error) || !file_write_unsynced(path, bytes, size, 0600, error)) {
     return false;
   }
   *ret_path = TAKE(path);

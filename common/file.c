@@ -61,21 +61,30 @@ bool folder_sync(const char *file_path) {
   return fd >= 0 && fsync(fd) == 0;
 }
 
-bool file_write_atomically(const char *path, const void *bytes, size_t size, unsigned mode, struct error *error) {
+static bool write_and_rename(const char *path, const void *bytes, size_t size, unsigned mode, bool is_synced,
+                             struct error *error) {
   char suffix[17];
   random_hex(suffix, 8);
   cleanup_free char *temporary = xasprintf("%s.%s.tmp", path, suffix);
   cleanup_fd int fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
   if (fd < 0)
     return error_set(error, "cannot create %s: %s", temporary, strerror(errno));
-  if (!fd_write_all(fd, bytes, size) || fsync(fd) < 0 || rename(temporary, path) < 0) {
+  if (!fd_write_all(fd, bytes, size) || (is_synced && fsync(fd) < 0) || rename(temporary, path) < 0) {
     int reason = errno;
     unlink(temporary);
     return error_set(error, "cannot write %s: %s", path, strerror(reason));
   }
-  if (!folder_sync(path))
-    return error_set(error, "cannot sync the folder of %s: %s", path, strerror(errno));
   return true;
+}
+
+bool file_write_atomically(const char *path, const void *bytes, size_t size, unsigned mode, struct error *error) {
+  if (!write_and_rename(path, bytes, size, mode, true, error))
+    return false;
+  return folder_sync(path) || error_set(error, "cannot sync the folder of %s: %s", path, strerror(errno));
+}
+
+bool file_write_unsynced(const char *path, const void *bytes, size_t size, unsigned mode, struct error *error) {
+  return write_and_rename(path, bytes, size, mode, false, error);
 }
 
 bool folder_make(const char *path, unsigned mode, struct error *error) {

@@ -14,6 +14,10 @@ must_check bool file_read(const char *path, size_t size_max, char **ret_text, si
  * process's umask. */
 must_check bool file_write_atomically(const char *path, const void *bytes, size_t size, unsigned mode,
                                       struct error *error);
+/* The same without waiting for the disk: whoever looks finds the old file or the new one, but after a crash of the machine
+ * it may lack bytes. For what is checked against its digest when it is read. */
+must_check bool file_write_unsynced(const char *path, const void *bytes, size_t size, unsigned mode,
+                                    struct error *error);
 
 /* Makes the name of a file durable: syncs the folder that holds it. */
 must_check bool folder_sync(const char *file_path);

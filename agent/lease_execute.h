@@ -64,7 +64,8 @@ struct executor {
   int64_t configs_per_worker; /* then a worker is replaced, at the end of a batch or a final */
   const char *faults; /* folder for what a debug agent says of configs that kill their worker; NULL: not asked */
   struct executor_worker workers[EXECUTOR_WORKERS];
-  char *helpers[HELPER_COUNT]; /* paths of their objects; NULL: none, or not asked for yet */
+  char *helpers[HELPER_COUNT];         /* paths of their objects; NULL: none, or not asked for yet */
+  bool is_helper_missed[HELPER_COUNT]; /* it could not be had, which was said */
   struct executor_spent spent;
   _Atomic uint64_t current; /* the config being measured, WORKER_CONFIG_NONE between */
   int64_t n_reruns;         /* under a debug agent, so far */

@@ -215,15 +215,18 @@ enum step object_take_all(struct execution *execution) {
   return STEP_ON;
 }
 
-/* The object is asked for again when the pool's folder was pruned. */
+/* The object is asked for again when the pool's folder was pruned, and with each lease where it could not be had: what
+ * fails for good costs no second compile (pool.c). */
 static void helper_take(struct execution *execution, enum helper_kernel helper) {
   struct executor *executor = execution->executor;
   char **path = &executor->helpers[helper];
   struct error error;
   if (!*path || access(*path, R_OK) < 0) {
     free(TAKE(*path));
-    if (!helper_kernel_object(executor->pool, helper, executor->arch, path, &error))
+    bool is_had = helper_kernel_object(executor->pool, helper, executor->arch, path, &error);
+    if (!is_had && !executor->is_helper_missed[helper])
       log_warning("lease: %s", error.message);
+    executor->is_helper_missed[helper] = !is_had;
   }
   execution->helpers[helper] = *path;
 }

@@ -14,7 +14,8 @@
 #include "common/file.h"
 #include "common/finalists.h"
 
-#define MARGIN_ROUNDS 20 /* before anyone leaves --exhaustive by its margin */
+#define MARGIN_ROUNDS 20       /* before anyone leaves --exhaustive by its margin */
+#define MARGIN_PERCENT_MAX 100 /* who is beyond that leaves after one round: RACE_FAR */
 #define BUDGET_SECONDS_MAX 1e6
 
 #define TUNING_MAGIC 0x54554e45u
@@ -342,7 +343,7 @@ static const struct option_spec tune_options[] = {
     {"trials", OPTION_INTEGER, "N", "200", 1, SEARCH_TRIALS_MAX, "configs that --search measures", true},
     {"exhaustive", OPTION_INTEGER, "ROUNDS", "0", 0, 100000,
      "measure every config in every process for so many rounds; none leaves", true},
-    {"margin", OPTION_INTEGER, "PERCENT", "0", 0, 10000,
+    {"margin", OPTION_INTEGER, "PERCENT", "0", 0, MARGIN_PERCENT_MAX,
      "but those leave --exhaustive that are surely slower than the best by more than that; 0: none", true},
     {"samples", OPTION_TEXT, "FILE", NULL, 0, 0, "write every measurement there, one JSON object a line", true},
     {"finalists", OPTION_INTEGER, "N", "16", 1, 1024, "configs that go from the screen to the finals, at most", false},

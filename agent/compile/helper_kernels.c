@@ -15,7 +15,7 @@ static const char instruction_flush_source[] =
     "}\n";
 
 /* Four words of a thread at once: what it waits for is memory. */
-static const char fingerprint_source[] =
+const char fingerprint_kernel[] =
     "static __device__ __forceinline__ void word_add(uint64_t word, uint64_t index, uint64_t &sum, uint64_t &product) "
     "{\n"
     "  uint64_t z = word + (index + 1) * 0x9e3779b97f4a7c15u;\n"
@@ -79,7 +79,7 @@ static const struct {
 } helpers[HELPER_COUNT] = {
     [HELPER_INSTRUCTION_FLUSH] = {"instruction_flush", INSTRUCTION_FLUSH_ENTRY, instruction_flush_source, 0, NULL,
                                   "gfx", "cold measurements leave the instruction caches warm"},
-    [HELPER_FINGERPRINT] = {"fingerprint", FINGERPRINT_ENTRY, fingerprint_source, ARRAY_LENGTH(fingerprint_arguments),
+    [HELPER_FINGERPRINT] = {"fingerprint", FINGERPRINT_ENTRY, fingerprint_kernel, ARRAY_LENGTH(fingerprint_arguments),
                             fingerprint_arguments, "", "outputs are copied to the host to be compared"},
 };
 
@@ -116,25 +116,30 @@ static bool compile_with_source(struct compile_pool *pool, enum helper_kernel he
   return true;
 }
 
+/* In a folder of its own for the source, which the compiler reads. */
+static bool compile_helper(struct compile_pool *pool, enum helper_kernel helper, const char *arch,
+                           struct compile_result *ret_result, struct error *error) {
+  cleanup_free char *folder = NULL;
+  struct error ignored;
+  if (!folder_make_temporary(&folder, error))
+    return false;
+  bool asked = compile_with_source(pool, helper, folder, arch, ret_result, error);
+  if (!folder_remove(folder, &ignored))
+    log_warning("compile: %s is left behind: %s", folder, ignored.message);
+  return asked;
+}
+
 bool helper_kernel_object(struct compile_pool *pool, enum helper_kernel helper, const char *arch, char **ret_path,
                           struct error *error) {
-  cleanup_free char *folder = NULL;
   struct compile_result result = {0};
-  struct error ignored;
   if (!string_starts(arch, helpers[helper].targets)) {
     *ret_path = NULL;
     return true;
   }
-  if (!folder_make_temporary(&folder, error))
-    return error_prefix(error, "the source of the kernel %s: ", helpers[helper].name);
-  bool asked = compile_with_source(pool, helper, folder, arch, &result, error);
-  if (!folder_remove(folder, &ignored))
-    log_warning("compile: %s is left behind: %s", folder, ignored.message);
-  if (!asked)
-    return false;
-  if (!result.ok)
-    log_warning("compile: on %s %s: %s", arch, helpers[helper].without, result.detail);
-  *ret_path = TAKE(result.object);
+  bool is_there =
+      compile_helper(pool, helper, arch, &result, error) && (result.ok || error_set(error, "%s", result.detail));
+  if (is_there)
+    *ret_path = TAKE(result.object);
   compile_result_release(&result);
-  return true;
+  return is_there || error_prefix(error, "on %s %s: ", arch, helpers[helper].without);
 }

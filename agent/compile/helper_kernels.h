@@ -21,11 +21,13 @@
 #define FINGERPRINT_ENTRY "wavetune_fingerprint"
 #define FINGERPRINT_THREADS 256
 
+extern const char fingerprint_kernel[]; /* its source */
+
 enum helper_kernel { HELPER_INSTRUCTION_FLUSH, HELPER_FINGERPRINT, HELPER_COUNT };
 
 /* The path of the helper's object for `arch` in the pool's folder, compiled when it is not there yet: then it waits for the
- * compiler, a second at most by experience. NULL where there is none: the target has no use for it, or it does not compile
- * here, which is logged. The pool's folder is pruned: ask again for each worker. */
+ * compiler, a second at most by experience. NULL where the target has no use for it. False: there is none; the error says
+ * what is done without it, and why. The pool's folder is pruned: ask again for each lease. */
 must_check bool helper_kernel_object(struct compile_pool *pool, enum helper_kernel helper, const char *arch,
                                      char **ret_path, struct error *error);
 

@@ -331,9 +331,13 @@ bool problem_inputs_check(struct problem *problem, struct error *error) {
       looked = unsettled_recheck(problem, error);
   }
   problem->n_unsettled = problem->n_ran = 0;
-  if (!looked)
-    problem_ask_device(problem, true);
-  return looked;
+  if (looked)
+    return true;
+  problem_ask_device(problem, true);
+  /* Nobody knows what the inputs hold now, nor whose doing that is. */
+  problem->is_lost |= !problem->is_spoiled;
+  problem->is_spoiled = true;
+  return false;
 }
 
 enum outcome candidate_check(struct problem *problem, struct candidate *candidate, struct error *error) {

@@ -31,7 +31,7 @@ must_check enum outcome candidate_check(struct problem *problem, struct candidat
 
 /* Looks at the inputs where configs were checked since the last look: after it the outcomes that the candidates keep are
  * final. To be called when all are loaded, before they are timed, and again before a later request's. False: the device
- * refused, says the error, and problem_ask_device was called. */
+ * refused, says the error, and the problem is spoiled. */
 must_check bool problem_inputs_check(struct problem *problem, struct error *error);
 
 #endif

@@ -24,6 +24,7 @@
 #define MEMORY_BYTES ((size_t)1 << 30)
 #define ILLEGAL_ADDRESS 700
 #define LAUNCH_FAILURE 719
+#define OUT_OF_MEMORY 2
 
 enum behaviour {
   GOOD = 64,
@@ -35,11 +36,13 @@ enum behaviour {
   BREAK = 448, /* a fault after which no process can use the GPU */
   RESET = 576, /* the GPU is reset after its code was unloaded: a fault that is none of the next kernel's */
   CHANGE_INPUT = 640,
+  REFUSE = 704, /* the second fingerprint after it is refused, once */
 };
 
 static int fault;         /* of this process; 0: none */
 static bool is_in_flight; /* a launch that nobody has waited for since */
 static bool is_reset_due;
+static int refused_in; /* the so manieth fingerprint from now on; 0: none */
 
 static char calls[LOG_MAX + 1];
 static size_t n_calls;
@@ -297,6 +300,9 @@ static int fake_add(float *y, float *x, int64_t n, unsigned block) {
   case CHANGE_INPUT:
     x[n - 1] = 7;
     break;
+  case REFUSE:
+    refused_in = 2;
+    break;
   case ABORT:
     abort();
   default:
@@ -314,6 +320,8 @@ static int fingerprint(void **arguments, unsigned groups) {
   memcpy(&size, arguments[1], sizeof size);
   memcpy(&parts, arguments[2], sizeof parts);
   call_note('P', 0);
+  if (refused_in && --refused_in == 0)
+    return OUT_OF_MEMORY;
   memset(parts, 0, groups * sizeof *parts);
   parts[0] = fingerprint_part(bytes, size, 0);
   if (getenv("FAKE_HIP_FORGETS"))

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import threading
 
@@ -93,6 +94,7 @@ def test_an_agent_told_to_end_hands_its_lease_back_at_once(server, start):
     job = json.loads(wavetune(server, "submit", harness.MISBEHAVING, "--key", "n=1000", "--json").stdout)[0]["job"]
     wait_until(lambda: server.get(f"/v1/jobs/{job}")["measured"] >= 1, 60, "a first measurement, then the hang")
     assert one.stop() == 0
+    assert re.search(r"device: cpu0 ends after \S+ s and 1 leases; .* asking=\S+ preparing=\S+ .* timing=", one.messages)
     hand = server.items("/v1/agents")[0]["agent"]
     answer = server.request("POST", "/v1/leases", {"agent": hand, "device": "cpu0", "nonce": "next", "wait": 60})
     assert answer.status == 200, "the rest of the lease is there for the next one, long before it would have expired"

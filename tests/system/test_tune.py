@@ -160,6 +160,7 @@ def test_what_cannot_be_read_is_refused_with_one_sentence(tmp_path):
         (("tune", harness.QUICK, "--key", "n=1", "--search", "random", "--only", "1"), "--only"),
         (("tune", harness.QUICK, "--key", "n=1", "--exhaustive", "5", "--budget", "1"), "--exhaustive"),
         (("tune", harness.QUICK, "--key", "n=1", "--margin", "5"), "--margin"),
+        (("tune", harness.QUICK, "--key", "n=1", "--exhaustive", "5", "--margin", "101"), "--margin"),
         (("tune", harness.QUICK, "--key", "n=1", "--samples", tmp_path / "absent/file"), "--samples"),
         (("tune", harness.QUICK, "--keys", keys, "--profile", tmp_path), "--profile"),
     ):

@@ -7,7 +7,7 @@
 #include "agent/measure/check.h"
 
 enum { N = 1000 };
-enum config { GOOD, WRONG, FAULT, BEYOND_END, CHANGE_INPUT, CONFIGS };
+enum config { GOOD, WRONG, FAULT, BEYOND_END, CHANGE_INPUT, REFUSE, CONFIGS };
 enum setup { PLAIN = 0, COLD = 1, FINGERPRINTS = 2 };
 
 #define MANIFEST                                                                                                       \
@@ -46,7 +46,7 @@ static void problem_open(struct opened *opened, int setup) {
   *opened = (struct opened){
       .fixture = fixture_new(
           FIXTURE_GOOD,
-          (struct fixture_options){.n = N, .space = "{\"parameters\": {\"BLOCK\": [64, 128, 192, 320, 640]}}"})};
+          (struct fixture_options){.n = N, .space = "{\"parameters\": {\"BLOCK\": [64, 128, 192, 320, 640, 704]}}"})};
   setenv("WAVETUNE_HIP_LIBRARY", FAKE_HIP, 1);
   setenv("WAVETUNE_ARCH", "gfx942", 1);
   setenv("WAVETUNE_KFD_TOPOLOGY", "/nowhere", 1);
@@ -214,6 +214,25 @@ Test(check_gpu, a_device_that_faults_between_two_configs_is_refused_by_the_look_
   for (size_t i = 0; i < ARRAY_LENGTH(good); i++)
     candidate_free(opened.problem, good[i]);
   candidate_free(opened.problem, faulty);
+  problem_close(&opened);
+}
+
+/* Its sentinel passes: what the configs before it left of their inputs would never be looked at. */
+Test(check_gpu, a_device_that_refuses_one_look_at_the_inputs_has_no_verdict_on_those_it_was_for) {
+  struct opened opened;
+  struct error error = {0};
+  struct candidate *candidates[1 + CHECK_INPUTS_EVERY];
+  problem_open(&opened, FINGERPRINTS);
+  for (size_t i = 0; i < CHECK_INPUTS_EVERY; i++) {
+    candidates[i] = candidate_of(&opened, GOOD);
+    cr_assert_eq(candidate_check(opened.problem, candidates[i], &error), OUTCOME_CORRECT, "%s", error.message);
+  }
+  candidates[CHECK_INPUTS_EVERY] = candidate_of(&opened, REFUSE);
+  cr_expect_eq(candidate_check(opened.problem, candidates[CHECK_INPUTS_EVERY], &error), OUTCOME_RUNTIME);
+  cr_expect_not_null(strstr(error.message, "wavetune_fingerprint"), "%s", error.message);
+  cr_expect(opened.problem->is_spoiled && opened.problem->is_lost);
+  for (size_t i = 0; i < ARRAY_LENGTH(candidates); i++)
+    candidate_free(opened.problem, candidates[i]);
   problem_close(&opened);
 }
 

@@ -444,6 +444,37 @@ Test(agent_lease_batches, knows_what_its_work_was_spent_on) {
   batches_free(&batches);
 }
 
+static size_t count_in(FILE *file, const char *part) {
+  cleanup_free char *line = NULL;
+  size_t capacity = 0, n = 0;
+  rewind(file);
+  while (getline(&line, &capacity, file) > 0)
+    n += strstr(line, part) != NULL;
+  return n;
+}
+
+Test(agent_lease_batches, what_a_gpu_does_without_for_want_of_a_compiler_is_said_once) {
+  static char cold[] = "cold";
+  struct batches batches = batches_new(1, STAGE_SCREEN);
+  setenv("WAVETUNE_HIP_COMPILER", "/nowhere/clang", 1);
+  batches.trial.executor.is_gpu = true;
+  batches.trial.executor.arch = "gfx942";
+  batches.trial.lease.regime = cold;
+  batches.trial.leases = 3;
+  cleanup_file FILE *log = tmpfile();
+  cr_assert_not_null(log);
+  int saved = dup(STDERR_FILENO);
+  dup2(fileno(log), STDERR_FILENO);
+  log_set_level(LOG_LEVEL_WARNING);
+  batches_run(&batches);
+  dup2(saved, STDERR_FILENO);
+  close(saved);
+  cr_expect_eq(batches.trial.end, LEASE_DONE);
+  cr_expect_eq(count_in(log, "on gfx942 outputs are copied to the host to be compared: "), 1);
+  cr_expect_eq(count_in(log, "on gfx942 cold measurements leave the instruction caches warm"), 1);
+  batches_free(&batches);
+}
+
 Test(agent_lease_batches, a_gpu_gets_the_fingerprint_and_amds_cold_measurements_the_flush) {
   static char cold[] = "cold", warm[] = "warm";
   if (access(CLANG, X_OK) != 0)

@@ -43,6 +43,8 @@ static void state_print(const json_t *job) {
   if (cli_member(job, "reason")[0])
     printf(": %s", cli_member(job, "reason"));
   putchar('\n');
+  if (cli_member(job, "waiting")[0])
+    printf("waiting: %s\n", cli_member(job, "waiting"));
 }
 
 static void baseline_print(const json_t *job) {

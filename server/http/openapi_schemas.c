@@ -187,7 +187,7 @@ const char openapi_schemas[] = JSON({
     "seed": {"type": "integer"}, "configs": {"type": "integer"}, "measured": {"type": "integer"},
     "outcomes": {"type": "object", "additionalProperties": {"type": "integer"}}, "spent_device_seconds": {"type": "number"},
     "reason": {"type": ["string", "null"]}, "created_at": {"$ref": "#/components/schemas/Time"},
-    "finished_at": {"type": ["string", "null"]}, "build": {"type": ["string", "null"]},
+    "finished_at": {"type": ["string", "null"]}, "build": {"type": ["string", "null"]}, "waiting": {"type": ["string", "null"]},
     "quarantined": {"type": ["string", "null"]}, "flagged": {"type": ["object", "null"], "properties": {
       "job": {"$ref": "#/components/schemas/Id"}, "ratio": {"type": "number"}, "lower": {"type": "number"},
       "upper": {"type": "number"}, "at": {"$ref": "#/components/schemas/Time"}}},

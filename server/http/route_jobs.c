@@ -1,6 +1,7 @@
 /* Reading, following and cancelling jobs.
  *
  * Memory: what a handler makes lives as long as it runs. Threads: database workers. */
+#include "server/core/agents.h"
 #include "server/core/jobs.h"
 #include "server/http/answers.h"
 #include "server/http/page.h"
@@ -59,7 +60,7 @@ static void absent_answer(struct request *request, int64_t job) {
 static void summary_answer(struct worker *worker, struct request *request, int64_t job) {
   json_t *summary;
   struct error error;
-  if (!job_get(worker->db, job, &summary, &error))
+  if (!job_get(worker->db, job, agent_live_ms(server_options(worker->server)), &summary, &error))
     answer_failure(worker, request, &error);
   else if (!summary)
     absent_answer(request, job);
@@ -171,7 +172,8 @@ static void cancel(struct worker *worker, struct request *request) {
   bool ended;
   if (!answer_id(request, "job", &job))
     return;
-  if (!job_end(worker, job, JOB_CANCELLED, NULL, &ended, &error) || !job_get(worker->db, job, &summary, &error)) {
+  if (!job_end(worker, job, JOB_CANCELLED, NULL, &ended, &error) ||
+      !job_get(worker->db, job, agent_live_ms(server_options(worker->server)), &summary, &error)) {
     answer_failure(worker, request, &error);
     return;
   }

@@ -134,8 +134,8 @@ struct job_filter {
 };
 must_check bool jobs_list(struct db *db, const struct job_filter *filter, json_t **ret_items, int64_t *ret_next,
                           struct error *error);
-/* The summary, or NULL when there is no such job. */
-must_check bool job_get(struct db *db, int64_t job, json_t **ret_summary, struct error *error);
+/* The summary, or NULL when there is no such job. Agents live that were seen within live_ms. */
+must_check bool job_get(struct db *db, int64_t job, int64_t live_ms, json_t **ret_summary, struct error *error);
 
 must_check bool job_measurements_list(struct db *db, int64_t job, int64_t after, int64_t limit, json_t **ret_items,
                                       int64_t *ret_next, bool *ret_known, struct error *error);

@@ -77,18 +77,36 @@ bool jobs_list(struct db *db, const struct job_filter *filter, json_t **ret_item
   return true;
 }
 
+/* Why nothing of the job is measured that could be, or NULL. $2 is live_ms. */
+#define SQL_DEVICES(drained)                                                                                           \
+  "(SELECT count(*) FROM environments o JOIN devices d ON d.environment_id = o.id JOIN agents a ON a.id = d.agent"     \
+  " WHERE (o.digest = j.device_class OR o.hardware_digest = j.device_class)"                                           \
+  " AND COALESCE(a.drain_reason, d.drain_reason) IS " drained "NULL"                                                   \
+  " AND a.last_seen > now() - $2::bigint * interval '1 ms')"
+#define SQL_OPEN "FROM leases l WHERE l.job_id = j.id AND l.state = 'open'"
+#define SQL_WAITING                                                                                                    \
+  "CASE WHEN j.state NOT IN ('queued', 'running') OR NOT EXISTS (SELECT " SQL_OPEN ") THEN NULL"                       \
+  " WHEN " SQL_DEVICES("") " = 0 THEN 'no device that could measure it is live and takes leases; ' || " SQL_DEVICES(   \
+      "NOT ") " || ' are drained'"                                                                                     \
+              " ELSE (SELECT count(*) || ' of its final''s processes are kept for devices that have none of them, as " \
+              "it asks for '"                                                                                          \
+              "  || j.final_devices || ', for at most ' || ceil(extract(epoch FROM max(l.apart_until) - now())) || ' " \
+              "s more'"                                                                                                \
+              "  " SQL_OPEN " AND l.apart_until > now() HAVING count(*) > 0) END"
+
 /* clang-format off */
 static const struct statement job_get_statement = {
     "job_get",
-    "SELECT " SQL_SUMMARY(", 'space', s.space::json, 'flagged', w.flagged, 'quarantined', w.quarantined, 'winner', CASE WHEN w.job_id IS NOT NULL THEN json_build_object("
+    "SELECT " SQL_SUMMARY(", 'waiting', " SQL_WAITING ", 'space', s.space::json, 'flagged', w.flagged, 'quarantined', w.quarantined, 'winner', CASE WHEN w.job_id IS NOT NULL THEN json_build_object("
                           " 'config', w.config, 'config_values', w.config_values, 'verdict', w.verdict,"
                           " 'resources', " SQL_RESOURCES ") END") " AS item"
     SQL_JOBS " JOIN spaces s ON s.digest = j.space_digest WHERE j.id = $1"};
 /* clang-format on */
 
-bool job_get(struct db *db, int64_t job, json_t **ret_summary, struct error *error) {
+bool job_get(struct db *db, int64_t job, int64_t live_ms, json_t **ret_summary, struct error *error) {
   struct db_parameters parameters = {0};
   db_integer(&parameters, job);
+  db_integer(&parameters, live_ms);
   cleanup_rows struct db_rows *rows = NULL;
   if (!db_run(db, &job_get_statement, &parameters, &rows, error))
     return false;

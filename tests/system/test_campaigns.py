@@ -2,6 +2,7 @@
 halving, searches and finals on several devices. Agents are played by the test."""
 
 import json
+import re
 import threading
 
 import harness
@@ -125,9 +126,8 @@ def test_the_default_is_a_finalist_wherever_it_stands(server, hands, submit):
 def test_a_final_is_spread_over_devices_and_waits_a_while_for_them(server, hands, submit, postgres, database):
     one, two, job = hands("one"), hands("two"), submit(SMALL, finals={"devices": 2})
     one.post(one.pull().json)
-    first = one.pull().json
-    assert first["process"] == 0
-    assert one.pull().json["process"] == 2, "any device may have it"
+    first, third = one.pull().json, one.pull().json
+    assert first["process"] == 0 and third["process"] == 2, "any device may have the last"
     assert one.pull().status == 204
     other = submit(SMALL, tag="later")
     assert one.pull().json["job"] == other, "what waits for another device holds nobody up"
@@ -136,6 +136,9 @@ def test_a_final_is_spread_over_devices_and_waits_a_while_for_them(server, hands
     two.post(second)
     summary = server.get(f"/v1/jobs/{job}")
     assert summary["finals"] == {"devices": 2}
+    one.post(first), one.post(third)
+    assert server.get(f"/v1/jobs/{job}")["winner"]["verdict"]["devices"] == 2
+    assert "the same verdict" in harness.wavetune(server, "show", job, "--recompute").stdout
 
 
 def test_a_final_goes_to_the_only_device_in_the_end(server, hands, submit, postgres, database):
@@ -144,9 +147,19 @@ def test_a_final_goes_to_the_only_device_in_the_end(server, hands, submit, postg
     for _ in range(2):
         hand.post(hand.pull().json)
     assert hand.pull().status == 204
+    assert re.search(r"^waiting: 1 of its final's processes are kept for devices that have none of them, as it asks for 2, "
+                     r"for at most \d\d s more$", harness.wavetune(server, "show", job).stdout, re.M)
     postgres.sql("update leases set apart_until = apart_until - interval '61 s'", conninfo=database)
     assert hand.work() == ["final"]
-    assert server.get(f"/v1/jobs/{job}")["state"] == "done"
+    summary = server.get(f"/v1/jobs/{job}")
+    assert summary["state"] == "done" and summary["waiting"] is None
+
+
+def test_a_job_that_no_device_takes_says_so(server, hands, submit):
+    hand, job = hands("only"), submit(SMALL)
+    assert server.get(f"/v1/jobs/{job}")["waiting"] is None
+    server.request("POST", f"/v1/agents/{hand.id}/drain", {"reason": "repair"})
+    assert server.get(f"/v1/jobs/{job}")["waiting"] == "no device that could measure it is live and takes leases; 1 are drained"
 
 
 THOUSAND = {"parameters": {"A": list(range(10)), "B": list(range(10)), "C": list(range(10))}}

@@ -39,13 +39,15 @@ bool samples_file_add(struct samples_file *file, const char *device, const struc
   const struct code_resources *resources = &measurement->resources;
   bool has_code = resources->vgprs != CODE_UNKNOWN;
   cleanup_json json_t *line = json_pack(
-      "{s:o, s:o, s:I, s:o, s:s, s:I, s:s, s:s, s:s?, s:s, s:I, s:o, s:o, s:s?, s:o, s:o, s:o, s:s?}", "kernel",
-      json_digest_text(&lease->kernel->hash), "key", key_to_json(&lease->key), "config",
+      "{s:o, s:o, s:I, s:o, s:s, s:I, s:I, s:s, s:s, s:s?, s:s, s:I, s:o, s:o, s:s?, s:I, s:O?, s:o, s:o, s:o, s:s?}",
+      "kernel", json_digest_text(&lease->kernel->hash), "key", key_to_json(&lease->key), "config",
       (json_int_t)measurement->config, "config_values", space_config_to_json(lease->space, measurement->config),
-      "stage", stage_name(lease->stage), "process", (json_int_t)lease->process, "device", device, "outcome",
-      outcome_name(measurement->outcome), "timer", measurement->timer, "regime", lease->regime, "baseline",
-      (json_int_t)lease->baseline, "samples_us", times_to_json(measurement->samples_us, measurement->n), "baseline_us",
-      times_to_json(measurement->baseline_us, measurement->n), "end", measurement->end, "spills",
+      "stage", stage_name(lease->stage), "process", (json_int_t)lease->process, "seed", (json_int_t)lease->seed,
+      "device", device, "outcome", outcome_name(measurement->outcome), "timer", measurement->timer, "regime",
+      lease->regime, "baseline", (json_int_t)lease->baseline, "samples_us",
+      times_to_json(measurement->samples_us, measurement->n), "baseline_us",
+      times_to_json(measurement->baseline_us, measurement->n), "end", measurement->end, "device_us",
+      (json_int_t)measurement->device_us, "conditions", measurement->conditions, "spills",
       has_code ? json_integer(code_resources_spills(resources)) : json_null(), "lds_bytes", known(resources->lds_bytes),
       "vgprs", known(resources->vgprs), "detail", measurement->detail);
   ALWAYS(line != NULL);

@@ -239,6 +239,8 @@ def test_samples_are_written_as_they_come(five):
         else:
             assert line["outcome"] == "correct" and line["timer"] and line["end"]
             assert len(line["samples_us"]) == len(line["baseline_us"]) > 0
+            assert line["device_us"] > 0 and line["conditions"]["rounds"] >= len(line["samples_us"]), "what it was measured in"
+        assert line["seed"] == 1 + line["process"], "of its inputs"
     for answer in five.good:
         mine = [line for line in five.samples if line["key"] == answer["key"]]
         assert sorted(line["config"] for line in mine if line["stage"] == "screen") == [0, 1, 2]

@@ -227,6 +227,7 @@ def test_a_job_is_decided_again_when_its_samples_are_quarantined_while_it_is_dec
     assert server.get(f"/v1/jobs/{job}")["state"] == "running"
     assert node.work(most=1)[0]["lease"] == finals[0]["lease"]
     wait_until(lambda: server.get(f"/v1/jobs/{job}")["state"] == "done", 20, "the job to be decided again")
+    assert "the same verdict" in wavetune(server, "show", job, "--recompute").stdout
 
 
 def test_a_search_keeps_what_it_was_told_when_that_is_quarantined(server, node, submit, age):

@@ -222,8 +222,10 @@ static bool search_ask_next(struct worker *worker, const struct job_brief *job, 
       !key_parse(input.key, NULL, 0, &key, error) || !environment_parse(input.environment, &environment, error))
     return false;
   struct space_facts facts = {&key, environment.gpu, environment.arch};
-  struct search_options options = {job->search.strategy, job->seed, (uint64_t)job->search.trials, input.n_likely,
-                                   input.likely};
+  uint64_t first[SEARCH_FIRST_MAX];
+  size_t n_first =
+      search_first(job->baseline, job->has_default, job->default_config, input.likely, input.n_likely, first);
+  struct search_options options = {job->search.strategy, job->seed, (uint64_t)job->search.trials, n_first, first};
   return search_round(space, &facts, &options, told, n_told, job->round + 1, ret_batch, ret_n, error);
 }
 

@@ -8,6 +8,18 @@ static int by_config(const void *a, const void *b) {
   return (x->config > y->config) - (x->config < y->config);
 }
 
+size_t search_first(uint64_t baseline, bool has_default, uint64_t default_config, const uint64_t *likely,
+                    size_t n_likely, uint64_t ret[SEARCH_FIRST_MAX]) {
+  size_t n = 0;
+  ret[n++] = baseline;
+  if (has_default)
+    ret[n++] = default_config;
+  ALWAYS(n_likely <= LIKELY_MAX);
+  for (size_t i = 0; i < n_likely; i++)
+    ret[n++] = likely[i];
+  return n;
+}
+
 bool search_round(const struct space *space, const struct space_facts *facts, const struct search_options *options,
                   const struct search_told *told, size_t n_told, int64_t round, uint64_t ret_configs[SEARCH_BATCH_MAX],
                   size_t *ret_n, struct error *error) {

@@ -5,11 +5,19 @@
 #define WAVETUNE_SERVER_CORE_SEARCH_ROUNDS_H
 
 #include "common/search.h"
+#include "server/core/likely.h"
+
+#define SEARCH_FIRST_MAX (LIKELY_MAX + 2)
 
 struct search_told {
   uint64_t config;
   double ratio; /* to the baseline; INFINITY when it was not correct */
 };
+
+/* What a search asks for first: the baseline and the default, which are finalists in any case, and likely winners. Returns how
+ * many; some may be there twice. */
+size_t search_first(uint64_t baseline, bool has_default, uint64_t default_config, const uint64_t *likely,
+                    size_t n_likely, uint64_t ret[SEARCH_FIRST_MAX]);
 
 /* The batch of round `round`, the first being 0. `told`: all that was measured in the rounds before, by rising ordinal; what
  * a round asked for and nobody measured counts as not correct. *ret_n is 0 when the search is over. */

@@ -213,21 +213,6 @@ enum submit_answer submission_check(struct worker *worker, struct catalog *catal
   return SUBMIT_OK;
 }
 
-/* The first batch of a search. */
-static bool search_plan(const struct submission *submission, const struct space_facts *facts, struct job_row *row,
-                        struct error *error) {
-  struct search_options options = {row->search.strategy, row->seed, (uint64_t)row->search.trials, row->n_likely,
-                                   row->likely};
-  uint64_t batch[SEARCH_BATCH_MAX];
-  size_t n;
-  if (!lease_plan_baseline(submission->space, facts, &row->plan, error) ||
-      !search_round(submission->space, facts, &options, NULL, 0, 0, batch, &n, error))
-    return false;
-  row->plan.configs = options.trials;
-  lease_plan_cut(batch, n, options.trials, &row->sizing, &row->plan);
-  return true;
-}
-
 /* Whether the config is a point of the space that holds. */
 static bool incumbent_fits(const struct space *space, const struct space_facts *facts, const char *config,
                            bool *ret_fits, uint64_t *ret_ordinal, struct error *error) {
@@ -256,13 +241,32 @@ static bool incumbent_apply(const struct submission *submission, const struct sp
   return true;
 }
 
+/* The baseline, and the first batch of a search. */
+static bool search_plan(const struct submission *submission, const struct space_facts *facts, struct job_row *row,
+                        struct error *error) {
+  uint64_t first[SEARCH_FIRST_MAX], batch[SEARCH_BATCH_MAX];
+  size_t n;
+  if (!lease_plan_baseline(submission->space, facts, &row->plan, error) ||
+      !incumbent_apply(submission, facts, row, error))
+    return false;
+  size_t n_first =
+      search_first(row->plan.baseline, row->has_default, row->default_config, row->likely, row->n_likely, first);
+  struct search_options options = {row->search.strategy, row->seed, (uint64_t)row->search.trials, n_first, first};
+  if (!search_round(submission->space, facts, &options, NULL, 0, 0, batch, &n, error))
+    return false;
+  row->plan.configs = options.trials;
+  lease_plan_cut(batch, n, options.trials, &row->sizing, &row->plan);
+  return true;
+}
+
 bool submission_plan(struct submission *submission, uint64_t points_max, struct error *error) {
   struct job_row *row = submission->stored;
   struct space_facts facts = {&submission->key, submission->environment.gpu, submission->environment.arch};
   bool ok = row->search.wanted
                 ? search_plan(submission, &facts, row, error)
-                : lease_plan_make(submission->space, &facts, points_max, &row->sizing, &row->plan, error);
-  if (ok && incumbent_apply(submission, &facts, row, error)) {
+                : lease_plan_make(submission->space, &facts, points_max, &row->sizing, &row->plan, error) &&
+                      incumbent_apply(submission, &facts, row, error);
+  if (ok) {
     row->baseline_from = row->plan.baseline_from;
     return true;
   }

@@ -199,7 +199,7 @@ static int job_read(struct http_client *client, const char *id, struct landscape
   json_t *row;
   json_array_foreach (rows, index, row) {
     int64_t config;
-    if (json_is_true(json_object_get(row, "late")))
+    if (json_is_true(json_object_get(row, "late")) || json_is_true(json_object_get(row, "quarantined")))
       continue;
     if (!json_get_integer(row, "", "config", JSON_REQUIRED, 0, (int64_t)space->raw_count - 1, &config, &error))
       return job_refused(id, &error);

@@ -136,10 +136,11 @@ def test_what_cannot_be_replayed_is_refused(tmp_path, bowl):
 
 
 def job_answer(path, **changes):
-    """A job of four configs, one measured late, on two pages."""
-    job = {"job": "7", "name": "bowl", "key": {"n": 1}, "baseline": 0, "space": {"parameters": {"p": [0, 1, 2, 3]}}}
+    """A job of five configs, one measured late and one on a device that drifted, on two pages."""
+    job = {"job": "7", "name": "bowl", "key": {"n": 1}, "baseline": 0, "space": {"parameters": {"p": [0, 1, 2, 3, 4]}}}
     rows = [{k: v for k, v in row(i, {}, 50.0 + 10 * i).items() if k != "config_values"} for i in range(4)]
     rows[3]["late"] = True
+    rows.append(rows[0] | {"config": 4, "quarantined": True, "samples_us": [1.0] * len(rows[0]["samples_us"])})
     if path == "/v1/jobs/7":
         return 200, job | changes.get("job", {})
     if not path.startswith("/v1/jobs/7/measurements"):
@@ -148,7 +149,7 @@ def job_answer(path, **changes):
     return 200, {"items": rows[2:]} if "after=two" in path else {"items": rows[:2], "next": "two"}
 
 
-def test_a_job_of_a_server_is_replayed_from_all_pages_without_what_came_late():
+def test_a_job_of_a_server_is_replayed_from_all_pages_without_what_came_late_or_is_quarantined():
     with FakeServer(lambda _, path: job_answer(path)) as fake:
         (key,) = json.loads(wavetune(fake, "simulate", "--job", "7", "--json", "--repeat", "2").stdout)["keys"]
         assert (key["kernel"], key["configs"], key["trials"]) == ("bowl", 3, [1, 2, 3])
@@ -161,7 +162,7 @@ def test_a_job_of_a_server_is_replayed_from_all_pages_without_what_came_late():
     ({"rows": []}, 1, "nothing of job 7 was measured yet; `wavetune show 7` says how far it is"),
     ({"job": {"key": None}}, 4, "the server's job 7 is not one this program understands"),
     ({"job": {"space": {}}}, 4, "the server's job 7 is not one this program understands"),
-    ({"rows": [{"config": 4, "outcome": "correct"}]}, 4, "the server's job 7 is not one this program understands"),
+    ({"rows": [{"config": 5, "outcome": "correct"}]}, 4, "the server's job 7 is not one this program understands"),
     ({"rows": [{"config": 1, "outcome": "fine"}]}, 4, "the server's job 7 is not one this program understands"),
 ])
 def test_a_job_that_cannot_be_replayed_is_refused(changes, code, said):

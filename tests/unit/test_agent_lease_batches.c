@@ -447,7 +447,7 @@ Test(agent_lease_batches, knows_what_its_work_was_spent_on) {
 static size_t count_in(FILE *file, const char *part) {
   cleanup_free char *line = NULL;
   size_t capacity = 0, n = 0;
-  rewind(file);
+  cr_assert_eq(fseek(file, 0, SEEK_SET), 0);
   while (getline(&line, &capacity, file) > 0)
     n += strstr(line, part) != NULL;
   return n;

@@ -110,14 +110,14 @@ static double distance_drawn(enum landscape landscape, struct rng *rng) {
 /* How much slower the best of what goes on is than the best of all, by one screen in one process. */
 static double screen_loss(enum landscape landscape, double effect, double noise, struct rng *rng, size_t *ret_chosen) {
   double truth[SCREENED], ratios[SCREENED], loss = INFINITY;
-  uint64_t configs[SCREENED], chosen[SCREENED];
+  uint64_t configs[SCREENED], chosen[FINALISTS_MAX];
   for (size_t c = 0; c < SCREENED; c++) {
     truth[c] = c == 0 ? 0 : distance_drawn(landscape, rng);
     ratios[c] =
         exp(truth[c] + effect * simulated_normal(rng) + 1.2533 * noise / sqrt(SCREEN_ROUNDS) * simulated_normal(rng));
     configs[c] = c;
   }
-  *ret_chosen = finalists_choose(ratios, NULL, configs, SCREENED, NULL, 0, SCREENED, chosen);
+  *ret_chosen = finalists_choose(ratios, NULL, configs, SCREENED, NULL, 0, FINALISTS_MAX, chosen);
   for (size_t i = 0; i < *ret_chosen; i++)
     loss = fmin(loss, truth[chosen[i]]);
   return loss;
@@ -128,8 +128,9 @@ static void screens_print(void) {
   static const double effects[] = {0.005, 0.01, 0.02};
   struct rng rng = rng_seeded(1);
   printf("\nScreens of %d configs, %d rounds of 2 %% noise; what lies within %.2f of the least ratio goes "
-         "on\n\n%-42s%-26s%-26s%s\n",
-         SCREENED, SCREEN_ROUNDS, FINALISTS_SPAN, "screen", "  keeps the best", "  or one within 0.5 %", "  goes on");
+         "on, at most %d\n\n%-42s%-26s%-26s%s\n",
+         SCREENED, SCREEN_ROUNDS, FINALISTS_SPAN, FINALISTS_MAX, "screen", "  keeps the best", "  or one within 0.5 %",
+         "  goes on");
   for (size_t landscape = 0; landscape < ARRAY_LENGTH(names); landscape++)
     for (size_t i = 0; i < ARRAY_LENGTH(effects); i++) {
       size_t kept = 0, good = 0, chosen, sum = 0;

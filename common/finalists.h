@@ -8,7 +8,7 @@
 
 #define FINALISTS_MAX 16 /* of a final */
 /* A config whose ratio was more than this factor above the best's does not go on: bench/bench_verdict.c prints how often
- * that loses the best and all that are as good, where processes shift a config by 2 %: less than once in a thousand. */
+ * that, and FINALISTS_MAX, loses the best and all that are as good. */
 #define FINALISTS_SPAN 1.07
 /* What left its race early was surely slower than the best by the margin of that race or more, whatever the median of its few
  * rounds says: those may have been the baseline's slow ones. It counts as at least this factor above the best that stayed. */

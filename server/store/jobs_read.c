@@ -86,13 +86,16 @@ bool jobs_list(struct db *db, const struct job_filter *filter, json_t **ret_item
 #define SQL_OPEN "FROM leases l WHERE l.job_id = j.id AND l.state = 'open'"
 #define SQL_WAITING                                                                                                    \
   "CASE WHEN j.state NOT IN ('queued', 'running') OR NOT EXISTS (SELECT " SQL_OPEN ") THEN NULL"                       \
-  " WHEN " SQL_DEVICES("") " = 0 THEN 'no device that could measure it is live and takes leases; ' || " SQL_DEVICES(   \
-      "NOT ") " || ' are drained'"                                                                                     \
-              " ELSE (SELECT count(*) || ' of its final''s processes are kept for devices that have none of them, as " \
-              "it asks for '"                                                                                          \
-              "  || j.final_devices || ', for at most ' || ceil(extract(epoch FROM max(l.apart_until) - now())) || ' " \
-              "s more'"                                                                                                \
-              "  " SQL_OPEN " AND l.apart_until > now() HAVING count(*) > 0) END"
+  " WHEN " SQL_DEVICES("") " = 0 THEN 'no device that could measure it is live and takes leases'"                      \
+                           " || COALESCE('; drained: ' || NULLIF(" SQL_DEVICES(                                        \
+                               "NOT ") ", 0), '')"                                                                     \
+                                       " ELSE (SELECT count(*) || ' of its final''s processes are kept for devices "   \
+                                       "that have none of them, as "                                                   \
+                                       "it asks for '"                                                                 \
+                                       "  || j.final_devices || ', for at most ' || ceil(extract(epoch FROM "          \
+                                       "max(l.apart_until) - now())) || ' "                                            \
+                                       "s more'"                                                                       \
+                                       "  " SQL_OPEN " AND l.apart_until > now() HAVING count(*) > 0) END"
 
 /* clang-format off */
 static const struct statement job_get_statement = {

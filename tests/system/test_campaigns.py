@@ -159,7 +159,7 @@ def test_a_job_that_no_device_takes_says_so(server, hands, submit):
     hand, job = hands("only"), submit(SMALL)
     assert server.get(f"/v1/jobs/{job}")["waiting"] is None
     server.request("POST", f"/v1/agents/{hand.id}/drain", {"reason": "repair"})
-    assert server.get(f"/v1/jobs/{job}")["waiting"] == "no device that could measure it is live and takes leases; 1 are drained"
+    assert server.get(f"/v1/jobs/{job}")["waiting"] == "no device that could measure it is live and takes leases; drained: 1"
 
 
 THOUSAND = {"parameters": {"A": list(range(10)), "B": list(range(10)), "C": list(range(10))}}

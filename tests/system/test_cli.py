@@ -315,7 +315,7 @@ def test_a_job_is_shown_and_decided_again(world):
     assert "the same verdict" in wavetune(world.server, "show", world.job["job"], "--recompute").stdout
     assert document(world, "show", world.job["job"], "--recompute")["same"] is True
     queued = document(world, "submit", world.kernel, "--key", "n=9", *NOWHERE)[0]["job"]
-    assert re.fullmatch(rf"job {queued}  quick/c  queued\n", wavetune(world.server, "show", queued).stdout)
+    assert re.fullmatch(rf"job {queued}  quick/c  queued\nwaiting: no device that could measure it is live and takes leases\n", wavetune(world.server, "show", queued).stdout)
     done = wavetune(world.server, "show", queued, "--recompute", check=False)
     assert done.returncode == 1 and "no winner to recompute; it is queued" in done.stderr
 

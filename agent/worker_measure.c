@@ -176,6 +176,8 @@ static bool configs_measure(struct measuring *measuring, const struct measure_re
   bool answered = configs_load(measuring, request);
   if (answered && measuring->n && !problem->is_spoiled)
     answered = configs_settle(measuring);
+  if (answered && !problem->is_spoiled && *problem->baseline_wrong.message)
+    return worker_answer_error(&problem->baseline_wrong);
   if (answered && measuring->n && !problem->is_spoiled)
     configs_race(measuring, request);
   if (problem->is_spoiled)

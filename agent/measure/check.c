@@ -10,7 +10,8 @@
 #define SCAN_BLOCK 8192                 /* elements that are looked at closely when one of them is suspect */
 #define SCAN_ELEMENTS (64 * SCAN_BLOCK) /* of a thread at once */
 
-static bool is_right(const struct kernel *kernel, enum dtype dtype, double value, double reference) {
+/* `times`: how many tolerances it may be off. */
+static bool is_right(const struct kernel *kernel, enum dtype dtype, double value, double reference, double times) {
   if (isnan(reference) || isnan(value))
     return isnan(reference) && isnan(value);
   uint64_t rounded;
@@ -19,7 +20,7 @@ static bool is_right(const struct kernel *kernel, enum dtype dtype, double value
     return true;
   if (isinf(reference) || isinf(value))
     return false;
-  return fabs(value - reference) <= kernel->atol + kernel->rtol * fabs(reference);
+  return fabs(value - reference) <= times * (kernel->atol + kernel->rtol * fabs(reference));
 }
 
 static bool samples_check(const struct problem *problem, size_t i, struct error *error) {
@@ -29,7 +30,7 @@ static bool samples_check(const struct problem *problem, size_t i, struct error 
   size_t n_wrong = 0, first = 0;
   for (size_t k = 0; k < expected->n; k++) {
     double value = element_get(argument->dtype, operand->written, expected->indices[k]);
-    if (!is_right(problem->kernel, argument->dtype, value, expected->values[k]) && n_wrong++ == 0)
+    if (!is_right(problem->kernel, argument->dtype, value, expected->values[k], 1) && n_wrong++ == 0)
       first = k;
   }
   if (n_wrong == 0)
@@ -74,6 +75,63 @@ static void output_scan(const struct problem *problem, size_t i, struct scan *re
   size_t items = (size_t)((operand->elements + SCAN_ELEMENTS - 1) / SCAN_ELEMENTS);
   team_run(items > 1 ? team_size() : 1, items, blocks_scan, &scan);
   *ret_scan = scan;
+}
+
+/* An output that is held against the first one, piece by piece. */
+struct holding {
+  const struct kernel *kernel;
+  enum dtype dtype;
+  const struct operand *operand;
+  int64_t *far; /* of each piece: the first element that is far; -1: none */
+};
+
+/* The first element of a piece that is far, from `from` on. */
+static int64_t far_find(const struct holding *holding, size_t piece, int64_t from) {
+  const struct operand *operand = holding->operand;
+  int64_t end = (int64_t)(piece + 1) * SCAN_ELEMENTS;
+  end = end < operand->elements ? end : operand->elements;
+  return elements_far(holding->dtype, operand->first, operand->written, from, end - from,
+                      CHECK_FAR * holding->kernel->atol, CHECK_FAR * holding->kernel->rtol);
+}
+
+static void piece_hold(void *context, size_t piece) {
+  const struct holding *holding = context;
+  holding->far[piece] = far_find(holding, piece, (int64_t)piece * SCAN_ELEMENTS);
+}
+
+/* Asks the reference whose element k is wrong; false: the new one's. */
+static bool far_ask(struct problem *problem, const struct holding *holding, size_t i, int64_t k, struct error *error) {
+  const char *name = problem->kernel->arguments[i].name;
+  double reference = reference_element(problem->reference, i, k, problem->host_arguments);
+  double value = element_get(holding->dtype, holding->operand->written, k);
+  double first = element_get(holding->dtype, holding->operand->first, k);
+  double allowed = CHECK_FAR * (problem->kernel->atol + problem->kernel->rtol * fabs(reference));
+  if (!is_right(problem->kernel, holding->dtype, value, reference, CHECK_FAR))
+    return error_set(error,
+                     "%s[%lld] is %.9g, the reference has %.9g and the baseline %.9g (allowed difference %.3g, as it "
+                     "is not among the samples)",
+                     name, (long long)k, value, reference, first, allowed);
+  if (!is_right(problem->kernel, holding->dtype, first, reference, CHECK_FAR))
+    error_set(&problem->baseline_wrong,
+              "the baseline's %s[%lld] is %.9g, the reference has %.9g (allowed difference %.3g, as it is not among "
+              "the samples); mend the kernel, or choose another default",
+              name, (long long)k, first, reference, allowed);
+  return true;
+}
+
+/* Holds all elements of output i against those of the first one. */
+static bool first_hold(struct problem *problem, size_t i, struct error *error) {
+  const struct operand *operand = &problem->operands[i];
+  size_t pieces = (size_t)((operand->elements + SCAN_ELEMENTS - 1) / SCAN_ELEMENTS), n_asked = 0;
+  cleanup_free int64_t *far = xcalloc(pieces + 1, sizeof *far);
+  struct holding holding = {problem->kernel, problem->kernel->arguments[i].dtype, operand, far};
+  team_run(pieces > 1 ? team_size() : 1, pieces, piece_hold, &holding);
+  for (size_t piece = 0; piece < pieces; piece++) {
+    for (int64_t k = far[piece]; k >= 0 && n_asked < CHECK_FAR_ASKED; k = far_find(&holding, piece, k + 1), n_asked++)
+      if (!far_ask(problem, &holding, i, k, error))
+        return false;
+  }
+  return true;
 }
 
 static bool nans_check(struct problem *problem, size_t i, const struct scan *scan, struct error *error) {
@@ -207,16 +265,26 @@ static enum outcome output_check(struct problem *problem, struct candidate *cand
   if (outcome != OUTCOME_CORRECT)
     return outcome;
   if (!samples_check(problem, i, error) ||
-      (dtype_is_floating(argument->dtype) && !nans_check(problem, i, &scan, error)))
+      (dtype_is_floating(argument->dtype) && !nans_check(problem, i, &scan, error)) ||
+      (operand->first && !first_hold(problem, i, error)))
     return OUTCOME_CORRECTNESS;
   operand->is_new = !is_marked;
   return OUTCOME_CORRECT;
 }
 
-/* Keeps what the outputs of a config that is right look like, for the configs to come. */
+static void first_keep(struct problem *problem, struct operand *operand) {
+  if (operand->first || (int64_t)operand->expected.n == operand->elements)
+    return;
+  operand->first = operand->written;
+  operand->written = problem->device->ops->host_buffer_new(problem->device, operand->bytes);
+}
+
+/* Keeps what the outputs of a config that is right look like, for the configs to come; all of the first ones. */
 static void outputs_keep(struct problem *problem) {
   for (size_t i = 0; i < problem->kernel->n_arguments; i++) {
     struct operand *operand = &problem->operands[i];
+    if (is_output(problem, i) && !operand->is_known)
+      first_keep(problem, operand);
     if (operand->is_new && operand->n_verified < VERIFIED_MAX)
       operand->verified[operand->n_verified++] = operand->left;
   }
@@ -287,6 +355,9 @@ static bool inputs_look(struct problem *problem, size_t *ret_changed, struct err
     struct operand *operand = &problem->operands[i];
     if (first < n)
       operand->n_verified = operand->n_settled;
+    if (first < n && !operand->is_first_settled && operand->first)
+      ops->host_buffer_free(problem->device, TAKE(operand->first));
+    operand->is_first_settled = operand->first != NULL;
     operand->n_settled = operand->n_verified;
   }
   *ret_changed = first;

@@ -8,6 +8,12 @@
  * function (work space) are looked at only for writes outside of them. A write outside of the buffers, and a launch after
  * which the device does not pass its sentinel, spoil the problem (problem.h).
  *
+ * Samples do not find the one tile that is wrong. So all elements of an output are held against those of the first one that
+ * was right, which is the baseline's: where they differ by more than CHECK_FAR tolerances the reference is asked, for at
+ * most CHECK_FAR_ASKED elements, and what is more than CHECK_FAR tolerances off is wrong. (So many, because of a hundred
+ * million rounding errors the largest is about twice the largest of a thousand: 5.7 and 3.3 standard deviations.) Where it
+ * is the baseline that is wrong, problem->baseline_wrong says so: nothing that is paired with it is worth anything.
+ *
  * An output that has the fingerprint (agent/device/fingerprint.h) of one that passed before is right at once: most configs of
  * a kernel agree to the last bit, and those outputs need not come to the host. The problem keeps up to VERIFIED_MAX of each
  * operand, none of an output that holds a mark: there nothing could tell a byte that was written from one that was not.
@@ -24,6 +30,8 @@
 #include "common/outcome.h"
 
 #define CHECK_NANS_MAX 4096
+#define CHECK_FAR 4.0 /* tolerances */
+#define CHECK_FAR_ASKED 256
 
 /* OUTCOME_CORRECT, OUTCOME_CORRECTNESS or OUTCOME_RUNTIME; of the latter two the error says why. The candidate keeps
  * both. That of earlier candidates may change with this call, never from wrong to right. */

@@ -65,10 +65,11 @@ static bool operands_size(struct problem *problem, const struct scope *scope, co
     if (!argument_elements(argument, scope, &operand->elements, error))
       return false;
     operand->bytes = (size_t)operand->elements * dtype_size(argument->dtype);
-    /* The checked one and what it is restored from; given, written, or both. */
+    /* The checked one and what it is restored from; given, written, or both; the first that was written. */
     size_t n = argument->access == ACCESS_READWRITE ? 2 : 1;
+    bool is_held = argument->reference_entry && problem->reference;
     on_device += n * operand->bytes;
-    on_host += n * operand->bytes;
+    on_host += (n + is_held) * operand->bytes;
   }
   bool is_on_host = problem->kernel->language == LANGUAGE_C; /* it runs in the host's memory */
   on_device += rotation_choose(problem, options, on_device + (is_on_host ? on_host : 0));
@@ -226,6 +227,7 @@ void problem_free(struct problem *problem) {
     expectation_release(&operand->expected);
     host_buffer_free(problem, operand->given);
     host_buffer_free(problem, operand->written);
+    host_buffer_free(problem, operand->first);
     free(operand->room);
   }
   if (problem->reference)

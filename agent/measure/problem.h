@@ -28,8 +28,11 @@
 struct operand {
   int64_t elements;
   size_t bytes;
-  void *given;               /* on the host: what a call finds in it; NULL for access write */
-  void *written;             /* on the host: what a call left in it; NULL unless the reference computes it */
+  void *given;   /* on the host: what a call finds in it; NULL for access write */
+  void *written; /* on the host: what a call left in it; NULL unless the reference computes it */
+  void *
+      first; /* on the host: the first output that was right, all of it; NULL: none yet, or its samples are all of it */
+  bool is_first_settled;     /* the inputs were as given after it */
   void *room;                /* on the host: where the reference may find an output, or write; access write only */
   struct fingerprint filled; /* of `checked` as it was filled; access read, and where the device has fingerprints */
   struct fingerprint left;   /* of what the last call left in it */
@@ -64,7 +67,9 @@ struct problem {
   void *host_pointers[KERNEL_ARGUMENTS_MAX], *host_arguments[KERNEL_ARGUMENTS_MAX]; /* what the reference gets */
   uint64_t host_scalars[KERNEL_ARGUMENTS_MAX];
   bool has_checked; /* a config */
-  size_t n_ran;     /* checks since the inputs were looked at, whatever became of the configs */
+  /* Not empty: what the baseline wrote is wrong in an element that is not among the samples. */
+  struct error baseline_wrong;
+  size_t n_ran; /* checks since the inputs were looked at, whatever became of the configs */
   /* Of those, the configs that are still loaded, and right as far as that is known. */
   struct candidate *unsettled[CHECK_INPUTS_EVERY];
   size_t n_unsettled;

@@ -128,6 +128,35 @@ def test_no_config_wins_that_died_in_one_of_the_finals(tmp_path):
     assert "every finalist failed" in json.loads(done.stdout)["error"]
 
 
+SPOILT = """#include <stdint.h>
+#define right 0
+#define spoilt 1
+void misbehaving(float *y, const float *x, int64_t n) {
+  for (int64_t i = 0; i < n; i++)
+    y[i] = 2 * x[i];
+  if (MODE == spoilt)
+    y[54321] = 9;
+}
+"""
+
+
+@pytest.mark.parametrize("default", ["right", "spoilt"])
+def test_an_element_that_no_sample_has_costs_its_config_and_the_default_everything(tmp_path, default):
+    folder = tmp_path / "kernel"
+    shutil.copytree(harness.MISBEHAVING, folder)
+    (folder / "misbehaving.c").write_text(SPOILT)
+    (folder / "space.json").write_text(json.dumps({"parameters": {"MODE": ["right", "spoilt"]}, "default": {"MODE": default}}))
+    done = tune(folder, "n=100000", tmp_path / "state", "--json")
+    answer = json.loads(done.stdout)
+    if default == "right":
+        assert done.returncode == 0, done.stderr
+        assert answer["outcomes"] == {"correct": 1, "correctness": 1} and winner_of(answer) == {"MODE": "right"}
+        assert "y[54321] is 9, the reference has " in answer["examples"]["correctness"]
+    else:
+        assert done.returncode == 1
+        assert "the baseline's y[54321] is 9, the reference has " in answer["error"] and "choose another default" in done.stderr
+
+
 def test_a_table_shows_the_winner(tmp_path):
     done = tune(small_kernel(tmp_path / "kernel"), "n=1003", tmp_path)
     assert done.returncode == 0, done.stderr

@@ -253,12 +253,15 @@ static void several_close(struct several *several) {
   fixture_free(&several->fixture);
 }
 
-/* After they have computed what is right, BLOCK 1 changes the last input, which every sample has, and BLOCK 2 one that none
- * has. BLOCK 3 computes what is right to the last bit but one. */
+/* After they have computed what is right, BLOCK 1 changes the last input, which every sample has, and BLOCK 2 another in its
+ * last bits. BLOCK 3 computes what is right to the last bit but one, BLOCK 4 an element wrong that no sample has, BLOCK 5 one
+ * that is off by 3e-6, where CHECK_FAR tolerances are at least 4e-6. */
 #define CHANGERS                                                                                                       \
-  LOOP "if (BLOCK == 1) ((float *)x)[n - 1] = 77;\nif (BLOCK == 2) ((float *)x)[54321] = 77;\n"                        \
-       "if (BLOCK == 3) for (int64_t i = 0; i < n; i++) y[i] += 1e-7f;}\n"
-#define CHANGERS_SPACE (struct fixture_options){.n = 100000, .space = "{\"parameters\": {\"BLOCK\": [0, 1, 2, 3]}}"}
+  LOOP "if (BLOCK == 1) ((float *)x)[n - 1] = 77;\nif (BLOCK == 2) ((float *)x)[54321] *= 1.0000002f;\n"               \
+       "if (BLOCK == 3) for (int64_t i = 0; i < n; i++) y[i] += 1e-7f;\nif (BLOCK == 4) y[54321] += 1;\n"              \
+       "if (BLOCK == 5) y[54321] += 3e-6f;}\n"
+#define CHANGERS_SPACE                                                                                                 \
+  (struct fixture_options){.n = 100000, .space = "{\"parameters\": {\"BLOCK\": [0, 1, 2, 3, 4, 5]}}"}
 
 static void expect_blamed(const struct several *several, size_t culprit) {
   for (size_t i = 0; i < several->n; i++) {
@@ -366,5 +369,51 @@ Test(check_several, an_output_that_holds_a_mark_is_not_kept) {
   cr_expect_eq(several_check(&several, 1), OUTCOME_CORRECTNESS);
   cr_expect(string_starts(several.candidates[1]->error.message, "y[90] was not written; 1 of "), "%s",
             several.candidates[1]->error.message);
+  several_close(&several);
+}
+
+Test(check_several, an_element_that_no_sample_has_is_held_against_the_first_output) {
+  struct several several;
+  several_open(&several, CHANGERS, CHANGERS_SPACE);
+  cr_expect_eq(several_check(&several, 0), OUTCOME_CORRECT);
+  cr_expect_eq(several_check(&several, 4), OUTCOME_CORRECTNESS);
+  cr_expect(string_starts(several.candidates[1]->error.message, "y[54321] is "), "%s",
+            several.candidates[1]->error.message);
+  cr_expect_eq(several_check(&several, 5), OUTCOME_CORRECT, "as much as CHECK_FAR samples may be off");
+  cr_expect_eq(several_check(&several, 3), OUTCOME_CORRECT);
+  cr_expect_str_empty(several.problem->baseline_wrong.message);
+  several_close(&several);
+}
+
+Test(check_several, it_is_the_first_output_that_is_wrong_where_the_reference_says_so) {
+  struct several several;
+  several_open(&several, CHANGERS, CHANGERS_SPACE);
+  cr_expect_eq(several_check(&several, 4), OUTCOME_CORRECT);
+  cr_expect_eq(several_check(&several, 0), OUTCOME_CORRECT);
+  cr_expect(string_starts(several.problem->baseline_wrong.message, "the baseline's y[54321] is "), "%s",
+            several.problem->baseline_wrong.message);
+  several_close(&several);
+}
+
+Test(check_several, an_output_of_changed_inputs_is_none_that_others_are_held_against) {
+  struct several several;
+  several_open(&several, CHANGERS, CHANGERS_SPACE);
+  cr_expect_eq(several_check(&several, 2), OUTCOME_CORRECTNESS, "the inputs are looked at after the first config");
+  cr_expect_null(several.problem->operands[0].first);
+  cr_expect_eq(several_check(&several, 0), OUTCOME_CORRECT);
+  cr_expect_not_null(several.problem->operands[0].first);
+  several_settle(&several);
+  cr_expect_eq(several_check(&several, 2), OUTCOME_CORRECT);
+  several_settle(&several);
+  cr_expect_eq(several.candidates[2]->outcome, OUTCOME_CORRECTNESS);
+  cr_expect_not_null(several.problem->operands[0].first, "it is of inputs that were looked at");
+  several_close(&several);
+}
+
+Test(check_several, nothing_is_held_where_the_samples_are_all_elements) {
+  struct several several;
+  several_open(&several, CHANGERS, (struct fixture_options){.n = 100, .space = "{\"parameters\": {\"BLOCK\": [0]}}"});
+  cr_expect_eq(several_check(&several, 0), OUTCOME_CORRECT);
+  cr_expect_null(several.problem->operands[0].first);
   several_close(&several);
 }

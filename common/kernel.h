@@ -25,7 +25,8 @@
  * The kernel's C prototype follows from the arguments: buffers are pointers (const when only read), scalars values.
  * The reference is C: for each output a function `double f(int64_t index, <the kernel's arguments>)` that computes
  * element `index` of that output in double precision; readwrite buffers hold their values from before the call.
- * `samples`: how many elements of each output are compared (0 = all); the first and last 64 are always among them.
+ * `samples`: for how many elements of each output the reference is computed (0 = all); the first and last 64 are always
+ * among them. All others are held against the baseline's output (agent/measure/check.h).
  * Every element is checked for NaN where the reference has none and for having been written at all.
  *
  * An expression stands as a string or an integer. Optional: fill ("normal" when absent; buffers that hold no floats

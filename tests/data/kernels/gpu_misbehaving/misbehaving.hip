@@ -11,6 +11,7 @@
 #define unwritten 9
 #define too_much_lds 10
 #define too_many_threads 11
+#define one_wrong 12
 
 #if MODE == no_compile
 #error this config does not compile
@@ -29,6 +30,9 @@ extern "C" __global__ void misbehaving(float *y, const float *x, int64_t n) {
 #elif MODE == wrong
   if (first)
     y[0] = x[0] + 1000;
+#elif MODE == one_wrong /* of those that no sample is likely to have */
+  if (i == n / 2 + 321)
+    y[i] = 2 * x[i] + 1;
 #elif MODE == fault
   if (first)
     y[(int64_t)1 << 40] = 1;

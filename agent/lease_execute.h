@@ -56,6 +56,7 @@ struct executor {
   const char *device;   /* "cpu0" */
   const char *gpu_name; /* of the device's environment: what conditions and compilers read */
   const char *arch;
+  int64_t compute_units; /* of the device's environment */
   bool is_gpu;
   bool compiles_first; /* compilers and kernels share processors: nothing is timed while something compiles */
   struct worker_limits limits;

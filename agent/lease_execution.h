@@ -18,6 +18,7 @@ struct work {
   const struct lease_object *object; /* NULL: not taken yet */
   struct lease_object compiled;      /* what object points to, unless that is a build's */
   int64_t spills, occupancy;         /* of its object; 0: none, or not known */
+  double utilization;                /* of its grid, 0 to 1; 0: not known */
   json_t *answer;                    /* of the process that races it, where all have to come from one; NULL else */
   bool is_over;                      /* its measurement was handed on, or it was given to another device */
 };

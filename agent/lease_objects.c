@@ -1,27 +1,53 @@
 /* Where a lease's objects come from: the compile pool, ahead of the measurement, or the build it names.
  * Memory and threads: lease_execution.h. */
 #include "agent/lease_execution.h"
+#include "agent/measure/launch.h"
 #include "common/log.h"
 #include "common/occupancy.h"
 #include "common/rng.h"
 
 #define COMPILE_POLL_MS 50
 
+/* A device as far as a plan reads it. */
+static struct device device_facts(const struct executor *executor, const struct gpu_target *target) {
+  return (struct device){
+      .arch = (char *)executor->arch, .compute_units = executor->compute_units, .warp_size = target->warp_size};
+}
+
+static bool is_planned(const struct execution *execution, const struct work *work, const struct device *device,
+                       struct launch_plan *ret_plan) {
+  const struct lease *lease = execution->lease;
+  struct scope scope = {0};
+  struct error ignored;
+  return lease->kernel->language != LANGUAGE_C && key_scope_add(&lease->key, &scope, &ignored) &&
+         scope_add(&scope, "gpu_name", value_string(execution->executor->gpu_name), &ignored) &&
+         scope_add(&scope, "arch", value_string(device->arch), &ignored) &&
+         space_scope_add(lease->space, work->config, &scope, &ignored) &&
+         launch_plan_make(device, lease->kernel, &work->object->launch, &scope, ret_plan, &ignored) == OUTCOME_CORRECT;
+}
+
 /* What speaks for a config before it ever ran. */
 static void facts_learn(const struct execution *execution, struct work *work) {
   const struct launch_spec *launch = &work->object->launch;
   const struct code_resources *resources = &launch->resources;
   const struct gpu_target *target = gpu_target_find(execution->executor->arch);
-  struct workgroup workgroup = {
-      .threads = launch->threads,
-      .registers = resources->vgprs > 0 ? resources->vgprs : 0,
-      .lds_bytes = launch->shared_bytes + (resources->lds_bytes > 0 ? resources->lds_bytes : 0),
-  };
   struct error ignored;
   if (!work->object->is_ok)
     return;
   work->spills = code_resources_spills(resources);
-  if (target && launch->threads > 0 && workgroup_fits(target, &workgroup, &ignored))
+  if (!target)
+    return;
+  struct device device = device_facts(execution->executor, target);
+  struct launch_plan plan = {.geometry = {.block = {(uint32_t)launch->threads, 1, 1}}};
+  if (is_planned(execution, work, &device, &plan))
+    work->utilization = launch_utilization(&device, &plan);
+  const uint32_t *block = plan.geometry.block;
+  struct workgroup workgroup = {
+      .threads = (int64_t)block[0] * block[1] * block[2],
+      .registers = resources->vgprs > 0 ? resources->vgprs : 0,
+      .lds_bytes = launch->shared_bytes + (resources->lds_bytes > 0 ? resources->lds_bytes : 0),
+  };
+  if (workgroup.threads > 0 && workgroup_fits(target, &workgroup, &ignored))
     work->occupancy = (int64_t)occupancy_of(target, &workgroup).waves_per_eu;
 }
 
@@ -34,6 +60,8 @@ int works_compare(const void *a, const void *b) {
     return spills ? 1 : -1;
   if (!one->is_likely && one->occupancy != other->occupancy)
     return one->occupancy > other->occupancy ? -1 : 1;
+  if (!one->is_likely && one->utilization != other->utilization)
+    return one->utilization > other->utilization ? -1 : 1;
   return one->place < other->place ? -1 : 1;
 }
 

@@ -28,6 +28,7 @@ struct executor executor_make(const struct options *options, struct spawner *spa
       .device = device->name,
       .gpu_name = device->environment.gpu,
       .arch = device->environment.arch,
+      .compute_units = device->environment.compute_units,
       .is_gpu = device_is_gpu(device),
       .compiles_first = !device_is_gpu(device),
       .limits = {.open_ms = option_integer(options, "open-timeout") * 1000,

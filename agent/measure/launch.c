@@ -141,3 +141,9 @@ enum outcome launch_plan_make(const struct device *device, const struct kernel *
     *ret = plan;
   return outcome;
 }
+
+double launch_utilization(const struct device *device, const struct launch_plan *plan) {
+  const uint32_t *grid = plan->geometry.grid;
+  int64_t workgroups = (int64_t)grid[0] * grid[1] * grid[2];
+  return grid_utilization(workgroups, device->compute_units, plan->occupancy > 0 ? plan->occupancy : 1);
+}

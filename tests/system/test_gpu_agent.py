@@ -159,7 +159,7 @@ def test_tune_chooses_the_gpu_and_gives_each_way_of_failing_one_config(tmp_path)
     answer = json.loads(done.stdout)
     assert answer["device"] == "hip0"
     assert answer["outcomes"] == {"correct": 2, "correctness": 2, "runtime": 2, "timeout": 1, "constraints": 1}
-    assert "illegal memory access" in answer["examples"]["runtime"]
+    assert any(words in answer["examples"]["runtime"] for words in ("illegal memory access", "signal 6")), "one of the two"
     assert "1088 threads" in answer["examples"]["constraints"]
     winner = answer["winner"]
     assert winner["vgprs"] > 0 and winner["spills"] == 0 and winner["occupancy"] > 0

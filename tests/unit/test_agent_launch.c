@@ -180,6 +180,18 @@ Test(launch_plan, an_occupancy_that_is_not_known_reads_as_one) {
   cr_expect_eq(planned.plan.occupancy, CODE_UNKNOWN);
 }
 
+/* 304 compute units of 8 such workgroups: 3040 are a round and a quarter of one, which is 5/8 of two. */
+Test(launch_plan, tells_how_much_of_its_last_round_a_grid_uses) {
+  struct device device = {.compute_units = 304};
+  struct planned planned =
+      plan("{\"grid\": [3040], \"block\": [\"BLOCK\"]}", "{\"resources\": {\"vgprs\": 128, \"lds_bytes\": 0}}");
+  cr_expect_eq(launch_utilization(&device, &planned.plan), 0.625);
+  planned.plan.occupancy = CODE_UNKNOWN;
+  cr_expect_eq(launch_utilization(&device, &planned.plan), 1);
+  planned.plan.geometry.grid[0] = 0;
+  cr_expect_eq(launch_utilization(&device, &planned.plan), 0);
+}
+
 Test(launch_plan, a_block_cannot_read_the_occupancy_that_follows_from_it) {
   expect_refused(plan("{\"grid\": [1], \"block\": [\"64 * occupancy\"]}", "{}"), OUTCOME_RUNTIME, "the block[0]: ");
 }

@@ -6,6 +6,7 @@
 #define TRIAL_WORKER scripted_worker
 static int scripted_worker(void);
 #include "agent/compile/helper_kernels.h"
+#include "agent/lease_execution.h"
 #include "lease_trial.h"
 
 #define CLANG "/usr/bin/clang-19"
@@ -233,6 +234,18 @@ Test(agent_lease_batches, code_of_higher_occupancy_comes_first) {
   cr_expect_eq(config_at(&batches.requests, 0, 1), 2);
   cr_expect_eq(config_at(&batches.requests, 0, 2), 0);
   batches_free(&batches);
+}
+
+Test(agent_lease_batches, of_equal_occupancy_the_grid_that_leaves_less_idle_comes_first) {
+  struct work all[] = {{.place = 0, .occupancy = 2, .utilization = 0.5},
+                       {.place = 1, .occupancy = 1, .utilization = 1},
+                       {.place = 2, .occupancy = 2, .utilization = 0.9},
+                       {.place = 3, .occupancy = 2, .utilization = 0.9}};
+  static const size_t expected[] = {2, 3, 0, 1};
+  struct work *works[] = {&all[0], &all[1], &all[2], &all[3]};
+  qsort(works, ARRAY_LENGTH(works), sizeof *works, works_compare);
+  for (size_t i = 0; i < ARRAY_LENGTH(works); i++)
+    cr_expect_eq(works[i]->place, expected[i]);
 }
 
 Test(agent_lease_batches, neighbours_in_the_space_do_not_travel_together) {

@@ -17,8 +17,9 @@
 /* Writes at most `most` configs to `ret`, in rising order of the ordinals; returns how many. First the best of the n, then
  * each of `always` that is among them, whatever its ratio (the default, the baseline: the winner must be held against
  * them), then those with the least `ratios` (verdict_paired_ratio; finite and > 0), none above FINALISTS_SPAN times the
- * least. Equal ratios: the lower ordinal first. `left_early` says of each whether it left its race, NULL: none did. `ret` has room for `most`. With a large `most` the number says whether
- * there are more than FINALISTS_MAX within the span, which then race once more together. */
+ * least. Equal ratios: the lower ordinal first. `left_early` says of each whether it left its race, NULL: none did. `ret`
+ * has room for `most`. With a large `most` the number says whether there are more than FINALISTS_MAX within the span, which
+ * then race once more together. */
 size_t finalists_choose(const double *ratios, const bool *left_early, const uint64_t *configs, size_t n,
                         const uint64_t *always, size_t n_always, size_t most, uint64_t *ret);
 

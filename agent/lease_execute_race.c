@@ -105,6 +105,9 @@ static enum step race_wait(struct execution *execution, const struct heat *heat,
       return STEP_ON;
     if (reason)
       return measuring_failed(execution, reason);
+    const char *wrong = json_string_value(json_object_get(answer, "baseline_wrong"));
+    if (wrong)
+      return end_with_baseline(execution, OUTCOME_CORRECTNESS, wrong);
     if (json_is_true(json_object_get(answer, "done"))) {
       ended->is_over_budget = json_is_true(json_object_get(answer, "over_budget"));
       spent_add(execution, answer);

@@ -25,6 +25,8 @@
  *         "conditions": {…}} or {"config": 17, "outcome": "correctness", "detail": "…", "device_us": …}
  *        A config that the budget left without a sample has no line.
  *     -> {"done": true, "over_budget": false, "spent": {"load_us": …, "check_us": …, "warm_up_us": …, "timing_us": …}}
+ *     -> or, in place of "done", {"baseline_wrong": "…"}: an element of the baseline's output that its check did not look at is
+ *        wrong, which showed when another config's was held against it (agent/measure/check.h)
  *   {"do": "close"}    frees what "open" allocated and keeps the device
  *     -> {"closed": true}
  *     A config that leaves the device out of order as this process sees it (a fault that does not end the process; a

@@ -177,7 +177,7 @@ static bool configs_measure(struct measuring *measuring, const struct measure_re
   if (answered && measuring->n && !problem->is_spoiled)
     answered = configs_settle(measuring);
   if (answered && !problem->is_spoiled && *problem->baseline_wrong.message)
-    return worker_answer_error(&problem->baseline_wrong);
+    return worker_answer(json_pack("{s:s}", "baseline_wrong", problem->baseline_wrong.message));
   if (answered && measuring->n && !problem->is_spoiled)
     configs_race(measuring, request);
   if (problem->is_spoiled)

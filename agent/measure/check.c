@@ -112,10 +112,11 @@ static bool far_ask(struct problem *problem, const struct holding *holding, size
                      "is not among the samples)",
                      name, (long long)k, value, reference, first, allowed);
   if (!is_right(problem->kernel, holding->dtype, first, reference, CHECK_FAR))
-    error_set(&problem->baseline_wrong,
-              "the baseline's %s[%lld] is %.9g, the reference has %.9g (allowed difference %.3g, as it is not among "
-              "the samples); mend the kernel, or choose another default",
-              name, (long long)k, first, reference, allowed);
+    error_set(
+        &problem->baseline_wrong,
+        "%s[%lld] is %.9g, the reference has %.9g (allowed difference %.3g, as it is not among the samples); mend "
+        "the kernel, or choose another default",
+        name, (long long)k, first, reference, allowed);
   return true;
 }
 

@@ -154,7 +154,7 @@ def test_an_element_that_no_sample_has_costs_its_config_and_the_default_everythi
         assert "y[54321] is 9, the reference has " in answer["examples"]["correctness"]
     else:
         assert done.returncode == 1
-        assert "the baseline's y[54321] is 9, the reference has " in answer["error"] and "choose another default" in done.stderr
+        assert "baseline: y[54321] is 9, the reference has " in answer["error"] and "choose another default" in done.stderr
 
 
 def test_a_table_shows_the_winner(tmp_path):

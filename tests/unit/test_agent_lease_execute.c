@@ -49,6 +49,20 @@ Test(agent_lease_execute, ends_with_the_baselines_outcome_when_it_is_wrong) {
   trial_free(&trial);
 }
 
+/* The element is none of the samples: it shows when the other config's output is held against it. */
+Test(agent_lease_execute, ends_with_the_baselines_outcome_when_another_config_shows_that_it_is_wrong) {
+  static const enum stage stages[] = {STAGE_SCREEN, STAGE_FINAL};
+  for (size_t i = 0; i < ARRAY_LENGTH(stages); i++) {
+    struct trial trial = trial_new(
+        "if (MODE == 0) { for (int64_t i = 0; i < n; i++) y[i] = i == n / 2 ? 5 : x[i] + 1; return; }", 2, stages[i]);
+    trial_run(&trial);
+    cr_expect_eq(trial.end, LEASE_DONE);
+    cr_expect_eq(trial.n, 1);
+    expect_outcome(&trial, 0, OUTCOME_CORRECTNESS, "baseline: y[");
+    trial_free(&trial);
+  }
+}
+
 Test(agent_lease_execute, names_the_option_when_a_reference_takes_too_long) {
   struct trial trial = trial_new("", 1, STAGE_SCREEN);
   fixture_free(&trial.fixture);

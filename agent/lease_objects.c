@@ -38,14 +38,15 @@ static void facts_learn(const struct execution *execution, struct work *work) {
   if (!target)
     return;
   struct device device = device_facts(execution->executor, target);
-  struct launch_plan plan = {.geometry = {.block = {(uint32_t)launch->threads, 1, 1}}};
+  struct launch_plan plan = {
+      .geometry = {.block = {(uint32_t)launch->threads, 1, 1}, .shared_bytes = (uint32_t)launch->shared_bytes}};
   if (is_planned(execution, work, &device, &plan))
     work->utilization = launch_utilization(&device, &plan);
   const uint32_t *block = plan.geometry.block;
   struct workgroup workgroup = {
       .threads = (int64_t)block[0] * block[1] * block[2],
       .registers = resources->vgprs > 0 ? resources->vgprs : 0,
-      .lds_bytes = launch->shared_bytes + (resources->lds_bytes > 0 ? resources->lds_bytes : 0),
+      .lds_bytes = plan.geometry.shared_bytes + (resources->lds_bytes > 0 ? resources->lds_bytes : 0),
   };
   if (workgroup.threads > 0 && workgroup_fits(target, &workgroup, &ignored))
     work->occupancy = (int64_t)occupancy_of(target, &workgroup).waves_per_eu;

@@ -28,12 +28,11 @@
 struct operand {
   int64_t elements;
   size_t bytes;
-  void *given;   /* on the host: what a call finds in it; NULL for access write */
-  void *written; /* on the host: what a call left in it; NULL unless the reference computes it */
-  void *
-      first; /* on the host: the first output that was right, all of it; NULL: none yet, or its samples are all of it */
-  bool is_first_settled;     /* the inputs were as given after it */
-  void *room;                /* on the host: where the reference may find an output, or write; access write only */
+  void *given;           /* on the host: what a call finds in it; NULL for access write */
+  void *written;         /* on the host: what a call left in it; NULL unless the reference computes it */
+  void *first;           /* on the host: the first output that was right; NULL: none yet, or samples are all of it */
+  bool is_first_settled; /* the inputs were as given after it */
+  void *room;            /* on the host: where the reference may find an output, or write; access write only */
   struct fingerprint filled; /* of `checked` as it was filled; access read, and where the device has fingerprints */
   struct fingerprint left;   /* of what the last call left in it */
   bool is_known;             /* `left` is one of `verified`; else `written` holds what it is of */

@@ -313,9 +313,9 @@ def test_with_a_margin_only_the_slow_leave_the_exhaustive_race(tmp_path):
                 "--margin", "100", "--samples", samples)
     assert done.returncode == 0, done.stderr
     lines = [json.loads(line) for line in samples.read_text().splitlines()]
-    counts = {config: [len(line["samples_us"]) for line in lines if line["config"] == config] for config in (0, 1)}
-    assert len(counts[0]) == len(counts[1]) == 3
-    assert max(counts[0]) < min(counts[1])
+    counts = {(line["process"], line["config"]): len(line["samples_us"]) for line in lines}
+    assert len(counts) == 6
+    assert all(counts[process, 0] < counts[process, 1] for process in range(3))
     assert json.loads(done.stdout)["winner"]["config"] == 1
 
 

@@ -18,10 +18,10 @@ import sys
 import urllib.request
 
 NOISE_MIN = 0.03  # medians of one kernel on one GPU, minutes apart, are that far from each other at times
-EXPECTED = {"good": {"correct"}, "slow": {"correct"}, "wrong": {"correctness"}, "one_wrong": {"correctness"}, "unwritten": {"correctness"},
-            "beyond_end": {"correctness", "runtime"}, "before_begin": {"correctness", "runtime"}, "fault": {"runtime"},
-            "hang": {"timeout"}, "no_compile": {"compile"}, "too_much_lds": {"constraints"},
-            "too_many_threads": {"constraints"}}
+EXPECTED = {"good": {"correct"}, "slow": {"correct"}, "wrong": {"correctness"}, "one_wrong": {"correctness"},
+            "unwritten": {"correctness"}, "beyond_end": {"correctness", "runtime"},
+            "before_begin": {"correctness", "runtime"}, "fault": {"runtime"}, "hang": {"timeout"},
+            "no_compile": {"compile"}, "too_much_lds": {"constraints"}, "too_many_threads": {"constraints"}}
 
 
 def load(path):

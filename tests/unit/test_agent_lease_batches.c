@@ -236,6 +236,27 @@ Test(agent_lease_batches, code_of_higher_occupancy_comes_first) {
   batches_free(&batches);
 }
 
+/* Four workgroups of 256 threads with 128 VGPRs fit into each of 304 compute units, 1216 at once: config 0 begins a second
+ * round with one workgroup, config 1 leaves a quarter idle, config 2 nothing. Config 3's LDS leaves room for one. */
+Test(agent_lease_batches, how_full_a_grid_and_a_unit_are_follows_from_the_manifests_launch) {
+  struct batches batches = batches_new(4, STAGE_SCREEN);
+  struct kernel *kernel = batches.trial.fixture.kernel;
+  kernel->language = LANGUAGE_HIP;
+  kernel->n_grid = kernel->n_block = 1;
+  kernel->grid[0] = xstrdup("1217 if MODE == 0 else 912 if MODE == 1 else 1216");
+  kernel->block[0] = xstrdup("256");
+  kernel->shared_bytes = xstrdup("65536 if MODE == 3 else 0");
+  batches.trial.executor.arch = "gfx942";
+  batches.trial.executor.compute_units = 304;
+  for (size_t i = 0; i < 4; i++)
+    resources_of(&batches, i)->vgprs = 128;
+  batches_run(&batches);
+  static const uint64_t expected[] = {2, 1, 0, 3};
+  for (size_t i = 0; i < ARRAY_LENGTH(expected); i++)
+    cr_expect_eq(config_at(&batches.requests, 0, i), expected[i]);
+  batches_free(&batches);
+}
+
 Test(agent_lease_batches, of_equal_occupancy_the_grid_that_leaves_less_idle_comes_first) {
   struct work all[] = {{.place = 0, .occupancy = 2, .utilization = 0.5},
                        {.place = 1, .occupancy = 1, .utilization = 1},

@@ -434,7 +434,7 @@ static bool decisions(struct campaign *campaign, bool is_last) {
       continue;
     decide(campaign, key);
     key->is_ended =
-        key->is_ended || is_last || !key_tuning_is_undecided(key) || !budget_left(campaign, key, 1, &left_us);
+        key->is_ended || is_last || verdict_is_settled(&key->verdict) || !budget_left(campaign, key, 1, &left_us);
     is_open = is_open || !key->is_ended;
   }
   keys_tell(campaign);

@@ -7,7 +7,6 @@
 
 #define DISTANCE_OTHER                                                                                                 \
   8.0 /* of members that are no numbers, or have no logarithm, and differ: as much as a factor 256 */
-#define REGRET_DECIDED 0.02
 
 static void samples_free(struct key_tuning *tuning) {
   for (size_t i = 0; i < tuning->n_samples; i++) {
@@ -255,10 +254,6 @@ void key_tuning_fail(struct key_tuning *tuning, const struct error *error) {
   }
   if (!tuning->is_decided && !tuning->failure)
     tuning->failure = xstrdup(error->message);
-}
-
-bool key_tuning_is_undecided(const struct key_tuning *tuning) {
-  return tuning->verdict.outcome == VERDICT_AMBIGUOUS || !(tuning->verdict.regret_bound <= REGRET_DECIDED);
 }
 
 static bool number_of(struct value value, double *ret) {

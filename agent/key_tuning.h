@@ -86,9 +86,6 @@ void key_tuning_fail(struct key_tuning *tuning, const struct error *error);
 /* Whether a listed config was measured and does not work. */
 bool key_tuning_failed_config(const struct key_tuning *tuning, uint64_t config);
 
-/* Whether the verdict leaves something open that another process may settle. */
-bool key_tuning_is_undecided(const struct key_tuning *tuning);
-
 /* How far two keys of one kernel are apart: |log2| of the quotients of their numbers, added up. */
 double key_distance(const struct key *a, const struct key *b);
 

@@ -116,10 +116,6 @@ struct simulated_counts {
   double regret, worst_regret; /* sum, most */
 };
 
-static inline bool simulated_is_decided(const struct verdict *verdict) {
-  return verdict->outcome != VERDICT_AMBIGUOUS && verdict->regret_bound <= VERDICT_EQUIVALENCE - 1;
-}
-
 static inline void simulated_count(const struct simulated *job, const struct verdict *verdict,
                                    struct simulated_counts *counts) {
   const double slack = 1e-12;
@@ -158,7 +154,7 @@ static inline void simulated_run(const struct simulated *job, uint64_t seed, str
       continue;
     if (!verdict_decide(final.samples, final.n, 0, seed, &verdict, &error))
       die("%s", error.message);
-    if (process + 1 < job->processes_max && !simulated_is_decided(&verdict))
+    if (process + 1 < job->processes_max && !verdict_is_settled(&verdict))
       continue;
     simulated_count(job, &verdict, counts);
     return;

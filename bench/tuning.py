@@ -159,9 +159,9 @@ class Oracle:
 
 
 def oracle(kernel, scratch, build=None, device=None, keys=None, rounds=100, processes=5):
-    """In `processes` processes of `rounds` rounds; who is surely half as slow again as the best leaves early."""
+    """In `processes` processes of `rounds` rounds; who is surely a fifth slower than the best leaves early."""
     return Oracle(tune(kernel, scratch, build, device, keys,
-                       ["--exhaustive", str(rounds), "--processes", str(processes), "--margin", "50"]))
+                       ["--exhaustive", str(rounds), "--processes", str(processes), "--margin", "20"]))
 
 
 def geometric_mean(values):

@@ -4,7 +4,7 @@
 
 On GPUs the peer is Triton's own autotuner (bench/triton_autotune.py, compiled and loaded beforehand); with --cpu it is
 bench/fixed_budget.py, which does the same to kernels in C. Every key is tuned by both and held against an oracle: every
-config in PROCESSES processes of ROUNDS interleaved rounds, which only those leave that are surely half as slow again as the
+config in PROCESSES processes of ROUNDS interleaved rounds, which only those leave that are surely a fifth slower than the
 best. Printed for every key: the seconds of both, their ratio, what each one's choice loses against the oracle's best
 (regret), the noise floor. Wavetune's seconds of a key are those of the whole process over the number of keys; beside them
 stand one key alone, and with --cold compiling and tuning one key from nothing on the same cores. The oracle comes last: what

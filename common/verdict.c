@@ -500,6 +500,13 @@ void verdict_release(struct verdict *verdict) {
   *verdict = (struct verdict){0};
 }
 
+bool verdict_is_settled(const struct verdict *verdict) {
+  for (size_t i = 0; i < verdict->n_finalists; i++)
+    if (!verdict->finalists[i].equivalent && verdict->finalists[i].lower <= 1)
+      return false;
+  return verdict->outcome != VERDICT_AMBIGUOUS && verdict->regret_bound <= VERDICT_REGRET;
+}
+
 bool verdict_replaces(const struct verdict *verdict, double min_gain) {
   return verdict->outcome == VERDICT_FASTER && verdict->baseline_ratio <= 1 - min_gain;
 }

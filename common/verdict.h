@@ -42,7 +42,8 @@
 #define VERDICT_TIE 0.005
 #define VERDICT_ERROR 0.05        /* of the interval of one finalist's ratio to the best */
 #define VERDICT_FAMILY_ERROR 0.02 /* that in a job any of the winner's intervals against another config is wrong */
-#define VERDICT_LOOKS 4           /* verdicts of a job: after 3, 4, 5 and 6 processes, until one is decided */
+#define VERDICT_LOOKS 4           /* verdicts of a job: after 3, 4, 5 and 6 processes, until one is settled */
+#define VERDICT_REGRET 0.02       /* a bound above it leaves something to find */
 #define VERDICT_DRAWS 2000
 #define VERDICT_US_MIN 1e-6 /* of a time that can have been measured */
 #define VERDICT_US_MAX 1e12
@@ -98,6 +99,10 @@ must_check bool verdict_decide_for(const struct verdict_sample *samples, size_t 
                                    uint64_t seed, struct verdict *ret_verdict, struct error *error);
 void verdict_release(struct verdict *verdict);
 #define cleanup_verdict __attribute__((cleanup(verdict_release)))
+
+/* Whether another process can be spared: the outcome is not AMBIGUOUS, the regret bound is at most VERDICT_REGRET, and no
+ * finalist that may be the fastest (lower <= 1) is kept out of the equivalence set by a wide interval. */
+must_check bool verdict_is_settled(const struct verdict *verdict);
 
 /* Whether the winner may replace the baseline where that is served already: it is FASTER, with the family-wise error of the
  * interval, and by at least `min_gain` of the baseline's time (0.02) in its estimate. */

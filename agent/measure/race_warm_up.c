@@ -32,7 +32,7 @@ bool timed_warm_up(struct problem *problem, struct timed *timed, double warm_up_
       break;
     /* The least of all: what another process delayed must not look like a slow kernel. */
     timed->estimate_us = fmin(timed->estimate_us, timing.us);
-    bool is_slow = enough_us > 0 && timed->estimate_us > enough_us && timed->estimate_us >= SAMPLE_US;
+    bool is_slow = enough_us > 0 && timed->estimate_us > enough_us && timed->estimate_us >= SLOW_US;
     goes_on = !is_slow && (calls_raise(problem, timed) || (double)(clock_monotonic_ns() - start) / 1000 < warm_up_us);
   } while (goes_on);
   timed->device_ns += clock_monotonic_ns() - start;

@@ -100,10 +100,9 @@ void job_after_final(const struct final_measurement *measurements, size_t n, uin
     error_set(&plan.reason,
               "every finalist failed when it was measured again in a fresh process; its measurements say how");
   } else if (verdict_decide(samples, n_samples, baseline, seed, &plan.verdict, &undecided)) {
-    /* Releases skip an ambiguous job, and a winner that may be worse than another is none to build on: another process is
-     * worth its time. */
-    bool is_sure = plan.verdict.outcome != VERDICT_AMBIGUOUS && plan.verdict.regret_bound <= FINAL_REGRET;
-    if (!is_sure && plan.first_process < FINAL_PROCESSES_MAX)
+    /* Releases skip an ambiguous job, a winner that may be worse than another is none to build on, and what is kept out of
+     * the equivalence set may be what the next job chooses: another process is worth its time. */
+    if (!verdict_is_settled(&plan.verdict) && plan.first_process < FINAL_PROCESSES_MAX)
       verdict_release(&plan.verdict);
     else
       plan.step = PLAN_DONE;

@@ -4,8 +4,8 @@
  * together. When more than a final takes are close and they come from several leases, the best HALVING_MAX of them race
  * once more, together: halving. The best go to the final (common/finalists.h), always with the baseline and the default
  * where those were correct: several fresh processes, FINAL_PROCESSES or one for each device that the job asks for.
- * A finalist that fails in one process drops out. While no config has enough processes, the verdict is ambiguous or the
- * regret bound is above FINAL_REGRET, another process is added, up to FINAL_PROCESSES_MAX.
+ * A finalist that fails in one process drops out. While no config has enough processes or the verdict is not settled
+ * (common/verdict.h), another process is added, up to FINAL_PROCESSES_MAX.
  *
  * Memory: a plan owns its verdict. Threads: pure functions. */
 #ifndef WAVETUNE_SERVER_CORE_JOB_PLAN_H
@@ -19,7 +19,6 @@
 #define FINAL_PROCESSES 3
 #define FINAL_PROCESSES_MAX 6
 #define FINAL_DEVICES_MAX 16
-#define FINAL_REGRET 0.02
 #define FINALISTS_ALWAYS 2 /* the baseline and the default */
 
 struct job_plan {

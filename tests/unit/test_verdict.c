@@ -587,6 +587,25 @@ Test(verdict, as_json_has_numbers_of_nine_digits) {
   cr_expect_eq(json_real_value(json_object_get(json, "speedup")), 1.42857143);
 }
 
+/* Of two finalists, the second of which is told from the first by `lower` to `upper`. */
+static bool is_settled(enum verdict_outcome outcome, double regret_bound, double lower, double upper) {
+  struct verdict_finalist finalists[] = {
+      {.config = 1, .ratio = 1, .lower = 1, .upper = 1, .equivalent = true},
+      {.config = 2, .lower = lower, .upper = upper, .equivalent = upper <= VERDICT_EQUIVALENCE}};
+  const struct verdict verdict = {
+      .n_finalists = 2, .finalists = finalists, .regret_bound = regret_bound, .outcome = outcome};
+  return verdict_is_settled(&verdict);
+}
+
+Test(verdict, is_settled_when_another_process_can_be_spared) {
+  cr_expect(is_settled(VERDICT_FASTER, 0.01, 0.99, 1.019), "as good, and in the set");
+  cr_expect(is_settled(VERDICT_SLOWER, 0.02, 1.001, 1.03), "slower for sure");
+  cr_expect_not(is_settled(VERDICT_AMBIGUOUS, 0.01, 0.99, 1.019));
+  cr_expect_not(is_settled(VERDICT_SAME, 0.021, 0.99, 1.019));
+  cr_expect_not(is_settled(VERDICT_FASTER, 0.01, 0.99, 1.021), "a wide interval keeps it out");
+  cr_expect_not(is_settled(VERDICT_FASTER, 0.01, 0, INFINITY), "it cannot be told");
+}
+
 Test(verdict, replaces_the_baseline_when_it_gains_enough_for_sure) {
   struct verdict verdict = {.outcome = VERDICT_FASTER, .baseline_ratio = 0.97, .baseline_upper = 0.99};
   cr_expect(verdict_replaces(&verdict, VERDICT_MIN_GAIN));

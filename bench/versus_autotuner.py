@@ -1,14 +1,15 @@
 """Tuning against an autotuner: the same kernels, the same configs, the same device, side by side in one run.
 
-    bench/versus_autotuner.py [--gpus N] [--kernel NAME]… [--keys N] [--every E] [--rounds N] [--processes N] [--cold] [--json FILE]
+    bench/versus_autotuner.py [--gpus N] [--kernel NAME]… [--keys N] [--every E] [--rounds N] [--processes N] [--limit S] [--cold]
+        [--json FILE]
 
 On GPUs the peer is Triton's own autotuner (bench/triton_autotune.py, compiled and loaded beforehand); with --cpu it is
 bench/fixed_budget.py, which does the same to kernels in C. Every key is tuned by both and held against an oracle: every
 config in PROCESSES processes of ROUNDS interleaved rounds, which only those leave that are surely a fifth slower than the
 best. Printed for every key: the seconds of both, their ratio, what each one's choice loses against the oracle's best
 (regret), the noise floor. Wavetune's seconds of a key are those of the whole process over the number of keys; beside them
-stand one key alone, and with --cold compiling and tuning one key from nothing on the same cores. The oracle comes last: what
-is known before it is printed before it.
+stand one key alone, and with --cold compiling and tuning one key from nothing on the same cores. Four keys at a time go to the
+peer and the oracle, and what is known of them is printed at once; after --limit seconds no more do.
 With --gpus N each GPU runs a whole campaign, and compares every Nth key with the peer and the oracle, with --every E every
 Eth of those; --cold runs one kernel on each, with its share of the cores (and nothing else with --keys 0).
 """
@@ -16,6 +17,7 @@ Eth of those; --cold runs one kernel on each, with its share of the cores (and n
 import argparse
 import concurrent.futures
 import json
+import math
 import os
 import pathlib
 import statistics
@@ -26,6 +28,7 @@ import time
 
 import tuning
 
+GROUP = 4  # keys that are compared together, so that a run that is cut off has told of those before
 BENCH = pathlib.Path(__file__).resolve().parent
 
 
@@ -54,13 +57,29 @@ def compare(kernel, scratch, build, everything, gpu, arguments):
         tuning.tune(kernel, place, build, device, keys)  # compiles: both sides begin with compiled code
     campaign = tuning.tune(kernel, place, build, device, keys)
     alone = tuning.tune(kernel, place, build, device, [keys[mine[0]]])
-    lines = peer(kernel, place, [keys[i] for i in mine], gpu, arguments.cpu, arguments.warm)
-    spent = sum(line["seconds"] for line in lines)
-    print(f"  {kernel.name} on {device}: a campaign of {len(keys)} keys {campaign.seconds:.1f} s, one key alone {alone.seconds:.1f} s, "
-          f"the peer {spent:.1f} s for {len(mine)} keys: {spent / len(mine) / (campaign.seconds / len(keys)):.1f}x", flush=True)
-    exact = tuning.oracle(kernel, place, everything, device, [keys[i] for i in mine], arguments.rounds, arguments.processes)
+    print(f"  {kernel.name} on {device}: a campaign of {len(keys)} keys {campaign.seconds:.1f} s, one key alone {alone.seconds:.1f} s",
+          flush=True)
     rows = []
-    for k, i in enumerate(mine):
+    for begin in range(0, len(mine), GROUP):
+        if rows and time.monotonic() > arguments.end:
+            print(f"  {kernel.name} on {device}: {len(mine) - begin} of {len(mine)} keys are left out: --limit", flush=True)
+            break
+        rows += compare_group(kernel, place, everything, gpu, mine[begin:begin + GROUP], campaign, arguments)
+    return {"rows": rows, "campaign_s": campaign.seconds, "summary": campaign.summary, "alone_s": alone.seconds,
+            "alone_key": keys[mine[0]]}
+
+
+def compare_group(kernel, place, everything, gpu, group, campaign, arguments):
+    """The rows of a few of the campaign's keys, by index: what the peer took and chose, and what the oracle says of both choices."""
+    device = "cpu0" if arguments.cpu else f"cuda{gpu}"
+    keys = kernel.keys[:arguments.keys]
+    lines = peer(kernel, place, [keys[i] for i in group], gpu, arguments.cpu, arguments.warm)
+    spent = sum(line["seconds"] for line in lines)
+    print(f"  {kernel.name} on {device}: the peer {spent:.1f} s for {len(group)} keys, "
+          f"{spent / len(group) / (campaign.seconds / len(keys)):.1f}x", flush=True)
+    exact = tuning.oracle(kernel, place, everything, device, [keys[i] for i in group], arguments.rounds, arguments.processes)
+    rows = []
+    for k, i in enumerate(group):
         line = campaign.lines[i]
         if "winner" not in line:
             rows.append({"key": keys[i], "error": line.get("error", "no winner")})
@@ -73,8 +92,9 @@ def compare(kernel, scratch, build, everything, gpu, arguments):
                      "regret_bound": line["verdict"]["regret_bound"],
                      "peer_regret": exact.regret(k, kernel.ordinal(lines[k]["config"])),
                      "winner_us": line["verdict"]["winner_us"], "oracle_samples": exact.samples[k]})
-    return {"rows": rows, "campaign_s": campaign.seconds, "summary": campaign.summary, "alone_s": alone.seconds,
-            "alone_key": keys[mine[0]]}
+        print(f"    {tuning.key_text(keys[i])}: regret {100 * rows[-1]['regret']:.2f} %, the peer's "
+              f"{100 * rows[-1]['peer_regret']:.2f} %", flush=True)
+    return rows
 
 
 def cold(kernel, scratch, arch, gpu, cores):
@@ -144,11 +164,13 @@ def main():
     parser.add_argument("--every", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=100)
     parser.add_argument("--processes", type=int, default=5)
+    parser.add_argument("--limit", type=float, default=math.inf, help="seconds after which no more keys are compared")
     parser.add_argument("--warm", type=int, default=max(1, len(os.sched_getaffinity(0)) // 2))
     parser.add_argument("--cold", action="store_true")
     parser.add_argument("--arch", default="sm_90")
     parser.add_argument("--json")
     arguments = parser.parse_args()
+    arguments.end = time.monotonic() + arguments.limit
     if arguments.cpu:
         arguments.gpus = 1
     kernels = [k for k in (tuning.CPU if arguments.cpu else tuning.TRITON)

@@ -107,10 +107,10 @@ static inline void simulated_process(const struct simulated *job, size_t process
 struct simulated_counts {
   size_t n, processes;
   size_t outcomes[VERDICT_AMBIGUOUS + 1];
-  size_t replaced;                          /* verdict_replaces by VERDICT_MIN_GAIN */
-  size_t covered_baseline;                  /* the interval against the baseline holds the true ratio of the winner */
-  size_t pairs, covered_pairs, above_pairs; /* intervals to the best */
-  size_t below_regret;                      /* the true regret is above the bound */
+  size_t replaced;             /* verdict_replaces by VERDICT_MIN_GAIN */
+  size_t covered_baseline;     /* the interval against the baseline holds the true ratio of the winner */
+  size_t pairs, covered_pairs; /* intervals to the best */
+  size_t below_regret;         /* the true regret is above the bound */
   size_t equivalents,
       wrong_equivalents;       /* in all sets; slower than the best in truth by more than VERDICT_EQUIVALENCE */
   double regret, worst_regret; /* sum, most */
@@ -128,7 +128,6 @@ static inline void simulated_count(const struct simulated *job, const struct ver
     double ratio = simulated_ratio(job, finalist->config) / best;
     counts->pairs++;
     counts->covered_pairs += finalist->lower <= ratio + slack && ratio - slack <= finalist->upper;
-    counts->above_pairs += ratio - slack > finalist->upper;
     counts->wrong_equivalents += finalist->equivalent && ratio > VERDICT_EQUIVALENCE;
   }
   counts->n++;

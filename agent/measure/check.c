@@ -123,12 +123,14 @@ static bool far_ask(struct problem *problem, const struct holding *holding, size
 /* Holds all elements of output i against those of the first one. */
 static bool first_hold(struct problem *problem, size_t i, struct error *error) {
   const struct operand *operand = &problem->operands[i];
-  size_t pieces = (size_t)((operand->elements + SCAN_ELEMENTS - 1) / SCAN_ELEMENTS), n_asked = 0;
+  size_t pieces = (size_t)((operand->elements + SCAN_ELEMENTS - 1) / SCAN_ELEMENTS);
+  size_t share = pieces < CHECK_FAR_ASKED ? CHECK_FAR_ASKED / pieces : 1;
   cleanup_free int64_t *far = xcalloc(pieces + 1, sizeof *far);
   struct holding holding = {problem->kernel, problem->kernel->arguments[i].dtype, operand, far};
   team_run(pieces > 1 ? team_size() : 1, pieces, piece_hold, &holding);
   for (size_t piece = 0; piece < pieces; piece++) {
-    for (int64_t k = far[piece]; k >= 0 && n_asked < CHECK_FAR_ASKED; k = far_find(&holding, piece, k + 1), n_asked++)
+    int64_t k = far[piece];
+    for (size_t asked = 0; k >= 0 && asked < share; asked++, k = far_find(&holding, piece, k + 1))
       if (!far_ask(problem, &holding, i, k, error))
         return false;
   }

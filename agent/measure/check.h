@@ -9,8 +9,9 @@
  * which the device does not pass its sentinel, spoil the problem (problem.h).
  *
  * Samples do not find the one tile that is wrong. So all elements of an output are held against those of the first one that
- * was right, which is the baseline's: where they differ by more than CHECK_FAR tolerances the reference is asked, for at
- * most CHECK_FAR_ASKED elements, and what is more than CHECK_FAR tolerances off is wrong. (So many, because of a hundred
+ * was right, which is the baseline's: where they differ by more than CHECK_FAR tolerances the reference is asked, for
+ * CHECK_FAR_ASKED elements at most (in an output of more pieces than that, half a million elements each, for one of each
+ * piece), and what is more than CHECK_FAR tolerances off is wrong. (So many, because of a hundred
  * million rounding errors the largest is about twice the largest of a thousand: 5.7 and 3.3 standard deviations.) Where it
  * is the baseline that is wrong, problem->baseline_wrong says so: nothing that is paired with it is worth anything.
  *

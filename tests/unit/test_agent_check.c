@@ -385,6 +385,30 @@ Test(check_several, an_element_that_no_sample_has_is_held_against_the_first_outp
   several_close(&several);
 }
 
+/* 2,000 elements from 600000 on are 3 tolerances too large or too small: right, and far from one another. What one sample may
+ * be off, many may not, so none of these is a sample. The whole has four pieces of up to 2^19 elements. */
+#define ROUNDED_FIRST 600000
+#define ROUNDED                                                                                                        \
+  LOOP "for (int64_t i = 600000; i < 602000; i++) y[i] += BLOCK == 0 ? 3e-6f : -3e-6f;\n"                              \
+       "if (BLOCK == 2) y[1700000] += 1;\nif (BLOCK == 3) y[601999] += 1;}\n"
+#define ROUNDED_SPACE (struct fixture_options){.n = 2000000, .space = "{\"parameters\": {\"BLOCK\": [0, 1, 2, 3]}}"}
+
+Test(check_several, so_many_elements_of_each_piece_are_asked_of_the_reference_and_no_more) {
+  struct several several;
+  several_open(&several, ROUNDED, ROUNDED_SPACE);
+  const struct expectation *expected = &several.problem->operands[0].expected;
+  for (size_t i = 0; i < expected->n; i++)
+    cr_assert(expected->indices[i] < ROUNDED_FIRST || expected->indices[i] >= ROUNDED_FIRST + 2000, "%lld is a sample",
+              (long long)expected->indices[i]);
+  cr_expect_eq(several_check(&several, 0), OUTCOME_CORRECT);
+  cr_expect_eq(several_check(&several, 1), OUTCOME_CORRECT);
+  cr_expect_eq(several_check(&several, 2), OUTCOME_CORRECTNESS, "each piece has its share");
+  cr_expect(string_starts(several.candidates[2]->error.message, "y[1700000] is "), "%s",
+            several.candidates[2]->error.message);
+  cr_expect_eq(several_check(&several, 3), OUTCOME_CORRECT, "asking has an end");
+  several_close(&several);
+}
+
 Test(check_several, it_is_the_first_output_that_is_wrong_where_the_reference_says_so) {
   struct several several;
   several_open(&several, CHANGERS, CHANGERS_SPACE);

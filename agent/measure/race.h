@@ -25,8 +25,8 @@
 #include "agent/measure/problem.h"
 
 /* A sample lasts at least so long: a shorter kernel is called several times in it. A call's time varies by half a microsecond
- * or so whatever it does (softmax on an H200: docs/measurements.md), and what surrounds a sample takes 27 us: in samples of
- * 20 us a kernel of 5 us varied by 4 %. */
+ * or so whatever it does (softmax on an H200: docs/measurements.md), and what surrounds a sample takes longer than 20 us: in
+ * samples of so long a kernel of 5 us varied by 4 %. */
 #define SAMPLE_US 60
 #define SLOW_US 20 /* from here on a single call tells whether a config is far behind */
 #define RACE_BLOCK 8

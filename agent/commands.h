@@ -2,7 +2,7 @@
 #ifndef WAVETUNE_AGENT_COMMANDS_H
 #define WAVETUNE_AGENT_COMMANDS_H
 
-#include "common/options.h"
+#include "common/program/options.h"
 
 extern const struct command_spec run_command, tune_command, probe_command, env_command, env_check_command,
     env_set_command, env_reset_command;

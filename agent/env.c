@@ -1,12 +1,12 @@
 /* `env`: the environment of a device; `env check|set|reset`: the settings of the machine that it measures in. */
 #include "agent/commands.h"
-#include "agent/devices.h"
-#include "agent/machine_settings.h"
 #include "agent/measure_options.h"
-#include "agent/supervise.h"
-#include "common/file.h"
-#include "common/http_client.h"
-#include "common/table.h"
+#include "agent/node/machine_settings.h"
+#include "agent/worker/devices.h"
+#include "agent/worker/supervise.h"
+#include "common/base/file.h"
+#include "common/program/http_client.h"
+#include "common/program/table.h"
 
 static void query_print(const json_t *environment) {
   void *at;

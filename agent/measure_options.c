@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#include "common/sandbox.h"
+#include "common/program/sandbox.h"
 
 #define COMPILE_WINDOW 128      /* compilers of many processors at once */
 #define CONFIGS_PER_WORKER 4096 /* then a new process: what kernels leave behind must not pile up */

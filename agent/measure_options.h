@@ -4,9 +4,9 @@
 #ifndef WAVETUNE_AGENT_MEASURE_OPTIONS_H
 #define WAVETUNE_AGENT_MEASURE_OPTIONS_H
 
-#include "agent/devices.h"
-#include "agent/lease_execute.h"
-#include "common/options.h"
+#include "agent/lease/lease_execute.h"
+#include "agent/worker/devices.h"
+#include "common/program/options.h"
 
 /* clang-format off */
 #define MEASURE_OPTIONS                                                                                                \

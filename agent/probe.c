@@ -1,7 +1,7 @@
 /* `probe`: what this machine can measure on, as a worker sees it. */
 #include "agent/commands.h"
-#include "agent/devices.h"
-#include "agent/supervise.h"
+#include "agent/worker/devices.h"
+#include "agent/worker/supervise.h"
 
 static void json_print(const json_t *json) {
   cleanup_free char *text = json_canonical(json);

@@ -7,7 +7,7 @@
  * Python is `python3` of the PATH; without it there is no ratio. Memory: ends with the process. Threads: one. */
 #include <inttypes.h>
 
-#include "common/space.h"
+#include "common/space/space.h"
 
 /* A matrix multiplication's space: 3,600,000 raw points, of which about a million hold. */
 static const char space_text[] =

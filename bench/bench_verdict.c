@@ -9,7 +9,7 @@
 #include <stdatomic.h>
 
 #include "bench/simulated_jobs.h"
-#include "common/finalists.h"
+#include "common/verdict/finalists.h"
 
 struct row {
   const char *what;

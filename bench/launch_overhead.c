@@ -12,8 +12,8 @@
 #include "agent/compile/rtc.h"
 #include "agent/measure/check.h"
 #include "agent/measure/race.h"
-#include "common/file.h"
-#include "common/kernel_folder.h"
+#include "common/base/file.h"
+#include "common/kernel/kernel_folder.h"
 
 #define ROUNDS_DEFAULT 200
 #define RUN_CALLS 1000

@@ -13,7 +13,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 
-#include "common/json.h"
+#include "common/base/json.h"
 
 #define ANSWER_FIRST_BYTES 4096
 #define ANSWER_MAX (1 << 20)

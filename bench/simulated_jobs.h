@@ -11,8 +11,8 @@
 
 #include <math.h>
 
-#include "common/rng.h"
-#include "common/verdict.h"
+#include "common/base/rng.h"
+#include "common/verdict/verdict.h"
 
 #define SIMULATED_CONFIGS_MAX 32
 #define SIMULATED_PROCESSES_MAX 6

@@ -13,7 +13,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 
-#include "common/json.h"
+#include "common/base/json.h"
 
 #define HEAD_MAX 8192
 #define READ_MAX (256 << 10)

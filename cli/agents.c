@@ -1,7 +1,7 @@
 /* wavetune agents, agents drain, agents resume and environments: which nodes there are, which of them and of their
  * devices work, and the real strings that jobs can name. */
 #include "cli/cli.h"
-#include "common/table.h"
+#include "common/program/table.h"
 
 static int command_agents(struct options *options) {
   cleanup_json json_t *items = NULL;

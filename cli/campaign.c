@@ -8,8 +8,8 @@
 #include <math.h>
 
 #include "cli/channel.h"
-#include "common/space.h"
-#include "common/verdict.h"
+#include "common/space/space.h"
+#include "common/verdict/verdict.h"
 
 #define CONFIGS_MAX 64 /* of one small job */
 #define RUN_DIGITS 12

@@ -8,8 +8,8 @@
 #define WAVETUNE_CLI_CHECK_H
 
 #include "cli/cli.h"
-#include "common/knob_hints.h"
-#include "common/review.h"
+#include "common/review/knob_hints.h"
+#include "common/review/review.h"
 
 #define CHECK_ARCH_DEFAULT "gfx942" /* of a kernel folder, when --arch does not say otherwise */
 

@@ -2,8 +2,8 @@
 #include <inttypes.h>
 
 #include "cli/check.h"
-#include "common/build_review.h"
-#include "common/file.h"
+#include "common/base/file.h"
+#include "common/review/build_review.h"
 
 #define BLOB_BYTES_MAX ((size_t)64 << 20)
 

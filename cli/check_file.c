@@ -2,12 +2,13 @@
 #include <inttypes.h>
 
 #include "cli/check.h"
-#include "common/disassemble.h"
-#include "common/file.h"
-#include "common/isa_review.h"
-#include "common/occupancy.h"
-#include "common/table.h"
-#include "common/ttgir_review.h"
+#include "common/base/file.h"
+#include "common/base/names.h"
+#include "common/code/occupancy.h"
+#include "common/program/table.h"
+#include "common/review/disassemble.h"
+#include "common/review/isa_review.h"
+#include "common/review/ttgir_review.h"
 
 #define CODE_BYTES_MAX ((size_t)256 << 20)
 #define SOURCE_LIMITS "limits of the arch, and what the code was compiled for"
@@ -24,7 +25,7 @@ static const json_t *kernel_notes(const struct code_object *object, const char *
 
 static char *value_text(const json_t *value) {
   cleanup_free char *text = json_is_string(value) ? xstrdup(json_string_value(value)) : json_canonical(value);
-  return review_text(text, strlen(text));
+  return name_plain(text, strlen(text));
 }
 
 /* ".offset 8 .size 8 .value_kind global_buffer": each argument a row, its rarer members in the last column. */
@@ -63,7 +64,7 @@ static void notes_print(const json_t *notes) {
   json_object_foreach ((json_t *)notes, name, value) {
     if (string_equal(name, ".args"))
       continue;
-    cleanup_free char *text = value_text(value), *plain = review_text(name, strlen(name));
+    cleanup_free char *text = value_text(value), *plain = name_plain(name, strlen(name));
     printf("  %s: %*s%s\n", plain, strlen(plain) < 28 ? (int)(28 - strlen(plain)) : 0, "", text);
   }
   note_arguments_print(json_object_get(notes, ".args"));
@@ -85,7 +86,7 @@ static json_t *arguments_to_json(const struct code_kernel *kernel) {
   json_t *array = json_array();
   for (size_t i = 0; i < kernel->n_arguments; i++) {
     const struct code_argument *argument = &kernel->arguments[i];
-    cleanup_free char *kind = review_text(argument->kind, strlen(argument->kind));
+    cleanup_free char *kind = name_plain(argument->kind, strlen(argument->kind));
     json_t *item = json_pack("{s:I, s:I, s:s, s:b}", "offset", (json_int_t)argument->offset, "size",
                              (json_int_t)argument->size, "kind", kind, "hidden", argument->is_hidden);
     ALWAYS(item && json_array_append_new(array, item) == 0);
@@ -140,7 +141,7 @@ static void occupancy_check(const struct check *check, const struct code_object 
 static void kernel_check(struct check *check, const char *path, const struct code_object *object,
                          const struct code_kernel *kernel, const struct isa_review *review, const char *why_no_review) {
   struct review_findings findings = {0};
-  cleanup_free char *name = review_text(kernel->name, strlen(kernel->name));
+  cleanup_free char *name = name_plain(kernel->name, strlen(kernel->name));
   json_t *answer =
       json_pack("{s:s, s:s, s:s, s:s, s:i, s:s, s:o, s:o}", "place", path, "what", "code object", "target",
                 object->target, "target_full", object->target_full, "version", object->version, "kernel", name,

@@ -6,8 +6,8 @@
 #ifndef WAVETUNE_CLI_CLI_H
 #define WAVETUNE_CLI_CLI_H
 
-#include "common/http_client.h"
-#include "common/options.h"
+#include "common/program/http_client.h"
+#include "common/program/options.h"
 
 #define SERVER_URL_DEFAULT "http://127.0.0.1:7200"
 

@@ -1,7 +1,7 @@
 /* wavetune compatible list|add|remove: which environments an operator lets serve each other.
  * Memory: each command's own. */
 #include "cli/cli.h"
-#include "common/table.h"
+#include "common/program/table.h"
 
 static int command_list(struct options *options) {
   cleanup_json json_t *items = NULL;

@@ -1,6 +1,6 @@
 /* wavetune demand: untuned keys that deployments ask for, and jobs for them. Memory: each command's own. */
 #include "cli/cli.h"
-#include "common/table.h"
+#include "common/program/table.h"
 
 static void demand_print(const json_t *items) {
   const struct table_column columns[] = {{"kernel", false}, {"key", false},    {"tag", false},        {"misses", true},

@@ -1,6 +1,6 @@
 /* wavetune diff: one release held against another. Memory: the command's own. */
 #include "cli/channel.h"
-#include "common/file.h"
+#include "common/base/file.h"
 
 /* A release by digest from the server, or from a file (what fetch keeps as release.json). */
 static int release_load(struct http_client *client, const char *name, struct release **ret_release) {

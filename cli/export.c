@@ -6,8 +6,8 @@
 
 #include "cli/files.h"
 #include "cli/source.h"
+#include "common/base/file.h"
 #include "common/cache/channel_entry.h"
-#include "common/file.h"
 
 /* What is exported, and from where the rest of it comes. */
 struct export_from {

@@ -4,8 +4,8 @@
 
 #include "cli/fetch.h"
 #include "cli/files.h"
-#include "common/file.h"
-#include "common/node.h"
+#include "common/base/file.h"
+#include "common/node/node.h"
 
 static const char *const match_names[] = {"exact", "minor", "compatible"};
 

@@ -16,7 +16,7 @@
 #include <time.h>
 
 #include "cli/fetch.h"
-#include "common/file.h"
+#include "common/base/file.h"
 
 #define HEX_DIGITS "0123456789abcdef"
 #define KEEP_S 3600

@@ -7,7 +7,7 @@
  * Memory and threads: fetch.h. */
 #include "cli/fetch.h"
 #include "cli/files.h"
-#include "common/file.h"
+#include "common/base/file.h"
 
 #define RENDERING_FILE ".wavetune.json"
 #define SKIPPED_FILE ".wavetune.skipped.json"

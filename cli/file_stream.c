@@ -7,7 +7,7 @@
 #include <pthread.h>
 #include <sys/stat.h>
 
-#include "common/file.h"
+#include "common/base/file.h"
 
 #define FILE_STREAM_MAGIC 0x46535452u
 #define PIECES 16

@@ -9,7 +9,7 @@
 #ifndef WAVETUNE_CLI_FILE_STREAM_H
 #define WAVETUNE_CLI_FILE_STREAM_H
 
-#include "common/formats/format.h"
+#include "common/cache/format.h"
 
 struct file_stream;
 

@@ -2,9 +2,9 @@
 #include "cli/files.h"
 
 #include "cli/file_stream.h"
+#include "common/base/file.h"
 #include "common/cache/cache_tar.h"
-#include "common/file.h"
-#include "common/options.h"
+#include "common/program/options.h"
 
 #define IDENTITY_DEFAULT "/etc/wavetune/identity.json"
 

@@ -4,7 +4,7 @@
 #ifndef WAVETUNE_CLI_FILES_H
 #define WAVETUNE_CLI_FILES_H
 
-#include "common/formats/format.h"
+#include "common/cache/format.h"
 
 /* Makes `folder` (an absolute path whose parent exists) and writes the files below it. Modes that the format states hold
  * whatever the umask is. Nothing is synced. */

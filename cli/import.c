@@ -2,8 +2,8 @@
  * hears of any, and it takes all or nothing. */
 #include "cli/cli.h"
 #include "cli/import_files.h"
-#include "common/kernel_folder.h"
-#include "common/table.h"
+#include "common/kernel/kernel_folder.h"
+#include "common/program/table.h"
 
 #define BODY_MAX ((size_t)64 << 20)
 #define TIMEOUT_MS 600000

@@ -7,8 +7,8 @@
 #include <limits.h>
 #include <sys/stat.h>
 
-#include "common/file.h"
-#include "common/progress.h"
+#include "common/base/file.h"
+#include "common/program/progress.h"
 
 /* A Triton cache holds compiled code beside its tables, gigabytes of it. */
 static const char *const table_ends[] = {".json", ".csv", ".best_config"};

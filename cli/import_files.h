@@ -10,7 +10,7 @@
 #ifndef WAVETUNE_CLI_IMPORT_FILES_H
 #define WAVETUNE_CLI_IMPORT_FILES_H
 
-#include "common/formats/format.h"
+#include "common/cache/format.h"
 
 #define IMPORT_FILES_MAX 10000
 #define IMPORT_FILE_MAX ((size_t)64 << 20)

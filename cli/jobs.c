@@ -1,7 +1,7 @@
 /* wavetune jobs: list jobs, and following one to its end. */
 #include "cli/cli.h"
-#include "common/progress.h"
-#include "common/table.h"
+#include "common/program/progress.h"
+#include "common/program/table.h"
 
 #define FOLLOW_WAIT_S 10
 #define TRY_AGAIN_US 500000

@@ -1,10 +1,10 @@
 /* wavetune kernel push|list|show|builds|hash: kernels and their builds on the server. */
 #include "cli/cli.h"
-#include "common/build.h"
-#include "common/file.h"
-#include "common/kernel_folder.h"
-#include "common/progress.h"
-#include "common/table.h"
+#include "common/base/file.h"
+#include "common/build/build.h"
+#include "common/kernel/kernel_folder.h"
+#include "common/program/progress.h"
+#include "common/program/table.h"
 
 #define OBJECT_SIZE_MAX ((size_t)64 << 20)
 

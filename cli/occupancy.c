@@ -3,9 +3,10 @@
 #include <inttypes.h>
 
 #include "cli/cli.h"
-#include "common/file.h"
-#include "common/occupancy.h"
-#include "common/review.h"
+#include "common/base/file.h"
+#include "common/base/names.h"
+#include "common/code/occupancy.h"
+#include "common/review/review.h"
 
 #define CODE_BYTES_MAX ((size_t)256 << 20)
 
@@ -210,7 +211,7 @@ static void print_subject(const struct subject *subject) {
   const struct workgroup *workgroup = &subject->workgroup;
   const struct words *words = words_of(subject);
   if (subject->kernel) {
-    cleanup_free char *name = review_text(subject->kernel->name, strlen(subject->kernel->name));
+    cleanup_free char *name = name_plain(subject->kernel->name, strlen(subject->kernel->name));
     printf("%s, %s\n", name, subject->target->arch);
   } else {
     printf("%s\n", subject->target->arch);

@@ -1,6 +1,6 @@
 /* wavetune releases and channels: what was published, and what deployments follow. Memory: each command's own. */
 #include "cli/cli.h"
-#include "common/table.h"
+#include "common/program/table.h"
 
 static void environment_cell(struct table *table, const json_t *item) {
   cleanup_free char *environment = json_dumps(json_object_get(item, "environment"), JSON_COMPACT);

@@ -1,7 +1,7 @@
 /* wavetune show: one job, its winner and how sure that is; --recompute decides again from the stored samples. */
 #include "cli/cli.h"
-#include "common/report.h"
-#include "common/verdict.h"
+#include "common/verdict/report.h"
+#include "common/verdict/verdict.h"
 
 struct job_parts {
   struct kernel *kernel;

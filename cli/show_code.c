@@ -4,10 +4,10 @@
  * job whose kernel agents compile themselves: the object that was stored with a measurement of the final.
  * Memory: the scope's. One thread. */
 #include "cli/cli.h"
-#include "common/build.h"
-#include "common/disassemble.h"
-#include "common/isa_review.h"
-#include "common/ttgir_review.h"
+#include "common/build/build.h"
+#include "common/review/disassemble.h"
+#include "common/review/isa_review.h"
+#include "common/review/ttgir_review.h"
 
 /* What was found: a text, or code that is still to be disassembled. */
 struct found {

@@ -5,8 +5,8 @@
 #include <math.h>
 
 #include "cli/cli.h"
-#include "common/key.h"
-#include "common/table.h"
+#include "common/program/table.h"
+#include "common/space/key.h"
 
 #define COUNTS_MAX 64
 

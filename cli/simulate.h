@@ -4,7 +4,7 @@
 #ifndef WAVETUNE_CLI_SIMULATE_H
 #define WAVETUNE_CLI_SIMULATE_H
 
-#include "common/search.h"
+#include "common/search/search.h"
 
 struct measured_config {
   uint64_t config; /* its ordinal where it was measured */

@@ -3,9 +3,9 @@
 #include <math.h>
 
 #include "cli/simulate.h"
-#include "common/names.h"
-#include "common/outcome.h"
-#include "common/verdict.h"
+#include "common/base/names.h"
+#include "common/verdict/outcome.h"
+#include "common/verdict/verdict.h"
 
 #define LINE_MAX_BYTES ((size_t)16 << 20)
 

@@ -9,7 +9,7 @@
 #define WAVETUNE_CLI_SOURCE_H
 
 #include "cli/cli.h"
-#include "common/formats/format.h"
+#include "common/cache/format.h"
 
 struct http_source;
 

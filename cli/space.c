@@ -2,7 +2,7 @@
 #include <inttypes.h>
 
 #include "cli/cli.h"
-#include "common/kernel_folder.h"
+#include "common/kernel/kernel_folder.h"
 
 /* The space to look at: a kernel folder's, or a file with one space. */
 struct subject {

@@ -1,8 +1,8 @@
 /* wavetune submit: queues tuning jobs for a kernel folder, one for each key. */
 #include "cli/cli.h"
-#include "common/file.h"
-#include "common/kernel_folder.h"
-#include "common/search.h"
+#include "common/base/file.h"
+#include "common/kernel/kernel_folder.h"
+#include "common/search/search.h"
 
 #define JOBS_PER_REQUEST 1000
 

@@ -5,11 +5,11 @@
 #include <inttypes.h>
 
 #include "cli/cli.h"
-#include "common/kernel.h"
-#include "common/names.h"
-#include "common/occupancy.h"
-#include "common/review.h"
-#include "common/table.h"
+#include "common/base/names.h"
+#include "common/code/occupancy.h"
+#include "common/kernel/kernel.h"
+#include "common/program/table.h"
+#include "common/review/review.h"
 
 /* The guide's numbers: a grid for an MI300X, bytes of a row of a tile, and of loads a compute unit that hide the memory's
  * latency. */

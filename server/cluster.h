@@ -7,7 +7,7 @@
 #ifndef WAVETUNE_SERVER_CLUSTER_H
 #define WAVETUNE_SERVER_CLUSTER_H
 
-#include "common/error.h"
+#include "common/base/error.h"
 
 struct cluster;
 

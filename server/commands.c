@@ -3,7 +3,7 @@
 
 #include <signal.h>
 
-#include "common/log.h"
+#include "common/base/log.h"
 #include "server/core/demand.h"
 #include "server/store/migrate.h"
 

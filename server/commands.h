@@ -4,7 +4,7 @@
 #ifndef WAVETUNE_SERVER_COMMANDS_H
 #define WAVETUNE_SERVER_COMMANDS_H
 
-#include "common/options.h"
+#include "common/program/options.h"
 #include "server/server.h"
 
 /* SIGTERM and SIGINT wait in every thread that is started from now on, for signals_wait. */

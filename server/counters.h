@@ -4,7 +4,7 @@
 #ifndef WAVETUNE_SERVER_COUNTERS_H
 #define WAVETUNE_SERVER_COUNTERS_H
 
-#include "common/base.h"
+#include "common/base/base.h"
 
 /* COUNTER(id, Prometheus' name, help) */
 /* clang-format off */

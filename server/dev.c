@@ -3,9 +3,9 @@
 #include <limits.h>
 #include <signal.h>
 
-#include "common/digest.h"
-#include "common/file.h"
-#include "common/log.h"
+#include "common/base/digest.h"
+#include "common/base/file.h"
+#include "common/base/log.h"
 #include "server/cluster.h"
 #include "server/commands.h"
 #include "server/store/database.h"

@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <time.h>
 
-#include "common/log.h"
+#include "common/base/log.h"
 #include "server/core/housekeep.h"
 #include "server/http/daemon.h"
 #include "server/http/dispatch.h"

@@ -6,7 +6,7 @@
 #ifndef WAVETUNE_SERVER_SERVER_H
 #define WAVETUNE_SERVER_SERVER_H
 
-#include "common/error.h"
+#include "common/base/error.h"
 
 /* What becomes of the keys that deployments report as missing (core/demand.h). */
 enum demand_policy { DEMAND_OFF, DEMAND_SUGGEST, DEMAND_AUTOMATIC };

@@ -1,6 +1,6 @@
 /* The system's C compiler: kernels in c, and every reference. Memory and threads: see compiler.h. */
 #include "agent/compile/compiler.h"
-#include "common/command.h"
+#include "common/program/command.h"
 
 /* -fopenmp-simd makes `#pragma omp simd reduction(…)` count and needs no runtime. The rest after -shared makes the
  * object depend on nothing but its content, and unresolved names an error of the compile. */

@@ -1,6 +1,6 @@
 /* HIP for AMD GPUs by clang: needs no ROCm on the machine, only clang and lld. Memory and threads: see compiler.h. */
 #include "agent/compile/compiler.h"
-#include "common/command.h"
+#include "common/program/command.h"
 
 #define CLANG_MAJOR_MIN 19
 #define ROCM_CLANG_MAJOR_MIN 17 /* the first that knows gfx942; ROCm numbers its own clang ahead of its release */

@@ -15,8 +15,8 @@
 #ifndef WAVETUNE_AGENT_COMPILE_H
 #define WAVETUNE_AGENT_COMPILE_H
 
-#include "common/code_object.h"
-#include "common/kernel.h"
+#include "common/code/code_object.h"
+#include "common/kernel/kernel.h"
 
 struct compile_pool;
 

@@ -5,7 +5,7 @@
 #include <limits.h>
 #include <sys/stat.h>
 
-#include "common/command.h"
+#include "common/program/command.h"
 
 #define ASK_OUTPUT_MAX ((size_t)256 << 10)
 #define ASK_TIMEOUT_MS 20000

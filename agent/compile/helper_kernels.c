@@ -1,8 +1,8 @@
 /* The agent's own kernels, compiled like any other by the pool. Memory and threads: see helper_kernels.h. */
 #include "agent/compile/helper_kernels.h"
 
-#include "common/file.h"
-#include "common/log.h"
+#include "common/base/file.h"
+#include "common/base/log.h"
 
 /* The s_nops are the waves' own: none may fetch again before the invalidation has come to its cache. */
 static const char instruction_flush_source[] =

@@ -10,8 +10,8 @@
 
 #include "agent/compile/compiler.h"
 #include "agent/compile/rtc.h"
-#include "common/command.h"
-#include "common/file.h"
+#include "common/base/file.h"
+#include "common/program/command.h"
 
 #define SCANNED_SOURCE_MAX ((size_t)4 << 20)
 #define OUTPUT_MAX ((size_t)64 << 10)

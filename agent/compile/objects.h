@@ -4,7 +4,7 @@
 #ifndef WAVETUNE_AGENT_COMPILE_OBJECTS_H
 #define WAVETUNE_AGENT_COMPILE_OBJECTS_H
 
-#include "common/base.h"
+#include "common/base/base.h"
 
 #define OBJECTS_BYTES_MAX ((uint64_t)4 << 30)
 #define OBJECTS_RECENT_S 3600

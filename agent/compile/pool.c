@@ -13,9 +13,9 @@
 
 #include "agent/compile/compilers.h"
 #include "agent/compile/objects.h"
-#include "common/file.h"
-#include "common/log.h"
-#include "common/sandbox.h"
+#include "common/base/file.h"
+#include "common/base/log.h"
+#include "common/program/sandbox.h"
 
 #define BUCKETS 1024
 #define PROCESSES_MAX 256

@@ -10,7 +10,7 @@
 #ifndef WAVETUNE_AGENT_COMPILE_RTC_H
 #define WAVETUNE_AGENT_COMPILE_RTC_H
 
-#include "common/base.h"
+#include "common/base/base.h"
 
 /* Exit status when it is this machine's fault and not the source's. */
 #define RTC_EXIT_MACHINE 75

@@ -10,7 +10,7 @@
 #include <link.h>
 
 #include "agent/compile/job.h"
-#include "common/file.h"
+#include "common/base/file.h"
 
 #define SOURCE_MAX ((size_t)4 << 20)
 #define LOG_MAX ((size_t)1 << 20)

@@ -9,7 +9,7 @@
 #include <time.h>
 
 #include "agent/compile/compile.h"
-#include "common/environment.h"
+#include "common/node/environment.h"
 
 #define CANARY 0xC5
 #define CACHE_LINE 64

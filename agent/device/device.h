@@ -13,7 +13,7 @@
 #define WAVETUNE_AGENT_DEVICE_DEVICE_H
 
 #include "agent/device/fingerprint.h"
-#include "common/json.h"
+#include "common/base/json.h"
 
 struct device_ops;
 
@@ -24,7 +24,7 @@ struct device {
   int64_t compute_units; /* as the environment states them */
   int64_t warp_size;     /* lanes of a wavefront; 1 on a CPU */
   size_t cache_bytes;    /* last-level data cache that one launch can use */
-  /* What has to be touched until nothing of before is in a data cache: of the target's row in common/gpu_target.h
+  /* What has to be touched until nothing of before is in a data cache: of the target's row in common/code/gpu_target.h
    * (512 MiB on gfx942), else twice cache_bytes. */
   size_t displacement_bytes;
   size_t memory_bytes;  /* free for buffers when it was opened; 0: not known */

@@ -11,7 +11,7 @@
 #ifndef WAVETUNE_AGENT_DEVICE_FINGERPRINT_H
 #define WAVETUNE_AGENT_DEVICE_FINGERPRINT_H
 
-#include "common/base.h"
+#include "common/base/base.h"
 
 struct fingerprint {
   uint64_t sum, product;

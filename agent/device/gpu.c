@@ -4,9 +4,9 @@
  * Memory: see device.h. Threads: one thread to a device. */
 #include "agent/device/gpu_device.h"
 
-#include "common/file.h"
-#include "common/gpu_target.h"
-#include "common/log.h"
+#include "common/base/file.h"
+#include "common/base/log.h"
+#include "common/code/gpu_target.h"
 
 #define CANARY 0xC5
 #define CANARY_BYTES ((size_t)64 << 10) /* before and after a buffer: a few rows of a matrix */
@@ -84,7 +84,7 @@ static bool ordinal_read(const struct gpu_api *api, const char *name, int *ret_o
   return true;
 }
 
-/* Of an AMD GPU no reported size counts: common/gpu_target.c says why. */
+/* Of an AMD GPU no reported size counts: common/code/gpu_target.c says why. */
 static size_t displacement_of(const struct gpu_facts *facts) {
   const struct gpu_target *target = gpu_target_find(facts->environment.arch);
   if (target)

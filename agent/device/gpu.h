@@ -9,7 +9,7 @@
 #define WAVETUNE_AGENT_DEVICE_GPU_H
 
 #include "agent/device/device.h"
-#include "common/environment.h"
+#include "common/node/environment.h"
 
 /* What there is to know of one GPU without opening it. */
 struct gpu_facts {

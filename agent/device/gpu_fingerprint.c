@@ -4,7 +4,7 @@
  * Memory: see gpu_device.h. Threads: one thread to a device. */
 #include "agent/compile/helper_kernels.h"
 #include "agent/device/gpu_device.h"
-#include "common/rng.h"
+#include "common/base/rng.h"
 
 #define GROUPS_PER_CU 8       /* FINGERPRINT_THREADS times that is what a compute unit holds, or nearly */
 #define BYTES_PER_GROUP 32768 /* fewer groups than that many bytes each are not worth more parts */

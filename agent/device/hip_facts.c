@@ -2,8 +2,8 @@
  *
  * Memory: facts own all. Threads: one. */
 #include "agent/device/hip.h"
-#include "common/kfd.h"
-#include "common/node.h"
+#include "common/node/kfd.h"
+#include "common/node/node.h"
 
 /* hipDeviceAttribute_t, by the runtime's major version: the enum was renumbered before. In 5, 6 and 7 those used here
  * are the same (headers of 5.2.3, 6.2 and 7.1); an unknown version is asked for none of them. */

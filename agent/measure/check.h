@@ -28,7 +28,7 @@
 #define WAVETUNE_AGENT_MEASURE_CHECK_H
 
 #include "agent/measure/problem.h"
-#include "common/outcome.h"
+#include "common/verdict/outcome.h"
 
 #define CHECK_NANS_MAX 4096
 #define CHECK_FAR 4.0 /* tolerances */

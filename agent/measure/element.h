@@ -7,7 +7,7 @@
 #ifndef WAVETUNE_AGENT_MEASURE_ELEMENT_H
 #define WAVETUNE_AGENT_MEASURE_ELEMENT_H
 
-#include "common/kernel.h"
+#include "common/kernel/kernel.h"
 
 bool dtype_is_floating(enum dtype dtype);
 

@@ -5,7 +5,7 @@
 
 #include "agent/measure/element.h"
 #include "agent/measure/team.h"
-#include "common/rng.h"
+#include "common/base/rng.h"
 
 /* Box and Muller, "A note on the generation of random normal deviates", 1958: two deviates from two uniforms. */
 static void normal_fill(enum dtype dtype, struct rng *rng, int64_t elements, void *bytes) {

@@ -9,7 +9,7 @@
 #ifndef WAVETUNE_AGENT_MEASURE_INPUTS_H
 #define WAVETUNE_AGENT_MEASURE_INPUTS_H
 
-#include "common/kernel.h"
+#include "common/kernel/kernel.h"
 
 #define INPUTS_BLOCK 65536
 #define INPUTS_PERIOD 16777259 /* the least prime above 2^24 */

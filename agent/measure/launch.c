@@ -1,7 +1,7 @@
 /* Geometry and arguments of a launch. Memory: none. Threads: pure functions. */
 #include "agent/measure/launch.h"
 
-#include "common/occupancy.h"
+#include "common/code/occupancy.h"
 
 /* What the runtimes take: HIP counts a dimension's threads in 32 bits, CUDA a grid's extents in 31. */
 #define EXTENT_MAX INT32_MAX

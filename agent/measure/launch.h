@@ -7,10 +7,10 @@
 #ifndef WAVETUNE_AGENT_MEASURE_LAUNCH_H
 #define WAVETUNE_AGENT_MEASURE_LAUNCH_H
 
+#include "agent/compile/launch_spec.h"
 #include "agent/device/device.h"
-#include "agent/launch.h"
-#include "common/kernel.h"
-#include "common/outcome.h"
+#include "common/kernel/kernel.h"
+#include "common/verdict/outcome.h"
 
 struct launch_plan {
   struct device_geometry geometry; /* all zero in language c */
@@ -28,7 +28,7 @@ must_check enum outcome launch_plan_make(const struct device *device, const stru
                                          const struct launch_spec *spec, struct scope *scope, struct launch_plan *ret,
                                          struct error *error);
 
-/* The share of the last round's slots that the plan's workgroups fill (grid_utilization of common/occupancy.h, with one
+/* The share of the last round's slots that the plan's workgroups fill (grid_utilization of common/code/occupancy.h, with one
  * workgroup for each compute unit where the occupancy is not known); 0 in language c. Reads arch and compute_units. */
 double launch_utilization(const struct device *device, const struct launch_plan *plan);
 

@@ -5,7 +5,7 @@
 #include "agent/measure/element.h"
 #include "agent/measure/inputs.h"
 #include "agent/measure/scalar.h"
-#include "common/log.h"
+#include "common/base/log.h"
 
 #define CACHE_LINE 64
 #define PAGE 4096

@@ -18,7 +18,7 @@
 #include "agent/device/device.h"
 #include "agent/measure/launch.h"
 #include "agent/measure/reference.h"
-#include "common/kernel.h"
+#include "common/kernel/kernel.h"
 
 #define ROTATION_BYTES_MAX ((size_t)1 << 30)
 #define VERIFIED_MAX 64       /* of an operand */

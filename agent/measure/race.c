@@ -6,7 +6,7 @@
 
 #include "agent/measure/race_order.h"
 #include "agent/measure/race_statistics.h"
-#include "common/verdict.h"
+#include "common/verdict/verdict.h"
 
 struct running {
   struct problem *problem;

@@ -10,7 +10,7 @@
 #define WAVETUNE_AGENT_MEASURE_RACE_ORDER_H
 
 #include "agent/measure/race.h"
-#include "common/rng.h"
+#include "common/base/rng.h"
 
 #define ORDER_BASELINE SIZE_MAX
 

@@ -6,7 +6,7 @@
 #include <dlfcn.h>
 
 #include "agent/measure/team.h"
-#include "common/rng.h"
+#include "common/base/rng.h"
 
 #define SAMPLES_AT_ONCE 16 /* of a thread */
 

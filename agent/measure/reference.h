@@ -6,7 +6,7 @@
 #ifndef WAVETUNE_AGENT_MEASURE_REFERENCE_H
 #define WAVETUNE_AGENT_MEASURE_REFERENCE_H
 
-#include "common/error.h"
+#include "common/base/error.h"
 
 #define REFERENCE_EDGE 64 /* this many first and last elements are always among the samples */
 

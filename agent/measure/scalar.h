@@ -4,7 +4,7 @@
 #ifndef WAVETUNE_AGENT_MEASURE_SCALAR_H
 #define WAVETUNE_AGENT_MEASURE_SCALAR_H
 
-#include "common/kernel.h"
+#include "common/kernel/kernel.h"
 
 /* Whether the type holds the integer exactly. */
 bool scalar_fits(enum dtype dtype, int64_t value);

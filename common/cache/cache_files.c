@@ -2,9 +2,9 @@
  * struct; any thread. */
 #include <stdarg.h>
 
+#include "common/base/names.h"
+#include "common/cache/format.h"
 #include "common/cache/text_buffer.h"
-#include "common/formats/format.h"
-#include "common/names.h"
 
 #define PATH_TEXT_LEAST 250 /* bytes of a path that are said whatever else is cut */
 

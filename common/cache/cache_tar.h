@@ -5,7 +5,7 @@
 #ifndef WAVETUNE_COMMON_CACHE_CACHE_TAR_H
 #define WAVETUNE_COMMON_CACHE_CACHE_TAR_H
 
-#include "common/formats/format.h"
+#include "common/cache/format.h"
 
 must_check char *cache_files_tar(const struct cache_files *files, size_t *ret_size);
 

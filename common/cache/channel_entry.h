@@ -11,7 +11,7 @@
 #define WAVETUNE_COMMON_CACHE_CHANNEL_ENTRY_H
 
 #include "common/cache/signing_key.h"
-#include "common/environment.h"
+#include "common/node/environment.h"
 
 #define CHANNEL_NAME_MAX 64
 #define CHANNEL_SIGNATURES_MAX 8

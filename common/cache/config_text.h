@@ -8,7 +8,7 @@
 #ifndef WAVETUNE_COMMON_CACHE_CONFIG_TEXT_H
 #define WAVETUNE_COMMON_CACHE_CONFIG_TEXT_H
 
-#include "common/value.h"
+#include "common/space/value.h"
 
 #define CONFIG_TEXT_MEMBERS_MAX 256
 

@@ -21,7 +21,7 @@
 #ifndef WAVETUNE_COMMON_CACHE_DEJAVU_H
 #define WAVETUNE_COMMON_CACHE_DEJAVU_H
 
-#include "common/formats/format.h"
+#include "common/cache/format.h"
 
 /* The decorator's defaults. */
 #define DEJAVU_REP_MS 100

@@ -7,7 +7,7 @@
 #include "common/cache/config_text.h"
 #include "common/cache/dejavu.h"
 #include "common/cache/python_text.h"
-#include "common/kernel_parse.h"
+#include "common/kernel/kernel_parse.h"
 
 #define NAME_PREFIX "dejavu/"
 #define KERNEL_NAME_MAX 128

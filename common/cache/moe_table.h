@@ -22,7 +22,7 @@
 #ifndef WAVETUNE_COMMON_CACHE_MOE_TABLE_H
 #define WAVETUNE_COMMON_CACHE_MOE_TABLE_H
 
-#include "common/formats/format.h"
+#include "common/cache/format.h"
 
 /* What the two readers do not have in common. */
 struct moe_dialect {

@@ -6,7 +6,7 @@
 #ifndef WAVETUNE_COMMON_CACHE_PYTHON_TEXT_H
 #define WAVETUNE_COMMON_CACHE_PYTHON_TEXT_H
 
-#include "common/value.h"
+#include "common/space/value.h"
 
 /* str(): None, True, 64, 0.1, and a string as it is. The same as value_format(value, false). */
 must_check char *python_str(struct value value);

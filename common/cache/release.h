@@ -24,8 +24,8 @@
 #ifndef WAVETUNE_COMMON_CACHE_RELEASE_H
 #define WAVETUNE_COMMON_CACHE_RELEASE_H
 
-#include "common/environment.h"
-#include "common/key.h"
+#include "common/node/environment.h"
+#include "common/space/key.h"
 
 #define RELEASE_SIZE_MAX ((size_t)256 << 20)
 #define RELEASE_MS_MAX 3

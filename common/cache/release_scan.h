@@ -9,7 +9,7 @@
 #ifndef WAVETUNE_COMMON_CACHE_RELEASE_SCAN_H
 #define WAVETUNE_COMMON_CACHE_RELEASE_SCAN_H
 
-#include "common/value.h"
+#include "common/space/value.h"
 
 struct scan {
   const char *begin, *at, *end; /* *end is NUL */

@@ -12,7 +12,7 @@
 #include <openssl/pem.h>
 #include <sys/stat.h>
 
-#include "common/file.h"
+#include "common/base/file.h"
 
 #define KEY_FILE_MAX ((size_t)64 << 10)
 #define PUBLIC_SIZE 32

@@ -7,8 +7,8 @@
 #ifndef WAVETUNE_COMMON_CACHE_SIGNING_KEY_H
 #define WAVETUNE_COMMON_CACHE_SIGNING_KEY_H
 
-#include "common/digest.h"
-#include "common/error.h"
+#include "common/base/digest.h"
+#include "common/base/error.h"
 
 #define SIGNATURE_SIZE 64
 #define SIGNATURE_TEXT_SIZE 89 /* base64 with padding, and a NUL */

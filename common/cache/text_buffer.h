@@ -4,7 +4,7 @@
 #ifndef WAVETUNE_COMMON_CACHE_TEXT_BUFFER_H
 #define WAVETUNE_COMMON_CACHE_TEXT_BUFFER_H
 
-#include "common/base.h"
+#include "common/base/base.h"
 
 struct text {
   char *bytes; /* not NUL-terminated before text_finish */

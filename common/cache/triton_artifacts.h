@@ -5,7 +5,7 @@
 #ifndef WAVETUNE_COMMON_CACHE_TRITON_ARTIFACTS_H
 #define WAVETUNE_COMMON_CACHE_TRITON_ARTIFACTS_H
 
-#include "common/formats/format.h"
+#include "common/cache/format.h"
 
 /* Adds a file by path; the same path with other bytes is refused, with the same it is there once. `bytes` is taken over.
  * `paths`: an object of those there are, made by json_object(). */

@@ -8,7 +8,7 @@
 #ifndef WAVETUNE_COMMON_CACHE_TRITON_TABLE_H
 #define WAVETUNE_COMMON_CACHE_TRITON_TABLE_H
 
-#include "common/formats/format.h"
+#include "common/cache/format.h"
 
 /* Reads the NAME.autotune.json of a cache's tree and passes over what else Triton keeps there. */
 must_check bool triton_table_read(const struct import_request *request, struct imported *ret, struct error *error);

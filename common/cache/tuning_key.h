@@ -5,8 +5,8 @@
 #ifndef WAVETUNE_COMMON_CACHE_TUNING_KEY_H
 #define WAVETUNE_COMMON_CACHE_TUNING_KEY_H
 
-#include "common/cache/function_record.h"
-#include "common/kernel.h"
+#include "common/build/function_record.h"
+#include "common/kernel/kernel.h"
 
 /* Where a value comes from: a member of the kernel's key, or an expression over the members. */
 struct tuning_key_part {

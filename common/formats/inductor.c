@@ -10,8 +10,8 @@
  * Memory: what format.h says. Threads: any; pure functions. */
 #include <ctype.h>
 
+#include "common/cache/format.h"
 #include "common/cache/python_text.h"
-#include "common/formats/format.h"
 
 #define FILE_SIZE_MAX ((size_t)1 << 20)
 #define MEMBERS_MAX 64

@@ -8,7 +8,7 @@
  * Read back, it is kernels known by their hashes: names and the release say where the entries came from.
  *
  * Memory: what format.h says. Pure functions, any thread. */
-#include "common/formats/format.h"
+#include "common/cache/format.h"
 
 #include "common/cache/winner_text.h"
 

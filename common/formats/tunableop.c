@@ -18,7 +18,7 @@
 #include <errno.h>
 #include <math.h>
 
-#include "common/formats/format.h"
+#include "common/cache/format.h"
 
 #define FILE_SIZE_MAX ((size_t)64 << 20)
 #define TEXT_MAX 200 /* as the members of an environment */

@@ -1,4 +1,4 @@
-"""Canonical JSON and digests, byte for byte as common/json.h writes them: what every identity is a digest of.
+"""Canonical JSON and digests, byte for byte as common/base/json.h writes them: what every identity is a digest of.
 
 Members are sorted by their UTF-8 bytes, there is no white space, integers are decimal, floats as repr writes them.
 Reading is strict: no member twice, no NaN.

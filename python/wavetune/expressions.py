@@ -1,4 +1,4 @@
-"""Expressions: the safe subset of Python that common/expr.h describes, evaluated by its syntax tree.
+"""Expressions: the safe subset of Python that common/space/expr.h describes, evaluated by its syntax tree.
 
 Values are int (64-bit, every operation checked), bool, str and None. Nothing of Python is called but what stands here.
 An expression that the C programs refuse is refused here too; the texts of errors differ.

@@ -1,4 +1,4 @@
-"""Folders of kernels/ (common/kernel_folder.h): a version of a kernel.json made into its flat manifest, and its space.
+"""Folders of kernels/ (common/kernel/kernel_folder.h): a version of a kernel.json made into its flat manifest, and its space.
 
 The C programs check a manifest to the last member; here stands what packing reads, and the hash that both compute.
 """

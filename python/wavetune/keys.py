@@ -1,4 +1,4 @@
-"""Keys: read from the command line ("M=4096,N=4096,dtype=fp16", as common/key.h) and from files of a key a line."""
+"""Keys: read from the command line ("M=4096,N=4096,dtype=fp16", as common/space/key.h) and from files of a key a line."""
 
 import ast
 import re

@@ -1,4 +1,4 @@
-"""What a kernel is called with, from the text of --signature and --grid, as members of a manifest (common/kernel.h).
+"""What a kernel is called with, from the text of --signature and --grid, as members of a manifest (common/kernel/kernel.h).
 
     --signature 'a_ptr=*fp16[M,K], c_ptr=*fp16[M,N]:write, M=i64, stride_am=i64(K), ACTIVATION=constexpr("")'
 

@@ -1,4 +1,4 @@
-"""Configuration spaces (common/space.h): read strictly, enumerated in the order of their ordinals.
+"""Configuration spaces (common/space/space.h): read strictly, enumerated in the order of their ordinals.
 
 A space is {"parameters", "roles", "conditions", "default"} or {"configs", "roles", "default"}. A point that any
 condition excludes is left out; when none does and one cannot be evaluated, that is an error.

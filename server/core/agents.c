@@ -3,7 +3,7 @@
  * Memory: the table's. Threads: the housekeeper's. */
 #include "server/core/agents.h"
 
-#include "common/log.h"
+#include "common/base/log.h"
 #include "server/store/environments.h"
 
 #define PACE_MS 1000

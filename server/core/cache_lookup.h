@@ -5,7 +5,7 @@
 #ifndef WAVETUNE_SERVER_CORE_CACHE_LOOKUP_H
 #define WAVETUNE_SERVER_CORE_CACHE_LOOKUP_H
 
-#include "common/environment.h"
+#include "common/node/environment.h"
 
 /* The members as texts of a query; get gives one by name, or NULL. */
 must_check bool environment_from_texts(const char *(*get)(const void *context, const char *name), const void *context,

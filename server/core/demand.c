@@ -1,7 +1,7 @@
 /* Reading reports, keeping them, and queueing jobs for what is missed most. Memory and threads: as the header says. */
 #include "server/core/demand.h"
 
-#include "common/log.h"
+#include "common/base/log.h"
 #include "server/core/housekeep.h"
 #include "server/core/submit.h"
 #include "server/store/demand.h"

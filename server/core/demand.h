@@ -13,7 +13,7 @@
 #ifndef WAVETUNE_SERVER_CORE_DEMAND_H
 #define WAVETUNE_SERVER_CORE_DEMAND_H
 
-#include "common/environment.h"
+#include "common/node/environment.h"
 #include "server/server.h"
 
 #define DEMAND_ITEMS_MAX 1000

@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#include "common/log.h"
+#include "common/base/log.h"
 #include "server/core/jobs.h"
 #include "server/counters.h"
 #include "server/store/drift.h"

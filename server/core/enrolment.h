@@ -4,7 +4,7 @@
 #ifndef WAVETUNE_SERVER_CORE_ENROLMENT_H
 #define WAVETUNE_SERVER_CORE_ENROLMENT_H
 
-#include "common/environment.h"
+#include "common/node/environment.h"
 
 #define ENROLMENT_DEVICES_MAX 64
 

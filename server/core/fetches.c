@@ -3,7 +3,7 @@
 
 #include <pthread.h>
 
-#include "common/log.h"
+#include "common/base/log.h"
 #include "server/core/housekeep.h"
 #include "server/store/collect.h"
 

@@ -5,7 +5,7 @@
 #ifndef WAVETUNE_SERVER_CORE_FETCHES_H
 #define WAVETUNE_SERVER_CORE_FETCHES_H
 
-#include "common/digest.h"
+#include "common/base/digest.h"
 
 #define FETCHES_MAX 4096 /* different releases between two writes; more of them are noted when they are fetched again */
 

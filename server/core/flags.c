@@ -1,8 +1,8 @@
 /* Flagging winners that turned out slower than the default. Memory and threads: as the header says. */
 #include "server/core/flags.h"
 
-#include "common/log.h"
-#include "common/space.h"
+#include "common/base/log.h"
+#include "common/space/space.h"
 #include "server/counters.h"
 #include "server/store/flags.h"
 #include "server/store/jobs.h"

@@ -9,7 +9,7 @@
 #ifndef WAVETUNE_SERVER_CORE_FLAGS_H
 #define WAVETUNE_SERVER_CORE_FLAGS_H
 
-#include "common/finalists.h"
+#include "common/verdict/finalists.h"
 #include "server/core/job_plan.h"
 #include "server/server.h"
 

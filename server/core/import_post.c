@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#include "common/formats/format.h"
+#include "common/cache/format.h"
 
 void import_post_release(struct import_post *post) {
   environment_release(&post->environment);

@@ -10,8 +10,8 @@
 #ifndef WAVETUNE_SERVER_CORE_IMPORT_POST_H
 #define WAVETUNE_SERVER_CORE_IMPORT_POST_H
 
-#include "common/environment.h"
-#include "common/kernel.h"
+#include "common/kernel/kernel.h"
+#include "common/node/environment.h"
 
 #define IMPORT_ENTRIES_MAX 200000
 #define IMPORT_TAG_MAX 200

@@ -2,17 +2,17 @@
  *
  * The screen ranks configs by the median of their paired ratios in one process each; what was raced in one lease was raced
  * together. When more than a final takes are close and they come from several leases, the best HALVING_MAX of them race
- * once more, together: halving. The best go to the final (common/finalists.h), always with the baseline and the default
- * where those were correct: several fresh processes, FINAL_PROCESSES or one for each device that the job asks for.
+ * once more, together: halving. The best go to the final (common/verdict/finalists.h), always with the baseline and the
+ * default where those were correct: several fresh processes, FINAL_PROCESSES or one for each device that the job asks for.
  * A finalist that fails in one process drops out. While no config has enough processes or the verdict is not settled
- * (common/verdict.h), another process is added, up to FINAL_PROCESSES_MAX.
+ * (common/verdict/verdict.h), another process is added, up to FINAL_PROCESSES_MAX.
  *
  * Memory: a plan owns its verdict. Threads: pure functions. */
 #ifndef WAVETUNE_SERVER_CORE_JOB_PLAN_H
 #define WAVETUNE_SERVER_CORE_JOB_PLAN_H
 
-#include "common/finalists.h"
-#include "common/verdict.h"
+#include "common/verdict/finalists.h"
+#include "common/verdict/verdict.h"
 #include "server/core/job_state.h"
 
 #define HALVING_MAX 64

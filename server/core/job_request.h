@@ -4,8 +4,8 @@
 #ifndef WAVETUNE_SERVER_CORE_JOB_REQUEST_H
 #define WAVETUNE_SERVER_CORE_JOB_REQUEST_H
 
-#include "common/environment.h"
-#include "common/search.h"
+#include "common/node/environment.h"
+#include "common/search/search.h"
 #include "server/core/match.h"
 
 #define JOBS_PER_REQUEST_MAX 1000

@@ -5,7 +5,7 @@
 #ifndef WAVETUNE_SERVER_CORE_JOB_STATE_H
 #define WAVETUNE_SERVER_CORE_JOB_STATE_H
 
-#include "common/outcome.h"
+#include "common/verdict/outcome.h"
 
 #define JOB_STATES(X)                                                                                                  \
   X(QUEUED, "queued") X(RUNNING, "running") X(DONE, "done") X(FAILED, "failed") X(CANCELLED, "cancelled")

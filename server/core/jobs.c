@@ -1,7 +1,7 @@
 /* Moving jobs on. Memory and threads: as the header says. */
 #include "server/core/jobs.h"
 
-#include "common/log.h"
+#include "common/base/log.h"
 #include "server/core/agents.h"
 #include "server/core/flags.h"
 #include "server/core/search_rounds.h"

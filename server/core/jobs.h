@@ -5,7 +5,7 @@
 #ifndef WAVETUNE_SERVER_CORE_JOBS_H
 #define WAVETUNE_SERVER_CORE_JOBS_H
 
-#include "common/digest.h"
+#include "common/base/digest.h"
 #include "server/core/job_state.h"
 #include "server/server.h"
 

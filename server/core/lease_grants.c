@@ -1,6 +1,6 @@
 /* What happens to leases as they are granted: tails that idle devices take over, and configs that are likely to win. Memory and
  * threads: as leases.h says. */
-#include "common/log.h"
+#include "common/base/log.h"
 #include "server/core/leases.h"
 #include "server/counters.h"
 #include "server/store/winners.h"

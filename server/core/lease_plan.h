@@ -5,7 +5,7 @@
 #ifndef WAVETUNE_SERVER_CORE_LEASE_PLAN_H
 #define WAVETUNE_SERVER_CORE_LEASE_PLAN_H
 
-#include "common/space.h"
+#include "common/space/space.h"
 
 #define JOB_POINTS_MAX 1000000u    /* of one job */
 #define JOB_STEPS_MAX 20000000u    /* partial points visited while they are enumerated */

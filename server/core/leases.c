@@ -1,7 +1,7 @@
 /* Leases that come back. Memory and threads: as the header says. */
 #include "server/core/leases.h"
 
-#include "common/log.h"
+#include "common/base/log.h"
 #include "server/core/agents.h"
 #include "server/core/jobs.h"
 #include "server/core/poison.h"

@@ -6,8 +6,8 @@
 #ifndef WAVETUNE_SERVER_CORE_LIKELY_H
 #define WAVETUNE_SERVER_CORE_LIKELY_H
 
-#include "common/digest.h"
-#include "common/space.h"
+#include "common/base/digest.h"
+#include "common/space/space.h"
 
 #define LIKELY_MAX 16
 

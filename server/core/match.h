@@ -4,8 +4,8 @@
 #ifndef WAVETUNE_SERVER_CORE_MATCH_H
 #define WAVETUNE_SERVER_CORE_MATCH_H
 
-#include "common/build.h"
-#include "common/environment.h"
+#include "common/build/build.h"
+#include "common/node/environment.h"
 
 enum runner { RUNNER_BUILD, RUNNER_PYTHON };
 const char *runner_name(enum runner runner);

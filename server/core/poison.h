@@ -4,7 +4,7 @@
 #ifndef WAVETUNE_SERVER_CORE_POISON_H
 #define WAVETUNE_SERVER_CORE_POISON_H
 
-#include "common/base.h"
+#include "common/base/base.h"
 
 struct poison_facts {
   int64_t losses;       /* leases lost while this config of this job was being measured, this one included */

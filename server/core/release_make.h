@@ -26,8 +26,8 @@
 #define WAVETUNE_SERVER_CORE_RELEASE_MAKE_H
 
 #include "common/cache/release_build.h"
-#include "common/space.h"
-#include "common/verdict.h"
+#include "common/space/space.h"
+#include "common/verdict/verdict.h"
 
 #define RELEASE_PINS_MAX 10000
 #define RELEASE_KERNELS_MAX 1000

@@ -1,7 +1,7 @@
 /* Reading posted measurements. Memory and threads: as the header says. */
 #include "server/core/results.h"
 
-#include "common/verdict.h"
+#include "common/verdict/verdict.h"
 
 #define DETAIL_MAX 16384
 #define NAME_MAX_BYTES 64

@@ -4,7 +4,7 @@
 #ifndef WAVETUNE_SERVER_CORE_RESULTS_H
 #define WAVETUNE_SERVER_CORE_RESULTS_H
 
-#include "common/json.h"
+#include "common/base/json.h"
 #include "server/core/job_state.h"
 
 #define RESULTS_MEASUREMENTS_MAX 1000

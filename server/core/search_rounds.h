@@ -1,10 +1,10 @@
-/* What a search asks for next: rebuilt, round by round, from what was measured of it (common/search.h).
+/* What a search asks for next: rebuilt, round by round, from what was measured of it (common/search/search.h).
  *
  * Memory: everything is borrowed. Threads: pure functions. */
 #ifndef WAVETUNE_SERVER_CORE_SEARCH_ROUNDS_H
 #define WAVETUNE_SERVER_CORE_SEARCH_ROUNDS_H
 
-#include "common/search.h"
+#include "common/search/search.h"
 #include "server/core/likely.h"
 
 #define SEARCH_FIRST_MAX (LIKELY_MAX + 2)

@@ -1,7 +1,7 @@
 /* Submitting jobs. Memory and threads: as the header says. */
 #include "server/core/submit.h"
 
-#include "common/log.h"
+#include "common/base/log.h"
 #include "server/core/agents.h"
 #include "server/core/jobs.h"
 #include "server/core/search_rounds.h"

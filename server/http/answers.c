@@ -3,7 +3,7 @@
 
 #include <errno.h>
 
-#include "common/log.h"
+#include "common/base/log.h"
 #include "server/store/blobs.h"
 
 void answer_failure(struct worker *worker, struct request *request, const struct error *error) {

@@ -6,7 +6,7 @@
 #ifndef WAVETUNE_SERVER_HTTP_AUTH_H
 #define WAVETUNE_SERVER_HTTP_AUTH_H
 
-#include "common/digest.h"
+#include "common/base/digest.h"
 #include "server/http/route.h"
 
 #define TOKEN_NAME_SIZE 65

@@ -7,7 +7,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 
-#include "common/log.h"
+#include "common/base/log.h"
 #include "server/http/dispatch.h"
 #include "server/server_private.h"
 

@@ -4,7 +4,7 @@
 #ifndef WAVETUNE_SERVER_HTTP_DEMAND_RATE_H
 #define WAVETUNE_SERVER_HTTP_DEMAND_RATE_H
 
-#include "common/base.h"
+#include "common/base/base.h"
 
 /* Takes one of the token's reports. False: it has none left; *ret_wait_s says for how long. */
 must_check bool demand_rate_take(const char *token_name, int per_minute, int64_t now_ms, int64_t *ret_wait_s);

@@ -4,7 +4,7 @@
 #ifndef WAVETUNE_SERVER_HTTP_HEADER_H
 #define WAVETUNE_SERVER_HTTP_HEADER_H
 
-#include "common/base.h"
+#include "common/base/base.h"
 
 /* The token of "Bearer TOKEN", NULL when the value is something else. TOKEN is 1 to 256 visible characters. */
 const char *header_bearer(const char *value);

@@ -4,7 +4,7 @@
 #ifndef WAVETUNE_SERVER_HTTP_OPENAPI_H
 #define WAVETUNE_SERVER_HTTP_OPENAPI_H
 
-#include "common/json.h"
+#include "common/base/json.h"
 
 must_check json_t *openapi_document(void); /* new reference */
 must_check char *openapi_text(void);       /* the caller's */

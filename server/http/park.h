@@ -5,7 +5,7 @@
 #ifndef WAVETUNE_SERVER_HTTP_PARK_H
 #define WAVETUNE_SERVER_HTTP_PARK_H
 
-#include "common/base.h"
+#include "common/base/base.h"
 
 #define PARK_TICK_MS 16
 #define PARK_SLOTS 256    /* of the wheel: 4 s; what is due later goes around again */

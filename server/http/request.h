@@ -8,7 +8,7 @@
 #ifndef WAVETUNE_SERVER_HTTP_REQUEST_H
 #define WAVETUNE_SERVER_HTTP_REQUEST_H
 
-#include "common/json.h"
+#include "common/base/json.h"
 #include "server/http/route.h"
 #include "server/server.h"
 

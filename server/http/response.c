@@ -2,7 +2,7 @@
  * request. */
 #include "server/http/response.h"
 
-#include "common/log.h"
+#include "common/base/log.h"
 #include "server/counters.h"
 #include "server/http/header.h"
 #include "server/server_private.h"

@@ -8,7 +8,7 @@
 #ifndef WAVETUNE_SERVER_HTTP_ROUTE_H
 #define WAVETUNE_SERVER_HTTP_ROUTE_H
 
-#include "common/base.h"
+#include "common/base/base.h"
 
 enum token_role {
   TOKEN_ANYONE,

@@ -1,7 +1,7 @@
 /* Agents and the environments that they have: enrol, live, drain, list.
  *
  * Memory: what a handler makes lives as long as it runs. Threads: database workers; the heartbeat: event threads. */
-#include "common/log.h"
+#include "common/base/log.h"
 #include "server/core/agents.h"
 #include "server/core/enrolment.h"
 #include "server/core/leases.h"

@@ -1,7 +1,7 @@
 /* PUT and GET of channels, their history, and noticing what another server changed.
  *
  * Memory: rows live as long as the handler. Threads: database workers; channels_housekeep: the housekeeper. */
-#include "common/log.h"
+#include "common/base/log.h"
 #include "server/core/housekeep.h"
 #include "server/http/answers.h"
 #include "server/http/channel_entry.h"

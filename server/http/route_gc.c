@@ -1,5 +1,5 @@
 /* POST /v1/gc: removes what nobody needs any more, or says what that would be. Database workers. */
-#include "common/log.h"
+#include "common/base/log.h"
 #include "server/http/answers.h"
 #include "server/http/routes.h"
 #include "server/store/collect.h"

@@ -1,6 +1,6 @@
 /* Imported tables, and the identities of images. Database workers. */
+#include "common/base/log.h"
 #include "common/cache/identity.h"
-#include "common/log.h"
 #include "server/http/answers.h"
 #include "server/http/page.h"
 #include "server/http/response.h"

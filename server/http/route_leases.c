@@ -1,7 +1,7 @@
 /* Leases: pull work, keep it, post what was measured, hand it back. Requests that came together are served together.
  *
  * Memory: what a handler makes lives as long as it runs. Threads: database workers. */
-#include "common/log.h"
+#include "common/base/log.h"
 #include "server/core/drift.h"
 #include "server/core/jobs.h"
 #include "server/core/lease_plan.h"

@@ -1,5 +1,5 @@
 /* Making, listing and revoking tokens. Database workers. */
-#include "common/log.h"
+#include "common/base/log.h"
 #include "server/http/answers.h"
 #include "server/http/page.h"
 #include "server/http/response.h"

@@ -1,7 +1,7 @@
 /* Tokens between the database and the table in memory. Runs on database workers and on the housekeeper. */
 #include "server/http/tokens.h"
 
-#include "common/log.h"
+#include "common/base/log.h"
 #include "server/core/housekeep.h"
 #include "server/http/response.h"
 #include "server/server_private.h"

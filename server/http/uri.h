@@ -5,7 +5,7 @@
 #ifndef WAVETUNE_SERVER_HTTP_URI_H
 #define WAVETUNE_SERVER_HTTP_URI_H
 
-#include "common/error.h"
+#include "common/base/error.h"
 
 #define URI_SEGMENTS_MAX 8
 #define URI_QUERY_MAX 32

@@ -6,7 +6,7 @@
 #ifndef WAVETUNE_SERVER_STORE_BLOBS_H
 #define WAVETUNE_SERVER_STORE_BLOBS_H
 
-#include "common/digest.h"
+#include "common/base/digest.h"
 #include "server/store/db.h"
 
 #define BLOB_SIZE_MAX (64 * 1024 * 1024)

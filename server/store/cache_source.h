@@ -4,7 +4,7 @@
 #ifndef WAVETUNE_SERVER_STORE_CACHE_SOURCE_H
 #define WAVETUNE_SERVER_STORE_CACHE_SOURCE_H
 
-#include "common/formats/format.h"
+#include "common/cache/format.h"
 #include "server/store/blobs.h"
 
 struct cache_store {

@@ -9,8 +9,8 @@
 #ifndef WAVETUNE_SERVER_STORE_COLLECT_H
 #define WAVETUNE_SERVER_STORE_COLLECT_H
 
-#include "common/digest.h"
-#include "common/json.h"
+#include "common/base/digest.h"
+#include "common/base/json.h"
 #include "server/store/db.h"
 
 #define COLLECT_ENTRIES 8

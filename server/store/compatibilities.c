@@ -1,7 +1,7 @@
 /* SQL of compatibilities. Memory and threads: as the header says. */
 #include "server/store/compatibilities.h"
 
-#include "common/log.h"
+#include "common/base/log.h"
 #include "server/store/values.h"
 
 void compatibilities_release(struct compatibilities *compatibilities) {

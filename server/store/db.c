@@ -10,7 +10,7 @@
 #include <poll.h>
 #include <stdatomic.h>
 
-#include "common/log.h"
+#include "common/base/log.h"
 
 /* Slots of the statements that this process ever ran; an open hash by address. There are about 150. */
 #define STATEMENTS_MAX 1024

@@ -9,7 +9,7 @@
 #ifndef WAVETUNE_SERVER_STORE_DB_H
 #define WAVETUNE_SERVER_STORE_DB_H
 
-#include "common/error.h"
+#include "common/base/error.h"
 
 struct db;
 

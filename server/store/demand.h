@@ -4,8 +4,8 @@
 #ifndef WAVETUNE_SERVER_STORE_DEMAND_H
 #define WAVETUNE_SERVER_STORE_DEMAND_H
 
-#include "common/digest.h"
-#include "common/json.h"
+#include "common/base/digest.h"
+#include "common/base/json.h"
 #include "server/store/db.h"
 
 /* For each i with a name: the hash of the kernel of this name that was registered last. ret_known[i] is set to whether there

@@ -4,7 +4,7 @@
 #ifndef WAVETUNE_SERVER_STORE_DRIFT_H
 #define WAVETUNE_SERVER_STORE_DRIFT_H
 
-#include "common/digest.h"
+#include "common/base/digest.h"
 #include "server/core/drift.h"
 #include "server/store/db.h"
 

@@ -4,7 +4,7 @@
 #ifndef WAVETUNE_SERVER_STORE_ENVIRONMENTS_H
 #define WAVETUNE_SERVER_STORE_ENVIRONMENTS_H
 
-#include "common/environment.h"
+#include "common/node/environment.h"
 #include "server/core/match.h"
 #include "server/store/db.h"
 

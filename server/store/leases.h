@@ -4,7 +4,7 @@
 #ifndef WAVETUNE_SERVER_STORE_LEASES_H
 #define WAVETUNE_SERVER_STORE_LEASES_H
 
-#include "common/space.h"
+#include "common/space/space.h"
 #include "server/core/likely.h"
 #include "server/core/results.h"
 #include "server/store/db.h"

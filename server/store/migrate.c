@@ -4,9 +4,9 @@
 #include <dirent.h>
 #include <errno.h>
 
-#include "common/digest.h"
-#include "common/file.h"
-#include "common/log.h"
+#include "common/base/digest.h"
+#include "common/base/file.h"
+#include "common/base/log.h"
 
 #define FILE_SIZE_MAX (1024 * 1024)
 #define VERSION_DIGITS 4

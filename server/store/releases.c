@@ -1,7 +1,7 @@
 /* SQL of releases. Memory and threads: as the header says. */
 #include "server/store/releases.h"
 
-#include "common/log.h"
+#include "common/base/log.h"
 #include "server/store/values.h"
 
 void release_environments_release(struct release_environments *environments) {

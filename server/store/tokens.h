@@ -4,7 +4,7 @@
 #ifndef WAVETUNE_SERVER_STORE_TOKENS_H
 #define WAVETUNE_SERVER_STORE_TOKENS_H
 
-#include "common/json.h"
+#include "common/base/json.h"
 #include "server/store/db.h"
 
 #define TOKEN_TEXT_SIZE 68 /* "wt_", 64 hex digits, NUL */

@@ -4,7 +4,7 @@
 #ifndef WAVETUNE_SERVER_STORE_VALUES_H
 #define WAVETUNE_SERVER_STORE_VALUES_H
 
-#include "common/space.h"
+#include "common/space/space.h"
 #include "server/store/db.h"
 
 /* A bytea literal, \x and 64 digits. */

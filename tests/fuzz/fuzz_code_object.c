@@ -1,6 +1,6 @@
 /* Any bytes as a code object: what is read keeps its promises (names, order of arguments, ranges), travels through JSON, and
  * its occupancy can be computed; what is not read is refused with a sentence. */
-#include "common/occupancy.h"
+#include "common/code/occupancy.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 

@@ -1,6 +1,6 @@
 /* Expressions from anybody: what parses and binds gives the same value twice, whatever the slots it does not read hold,
  * and a value that reads back as an expression; what is refused says so in UTF-8. */
-#include "common/expr.h"
+#include "common/space/expr.h"
 
 static const char *const names[] = {"M", "N", "K", "largest", "least", "yes", "none", "text", "empty", "scale"};
 static const struct value slots[] = {

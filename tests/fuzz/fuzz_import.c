@@ -1,8 +1,8 @@
 /* Any bytes as files of a cache format. The first byte picks the format; then come files, each a path, a newline and its
  * bytes, with a NUL between files. What a format reads holds together: its manifests are kernels, a release can be made of
  * it, and what the format writes of that release it reads again with the same meaning. */
+#include "common/cache/format.h"
 #include "common/cache/release_build.h"
-#include "common/formats/format.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 

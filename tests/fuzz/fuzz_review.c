@@ -1,6 +1,6 @@
 /* Texts that reviews read, from anybody: a disassembly, or TTGIR. What is accepted must be printable and be JSON. */
-#include "common/isa_review.h"
-#include "common/ttgir_review.h"
+#include "common/review/isa_review.h"
+#include "common/review/ttgir_review.h"
 
 static void check_json(json_t *json) {
   cleanup_json json_t *owned = json;

@@ -3,7 +3,7 @@
  * comes once, and a search that is told the other way round asks for the same. */
 #include <math.h>
 
-#include "common/search.h"
+#include "common/search/search.h"
 
 #define TRIALS 300
 #define LIKELY 80

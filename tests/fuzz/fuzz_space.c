@@ -1,6 +1,6 @@
 /* Spaces and keys from anybody: {"space": …, "key": …}. An accepted space survives its own JSON, every config has its
  * ordinal, and enumeration, counting and deciding one point alone agree. */
-#include "common/space.h"
+#include "common/space/space.h"
 
 #define STEPS 3000
 #define POINTS 64

@@ -2,7 +2,7 @@
 #include <dirent.h>
 #include <errno.h>
 
-#include "common/file.h"
+#include "common/base/file.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 

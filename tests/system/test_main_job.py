@@ -122,7 +122,7 @@ def test_tune_works_without_a_server(tmp_path):
 
 
 def test_a_bar_is_drawn_on_a_terminal_and_never_on_a_pipe(server, start):
-    """The pipe's half; the terminal's is a unit test of common/progress."""
+    """The pipe's half; the terminal's is a unit test of common/program/progress."""
     start(harness.Agent, server, options=("--screen-rounds", "3", "--final-rounds", "10"))
     agent_ready(server)
     done = wavetune(server, "submit", KERNEL, "--key", KEY, "--wait")

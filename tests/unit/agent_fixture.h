@@ -8,7 +8,7 @@
 
 #include "agent/compile/compile.h"
 #include "agent/compile/rtc.h"
-#include "common/file.h"
+#include "common/base/file.h"
 
 /* A compile pool starts /proc/self/exe with "rtc": without this a test program would run its tests again in there, and
  * those would do the same. */

@@ -8,9 +8,9 @@
 #include <criterion/criterion.h>
 #include <sys/socket.h>
 
-#include "agent/agent.h"
-#include "common/file.h"
-#include "common/log.h"
+#include "agent/run/agent.h"
+#include "common/base/file.h"
+#include "common/base/log.h"
 
 #define REQUESTS_MAX 16
 

@@ -6,9 +6,9 @@
 
 #include <criterion/criterion.h>
 
-#include "common/code_object.h"
-#include "common/command.h"
-#include "common/file.h"
+#include "common/base/file.h"
+#include "common/code/code_object.h"
+#include "common/program/command.h"
 
 struct code_file {
   char *bytes;

@@ -6,9 +6,9 @@
 
 #include <criterion/criterion.h>
 
+#include "common/base/file.h"
+#include "common/cache/format.h"
 #include "common/cache/release_build.h"
-#include "common/file.h"
-#include "common/formats/format.h"
 
 static inline json_t *json_of(const char *text) {
   json_t *json = NULL;

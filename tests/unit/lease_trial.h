@@ -7,10 +7,10 @@
 
 #include <math.h>
 
-#include "agent/lease_execute.h"
-#include "agent/supervise.h"
+#include "agent/lease/lease_execute.h"
+#include "agent/worker/supervise.h"
 #include "agent_fixture.h"
-#include "common/log.h"
+#include "common/base/log.h"
 
 /* What the worker's process runs; a test may name something else. */
 #ifndef TRIAL_WORKER

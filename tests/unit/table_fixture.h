@@ -7,9 +7,9 @@
 #include <dirent.h>
 #include <sys/stat.h>
 
+#include "common/base/file.h"
+#include "common/cache/format.h"
 #include "common/cache/release_build.h"
-#include "common/file.h"
-#include "common/formats/format.h"
 
 #define SHARED_DATA SOURCE_FOLDER "/../shared/data"
 

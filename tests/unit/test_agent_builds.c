@@ -1,11 +1,11 @@
 /* A lease's objects from a build: folders as `pack` writes them, with code for gfx942 that clang makes here. */
-#include "agent/builds.h"
+#include "agent/lease/builds.h"
 
 #include <criterion/criterion.h>
 #include <sys/stat.h>
 
-#include "common/command.h"
-#include "common/file.h"
+#include "common/base/file.h"
+#include "common/program/command.h"
 
 #define ARCH "gfx942"
 /* Two arguments and n; n is compiled in where it is 1. Two scratch pointers follow, as since Triton 3.5. */

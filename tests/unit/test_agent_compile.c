@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "agent/compile/launch_source.h"
-#include "common/command.h"
+#include "common/program/command.h"
 
 /* 2^32 tokens keep the compiler busy for minutes. */
 #define ENDLESS "#define a(x) x x x x\n#define b(x) a(a(a(a(x))))\nint y = b(b(b(b(+)))) 1;\n"

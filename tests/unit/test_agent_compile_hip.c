@@ -6,7 +6,7 @@
 
 #include "agent/compile/compiler.h"
 #include "agent/measure_options.h"
-#include "common/sandbox.h"
+#include "common/program/sandbox.h"
 #include "tests/unit/agent_fixture.h"
 
 #define HIP_ARGUMENTS                                                                                                  \

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "agent/device/cpu.h"
-#include "common/environment.h"
+#include "common/node/environment.h"
 
 static struct device *open_cpu(void) {
   struct error error = {0};

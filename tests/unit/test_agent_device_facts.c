@@ -5,8 +5,8 @@
 #include <sys/wait.h>
 
 #include "agent/device/hip.h"
-#include "common/file.h"
-#include "common/kfd.h"
+#include "common/base/file.h"
+#include "common/node/kfd.h"
 
 #define DATA SOURCE_FOLDER "/tests/data/kfd/"
 

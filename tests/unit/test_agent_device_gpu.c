@@ -6,7 +6,7 @@
 #include <sys/wait.h>
 
 #include "agent/device/gpu.h"
-#include "common/file.h"
+#include "common/base/file.h"
 #include "tests/unit/gpu_kernels.h"
 
 #define N 65536 /* words of a test's buffers */

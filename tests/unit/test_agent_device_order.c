@@ -3,7 +3,7 @@
 #include <dlfcn.h>
 
 #include "agent/device/device.h"
-#include "common/file.h"
+#include "common/base/file.h"
 #include "tests/fake_hip/fake_hip.h"
 
 #define N 256

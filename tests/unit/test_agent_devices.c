@@ -1,7 +1,7 @@
 /* What a Python interpreter adds to the environments of devices. */
 #include <criterion/criterion.h>
 
-#include "agent/devices.h"
+#include "agent/worker/devices.h"
 
 static struct device_seen device(const char *text) {
   struct error error = {0};

@@ -2,7 +2,7 @@
 #include <criterion/criterion.h>
 
 #include "agent/device/fingerprint.h"
-#include "common/rng.h"
+#include "common/base/rng.h"
 
 enum { BYTES = 4099 };
 

@@ -1,5 +1,5 @@
 /* The leases that an agent holds: when they are due, and when they are given up. */
-#include "agent/held.h"
+#include "agent/run/held.h"
 
 #include <criterion/criterion.h>
 #include <sys/syscall.h>

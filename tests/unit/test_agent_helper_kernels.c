@@ -4,9 +4,9 @@
 #include "agent/compile/compilers.h"
 #include "agent/compile/helper_kernels.h"
 #include "agent/device/fingerprint.h"
-#include "common/command.h"
-#include "common/disassemble.h"
-#include "common/file.h"
+#include "common/base/file.h"
+#include "common/program/command.h"
+#include "common/review/disassemble.h"
 #include "tests/unit/agent_fixture.h"
 
 #define CLANG "/usr/bin/clang-19"

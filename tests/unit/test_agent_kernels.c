@@ -2,8 +2,8 @@
 #include "tests/unit/agent_fixture.h"
 
 #include "agent/measure/check.h"
-#include "common/kernel_folder.h"
-#include "common/rng.h"
+#include "common/base/rng.h"
+#include "common/kernel/kernel_folder.h"
 
 #define OTHER_CONFIGS 3 /* drawn from the space, beside the default */
 

@@ -1,5 +1,5 @@
 /* What a campaign keeps of one key: from fed measurements to finalists and a verdict. */
-#include "agent/key_tuning.h"
+#include "agent/tune/key_tuning.h"
 
 #include <criterion/criterion.h>
 #include <math.h>

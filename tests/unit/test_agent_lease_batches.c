@@ -6,7 +6,7 @@
 #define TRIAL_WORKER scripted_worker
 static int scripted_worker(void);
 #include "agent/compile/helper_kernels.h"
-#include "agent/lease_execution.h"
+#include "agent/lease/lease_execution.h"
 #include "lease_trial.h"
 
 #define CLANG "/usr/bin/clang-19"

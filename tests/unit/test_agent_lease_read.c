@@ -1,5 +1,5 @@
 /* Leases as the server grants them. */
-#include "agent/lease_read.h"
+#include "agent/lease/lease_read.h"
 
 #include "agent_fixture.h"
 

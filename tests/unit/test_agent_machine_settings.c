@@ -3,8 +3,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "agent/machine_settings.h"
-#include "common/file.h"
+#include "agent/node/machine_settings.h"
+#include "common/base/file.h"
 
 static char *root, *saved;
 

@@ -3,8 +3,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "agent/python_versions.h"
-#include "common/file.h"
+#include "agent/node/python_versions.h"
+#include "common/base/file.h"
 
 static char *folder;
 

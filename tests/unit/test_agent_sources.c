@@ -1,5 +1,5 @@
 /* A kernel's sources on the agent's disk: all of them, with the digests of the manifest, or none. */
-#include "agent/sources.h"
+#include "agent/compile/sources.h"
 
 #include <sys/stat.h>
 

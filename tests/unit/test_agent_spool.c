@@ -1,5 +1,5 @@
 /* The spool: order, numbers, torn tails, restarts, and one agent to a folder. */
-#include "agent/spool.h"
+#include "agent/run/spool.h"
 
 #include <criterion/criterion.h>
 #include <fcntl.h>
@@ -8,8 +8,8 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-#include "common/file.h"
-#include "common/log.h"
+#include "common/base/file.h"
+#include "common/base/log.h"
 
 static char folder[64];
 static struct error error;

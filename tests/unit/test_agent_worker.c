@@ -8,8 +8,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "agent/worker.h"
-#include "common/kernel_folder.h"
+#include "agent/worker/worker.h"
+#include "common/kernel/kernel_folder.h"
 
 #define MISBEHAVING SOURCE_FOLDER "/tests/data/kernels/misbehaving"
 

@@ -1,8 +1,8 @@
 /* Builds against what their objects really are: each way to be wrong, over the kernels of a committed cubin. */
 #include <criterion/criterion.h>
 
-#include "common/build_review.h"
-#include "common/file.h"
+#include "common/base/file.h"
+#include "common/review/build_review.h"
 
 /* The cubin's kernel on_stack takes a pointer, 8 bytes and 1 byte; it has 30 registers and 256 bytes of stack. */
 #define CUBIN SOURCE_FOLDER "/tests/data/codeobjects/resources_sm_90.cubin"

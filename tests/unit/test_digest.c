@@ -1,5 +1,5 @@
 /* Digests against published vectors, their text, and random identifiers. */
-#include "common/digest.h"
+#include "common/base/digest.h"
 
 #include <criterion/criterion.h>
 #include <ctype.h>

@@ -1,9 +1,9 @@
 /* Disassembly: which tool is run, what it is allowed, and how it says no. */
 #include <criterion/criterion.h>
 
-#include "common/disassemble.h"
-#include "common/file.h"
-#include "common/sandbox.h"
+#include "common/base/file.h"
+#include "common/program/sandbox.h"
+#include "common/review/disassemble.h"
 
 /* As much of an ELF header as disassemble looks at before it runs a tool. */
 static void elf_header(uint8_t bytes[64], uint16_t machine) {

@@ -1,5 +1,5 @@
 /* Environments: what is accepted, what is identity, and how two differ. */
-#include "common/environment.h"
+#include "common/node/environment.h"
 
 #include <criterion/criterion.h>
 

@@ -1,5 +1,5 @@
 /* Errors: one sentence and a pointer, cut to size, always UTF-8. */
-#include "common/error.h"
+#include "common/base/error.h"
 
 #include <criterion/criterion.h>
 #include <jansson.h>

@@ -1,8 +1,8 @@
 /* Expressions: CPython's results, and refusals that say where and what to do. */
 #include <criterion/criterion.h>
 
-#include "common/expr.h"
-#include "common/file.h"
+#include "common/base/file.h"
+#include "common/space/expr.h"
 
 static const char *const names[] = {"M",  "N",    "zero", "three", "largest", "least", "yes",
                                     "no", "none", "text", "empty", "gpu",     "scale"};

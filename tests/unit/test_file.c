@@ -1,5 +1,5 @@
 /* Files and folders: bounded reading, writing that is whole or absent, and errors that name the path. */
-#include "common/file.h"
+#include "common/base/file.h"
 
 #include <criterion/criterion.h>
 #include <dirent.h>

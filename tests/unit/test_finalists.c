@@ -1,5 +1,5 @@
 /* The choice of the finalists from the screen. */
-#include "common/finalists.h"
+#include "common/verdict/finalists.h"
 
 #include <criterion/criterion.h>
 

@@ -1,7 +1,7 @@
 /* The table of GPU targets. */
 #include <criterion/criterion.h>
 
-#include "common/gpu_target.h"
+#include "common/code/gpu_target.h"
 
 Test(gpu_target, is_found_by_its_arch) {
   static const char *const archs[] = {"gfx90a", "gfx942", "gfx950", "sm_80", "sm_90", "sm_100"};

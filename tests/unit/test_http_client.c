@@ -6,7 +6,7 @@
 #include <stdatomic.h>
 #include <sys/socket.h>
 
-#include "common/http_client.h"
+#include "common/program/http_client.h"
 
 /* Answers every request with `answer`, whole, and keeps the connection (unless `closes`); without an answer it stays
  * silent. */

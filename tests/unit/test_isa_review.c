@@ -1,10 +1,10 @@
 /* The review of disassemblies: hand-made texts for what a line means, compiled kernels for what compilers really make. */
 #include <criterion/criterion.h>
 
-#include "common/command.h"
-#include "common/disassemble.h"
-#include "common/file.h"
-#include "common/isa_review.h"
+#include "common/base/file.h"
+#include "common/program/command.h"
+#include "common/review/disassemble.h"
+#include "common/review/isa_review.h"
 
 static struct isa_review *review_of(const char *text) {
   struct isa_review *review = NULL;

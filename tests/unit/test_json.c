@@ -1,11 +1,11 @@
 /* Strict JSON in, canonical JSON out. */
-#include "common/json.h"
+#include "common/base/json.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
 #include <signal.h>
 
-#include "common/file.h"
+#include "common/base/file.h"
 
 static struct error error;
 

@@ -1,7 +1,7 @@
 /* Kernel manifests: what is read, every refusal with its pointer, and which keys and spaces go with a kernel. */
 #include <criterion/criterion.h>
 
-#include "common/kernel.h"
+#include "common/kernel/kernel.h"
 
 #define DIGEST_A "sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
 #define DIGEST_B "sha256:bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"

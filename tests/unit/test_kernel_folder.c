@@ -2,8 +2,8 @@
 #include <criterion/criterion.h>
 #include <sys/stat.h>
 
-#include "common/file.h"
-#include "common/kernel_folder.h"
+#include "common/base/file.h"
+#include "common/kernel/kernel_folder.h"
 
 static char folder[] = "/tmp/wavetune-test-folder-XXXXXX";
 

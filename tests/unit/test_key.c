@@ -1,7 +1,7 @@
 /* Keys: from JSON, from the command line, and what identifies them. */
 #include <criterion/criterion.h>
 
-#include "common/key.h"
+#include "common/space/key.h"
 
 static const char *const names[] = {"M", "N", "dtype"};
 

@@ -1,8 +1,8 @@
 /* The guide's rules over spaces: each rule once where it applies and once where it does not. */
 #include <criterion/criterion.h>
 
-#include "common/file.h"
-#include "common/knob_hints.h"
+#include "common/base/file.h"
+#include "common/review/knob_hints.h"
 
 /* A folder with one kernel, read back. */
 static struct kernel_folder *folder_of(const char *language, const char *name, const char *members, const char *source,

@@ -1,5 +1,5 @@
 /* Log lines: one a call, with a level, and nothing in a value that could forge another. */
-#include "common/log.h"
+#include "common/base/log.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>

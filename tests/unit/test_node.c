@@ -1,8 +1,8 @@
 /* What a container's start reads of a node's GPUs, from folders that stand for machines. */
 #include <criterion/criterion.h>
 
-#include "common/file.h"
-#include "common/node.h"
+#include "common/base/file.h"
+#include "common/node/node.h"
 
 #define DATA SOURCE_FOLDER "/tests/data/kfd/"
 

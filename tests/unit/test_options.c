@@ -2,8 +2,8 @@
 #include <criterion/criterion.h>
 #include <sys/wait.h>
 
-#include "common/file.h"
-#include "common/options.h"
+#include "common/base/file.h"
+#include "common/program/options.h"
 
 static int run_show(struct options *options) {
   const char *text = option_text(options, "url");

@@ -1,5 +1,5 @@
 /* The progress bar: drawn on a terminal, never elsewhere. */
-#include "common/progress.h"
+#include "common/program/progress.h"
 
 #include <criterion/criterion.h>
 #include <pty.h>

@@ -1,7 +1,7 @@
 /* What a person reads of a verdict: which columns and lines there are, and what stands in them. */
 #include <criterion/criterion.h>
 
-#include "common/report.h"
+#include "common/verdict/report.h"
 
 TestSuite(report);
 

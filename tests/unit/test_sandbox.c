@@ -17,8 +17,8 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
-#include "common/command.h"
-#include "common/file.h"
+#include "common/base/file.h"
+#include "common/program/command.h"
 
 #define NEEDS_LANDLOCK                                                                                                 \
   do {                                                                                                                 \

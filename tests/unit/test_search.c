@@ -2,8 +2,8 @@
 #include <criterion/criterion.h>
 #include <math.h>
 
-#include "common/rng.h"
-#include "common/search.h"
+#include "common/base/rng.h"
+#include "common/search/search.h"
 
 static struct space *space_of(const char *text) {
   cleanup_json json_t *json = NULL;

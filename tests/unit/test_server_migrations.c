@@ -3,7 +3,7 @@
 
 #include <criterion/criterion.h>
 
-#include "common/file.h"
+#include "common/base/file.h"
 
 static struct error error;
 static char folder[] = "/tmp/wavetune-migrations-XXXXXX";

@@ -8,7 +8,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
-#include "common/file.h"
+#include "common/base/file.h"
 
 static char folder[] = "/tmp/wavetune-test-XXXXXX";
 static struct error error;

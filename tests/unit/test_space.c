@@ -2,7 +2,7 @@
 #include <criterion/criterion.h>
 #include <signal.h>
 
-#include "common/space.h"
+#include "common/space/space.h"
 
 static bool parse(const char *text, struct space **space, struct error *error) {
   cleanup_json json_t *json = NULL;

@@ -1,8 +1,8 @@
 /* The review of TTGIR: a module of ours that is kept, small texts for each decision, and what Triton makes today. */
 #include <criterion/criterion.h>
 
-#include "common/file.h"
-#include "common/ttgir_review.h"
+#include "common/base/file.h"
+#include "common/review/ttgir_review.h"
 
 static struct ttgir_review *review_of(const char *text) {
   struct ttgir_review *review = NULL;

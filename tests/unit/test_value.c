@@ -1,7 +1,7 @@
 /* Values: equality, Python's text, and back. */
 #include <criterion/criterion.h>
 
-#include "common/expr.h"
+#include "common/space/expr.h"
 
 static void expect_text(struct value value, const char *plain, const char *quoted) {
   cleanup_free char *as_plain = value_format(value, false);

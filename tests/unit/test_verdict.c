@@ -1,12 +1,12 @@
 /* The verdict over simulated processes: each has a band that all its configs share, each config in it noise of its own,
  * and each round noise on top. */
-#include "common/verdict.h"
+#include "common/verdict/verdict.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
 
-#include "common/rng.h"
-#include "common/verdict_interval.h"
+#include "common/base/rng.h"
+#include "common/verdict/verdict_interval.h"
 
 #define BASELINE 1000u
 #define CONFIGS_MAX 16

@@ -1,5 +1,5 @@
 /* Student's t, medians and moderated intervals against published values and by hand. */
-#include "common/verdict_interval.h"
+#include "common/verdict/verdict_interval.h"
 
 #include <criterion/criterion.h>
 #include <math.h>

@@ -1,0 +1,38 @@
+/* How a compiled object is launched, as far as the object and not the manifest says it: what the supervisor learns from
+ * a build or a compile and tells the worker, and what the worker makes of it together with the manifest.
+ *
+ * JSON, all members optional:
+ *   {"entry": "matmul_kernel",           the symbol; absent: the manifest's entry
+ *    "arguments": ["a_ptr", "b_ptr"],    manifest arguments that are passed, in order; absent: all (others were compiled in)
+ *    "scratch": 2,                       null pointers after them (Triton's global and profile scratch)
+ *    "threads": 256,                     of a workgroup, where the manifest states no block
+ *    "shared_bytes": 8192,               dynamic, where the manifest states none
+ *    "cooperative": false, "cluster": 1,
+ *    "resources": {…}}                   code_resources_to_json
+ *
+ * Memory: a spec owns its strings. Threads: plain value. */
+#ifndef WAVETUNE_AGENT_LAUNCH_SPEC_H
+#define WAVETUNE_AGENT_LAUNCH_SPEC_H
+
+#include "common/code/code_object.h"
+
+#define LAUNCH_SCRATCH_MAX 4
+
+struct launch_spec {
+  char *entry; /* NULL: the manifest's */
+  size_t n_arguments;
+  char **arguments; /* NULL: all */
+  int64_t n_scratch;
+  int64_t threads, shared_bytes; /* 0: the manifest's */
+  bool cooperative;
+  int64_t cluster; /* workgroups; 1: none */
+  struct code_resources resources;
+};
+
+struct launch_spec launch_spec_default(void);
+must_check json_t *launch_spec_to_json(const struct launch_spec *spec);
+must_check bool launch_spec_from_json(const json_t *json, struct launch_spec *ret, struct error *error);
+void launch_spec_release(struct launch_spec *spec);
+#define cleanup_launch_spec __attribute__((cleanup(launch_spec_release)))
+
+#endif

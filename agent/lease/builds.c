@@ -1,0 +1,380 @@
+/* Objects of a build for the configs of a lease. Memory: build_objects and build_code own what they hold. Threads: any, one
+ * to a build_code. */
+#include "agent/lease/builds.h"
+
+#include "agent/compile/objects.h"
+#include "agent/measure/scalar.h"
+#include "common/base/file.h"
+#include "common/build/build_launch.h"
+
+#define BLOB_MAX ((size_t)64 << 20)
+
+void lease_object_release(struct lease_object *object) {
+  free(object->path);
+  launch_spec_release(&object->launch);
+  free(object->detail);
+  *object = (struct lease_object){0};
+}
+
+/* One config's entry in a variant, and what does not depend on the key of the object that it names. */
+struct entry {
+  const json_t *json; /* in "objects" or "failed" */
+  bool is_read;
+  struct lease_object object; /* is_read only */
+};
+
+struct variant {
+  const json_t *json; /* NULL: no key needed it so far */
+  json_t *by_config;  /* canonical text of a config → index of its entry */
+  size_t n, capacity;
+  struct entry *entries;
+};
+
+struct build_code {
+  char *folder;
+  struct build *build;
+  const struct kernel *kernel;
+  char *arch;
+  struct source_reader reader;
+  int64_t warp_size;
+  struct variant *variants; /* as many as the build has */
+};
+
+/* What is prepared, and what for. */
+struct preparing {
+  struct build_code *code;
+  struct variant *variant;
+  const struct build_request *request;
+};
+
+/* Blobs */
+
+static bool bytes_have_digest(const char *bytes, size_t size, const struct digest *digest) {
+  struct digest found = digest_of(bytes, size);
+  return digest_equal(&found, digest);
+}
+
+/* Gets a blob's bytes from the folder, else from the reader; it lies in the folder then. */
+static bool blob_prepare(const struct build_code *code, const struct source *source, char **ret_path, char **ret_bytes,
+                         size_t *ret_size, struct error *error) {
+  char text[DIGEST_TEXT_SIZE];
+  struct error ignored;
+  cleanup_free char *bytes = NULL, *stale = NULL;
+  size_t size;
+  digest_format(&source->digest, text);
+  cleanup_free char *path = xasprintf("%s/blob-%s.co", code->folder, text + strlen("sha256:"));
+  if (file_read(path, BLOB_MAX, &stale, &size, &ignored) && bytes_have_digest(stale, size, &source->digest)) {
+    object_touch(path);
+    bytes = TAKE(stale);
+  } else if (!code->reader.read(code->reader.context, source, &bytes, &size, error)) {
+    return false;
+  } else if (!bytes_have_digest(bytes, size, &source->digest)) {
+    return error_set(error, "%s is not the blob %s that the build names; push the build again", source->path, text);
+  } else if (!folder_make(code->folder, 0700, error) || !file_write_unsynced(path, bytes, size, 0600, error)) {
+    return false;
+  }
+  *ret_path = TAKE(path);
+  *ret_bytes = TAKE(bytes);
+  *ret_size = size;
+  return true;
+}
+
+/* How an object is launched */
+
+static const json_t *compiled_in(const struct variant *variant, const struct argument *argument) {
+  return json_object_get(json_object_get(variant->json, "constexprs"), argument->name);
+}
+
+static void arguments_pass(const struct kernel *kernel, const struct variant *variant, struct launch_spec *spec) {
+  spec->arguments = xcalloc(kernel->n_arguments ? kernel->n_arguments : 1, sizeof *spec->arguments);
+  for (size_t i = 0; i < kernel->n_arguments; i++) {
+    if (!compiled_in(variant, &kernel->arguments[i]))
+      spec->arguments[spec->n_arguments++] = xstrdup(kernel->arguments[i].name);
+  }
+}
+
+static bool is_value(const json_t *constant, int64_t value) {
+  return json_is_boolean(constant)   ? json_is_true(constant) == (value != 0)
+         : json_is_integer(constant) ? json_integer_value(constant) == value
+                                     : json_is_real(constant) && json_real_value(constant) == (double)value;
+}
+
+/* Whether the code is right for the value that a scalar has for this key and config: it was compiled in, or is passed in
+ * fewer bits than the manifest has. The variant's `when` need not say so. */
+static bool scalar_agrees(const struct preparing *preparing, const struct argument *argument, const struct scope *scope,
+                          struct error *error) {
+  const json_t *constant = compiled_in(preparing->variant, argument);
+  const char *type =
+      json_string_value(json_object_get(json_object_get(preparing->variant->json, "signature"), argument->name));
+  enum dtype dtype = argument->dtype;
+  bool is_narrower = !constant && build_type_parse(type, &dtype) && dtype != argument->dtype;
+  int64_t value;
+  if (!constant && !is_narrower)
+    return true;
+  if (!scalar_evaluate(argument, scope, &value, error))
+    return false;
+  if (constant && !is_value(constant, value)) {
+    cleanup_free char *text = json_dumps(constant, JSON_ENCODE_ANY);
+    return error_set(error, "its code was compiled with \"%s\" being %.40s, which is %lld here; pack the kernel again",
+                     argument->name, text, (long long)value);
+  }
+  return constant || scalar_fits(dtype, value) ||
+         error_set(error, "its code takes \"%s\" as %s, which cannot hold %lld; pack the kernel again for this key",
+                   argument->name, type, (long long)value);
+}
+
+static bool scalars_agree(const struct preparing *preparing, uint64_t config, struct error *error) {
+  const struct build_request *request = preparing->request;
+  struct scope scope = {0};
+  if (!key_scope_add(request->key, &scope, error) ||
+      !scope_add(&scope, "gpu_name", value_string(request->gpu_name), error) ||
+      !scope_add(&scope, "arch", value_string(request->arch), error) ||
+      !space_scope_add(request->space, config, &scope, error))
+    return false;
+  for (size_t i = 0; i < request->kernel->n_arguments; i++) {
+    const struct argument *argument = &request->kernel->arguments[i];
+    if (!argument->is_buffer && !scalar_agrees(preparing, argument, &scope, error))
+      return false;
+  }
+  return true;
+}
+
+/* What a launch passes must be what the code takes: a kernel that is given fewer or other arguments reads what lies
+ * behind them. False: the object cannot be used, and the error says why. */
+static bool object_understand(const struct build_code *code, const struct variant *variant, const json_t *entry,
+                              const char *bytes, size_t size, struct launch_spec *spec, struct error *error) {
+  cleanup_code_object struct code_object *object = NULL;
+  const struct code_kernel *kernel;
+  struct build_launch launch;
+  if (!build_launch_read(entry, code->warp_size, &launch, error) || !code_object_parse(bytes, size, &object, error) ||
+      !build_code_is_for(object, code->arch, error) || !code_object_kernel(object, launch.name, &kernel, error) ||
+      !build_code_agrees(code->kernel, variant->json, &launch, kernel, error))
+    return false;
+  _Static_assert(BUILD_SCRATCH_MAX <= LAUNCH_SCRATCH_MAX, "a launch has room for a build's scratch pointers");
+  spec->entry = xstrdup(launch.name);
+  spec->threads = launch.warps * launch.warp_size;
+  spec->shared_bytes = launch.shared_bytes;
+  spec->n_scratch = launch.n_scratch;
+  spec->cluster = launch.clusters;
+  spec->cooperative = launch.is_cooperative;
+  spec->resources = kernel->resources;
+  arguments_pass(code->kernel, variant, spec);
+  return true;
+}
+
+/* Configs */
+
+static void object_fail(struct lease_object *object, char *taken_detail) {
+  object->is_ok = false;
+  object->outcome = OUTCOME_COMPILE;
+  object->detail = taken_detail;
+}
+
+static void object_cannot_be_used(struct lease_object *object, const struct error *reason) {
+  object_fail(object, xasprintf("the build's object cannot be used: %s", reason->message));
+}
+
+/* False when the blob cannot be had; everything else is an outcome of the config. */
+static bool entry_read(const struct build_code *code, const struct variant *variant, struct entry *entry,
+                       const char *config, struct error *error) {
+  cleanup_free char *name = xasprintf("the object of config %s", config), *bytes = NULL;
+  const char *failure = json_string_value(json_object_get(entry->json, "error"));
+  struct lease_object *object = &entry->object;
+  struct source source = {.path = name};
+  struct error reason;
+  size_t size;
+  if (failure) {
+    object_fail(object, xstrdup(failure));
+  } else {
+    if (!json_get_digest(entry->json, "", "digest", JSON_REQUIRED, &source.digest, error) ||
+        !blob_prepare(code, &source, &object->path, &bytes, &size, error))
+      return false;
+    object->launch = launch_spec_default();
+    object->is_ok = object_understand(code, variant, entry->json, bytes, size, &object->launch, &reason);
+    if (!object->is_ok)
+      object_cannot_be_used(object, &reason);
+  }
+  entry->is_read = true;
+  return true;
+}
+
+static struct lease_object object_copy(const struct lease_object *object) {
+  struct lease_object copy = *object;
+  copy.path = object->path ? xstrdup(object->path) : NULL;
+  copy.detail = object->detail ? xstrdup(object->detail) : NULL;
+  copy.launch.entry = object->launch.entry ? xstrdup(object->launch.entry) : NULL;
+  if (object->launch.arguments) {
+    size_t n = object->launch.n_arguments;
+    copy.launch.arguments = xcalloc(n ? n : 1, sizeof *copy.launch.arguments);
+    for (size_t i = 0; i < n; i++)
+      copy.launch.arguments[i] = xstrdup(object->launch.arguments[i]);
+  }
+  return copy;
+}
+
+static bool object_prepare(const struct preparing *preparing, uint64_t config, struct lease_object *object,
+                           struct error *error) {
+  const struct variant *variant = preparing->variant;
+  cleanup_json json_t *values = space_config_to_json(preparing->request->space, config);
+  cleanup_free char *text = json_canonical(values);
+  const json_t *index = json_object_get(variant->by_config, text);
+  struct error reason;
+  if (!index) {
+    object_fail(object, xasprintf("the build has no object of %s: pack the kernel again with this config", text));
+    return true;
+  }
+  struct entry *entry = &variant->entries[json_integer_value(index)];
+  if (!entry->is_read && !entry_read(preparing->code, variant, entry, text, error))
+    return false;
+  *object = object_copy(&entry->object);
+  if (object->path && !scalars_agree(preparing, config, &reason)) {
+    free(object->detail);
+    object_cannot_be_used(object, &reason);
+  }
+  return true;
+}
+
+static int by_config(const void *a, const void *b) {
+  const struct config_object *left = a, *right = b;
+  return (left->config > right->config) - (left->config < right->config);
+}
+
+static bool configs_prepare(const struct preparing *preparing, struct build_objects *objects, struct error *error) {
+  const struct build_request *request = preparing->request;
+  objects->all = xcalloc(request->n ? request->n : 1, sizeof *objects->all);
+  for (size_t i = 0; i < request->n; i++)
+    objects->all[i].config = request->configs[i];
+  qsort(objects->all, request->n, sizeof *objects->all, by_config);
+  for (size_t i = 0; i < request->n; i++) {
+    uint64_t config = objects->all[i].config;
+    if (objects->n && objects->all[objects->n - 1].config == config)
+      continue;
+    struct config_object *next = &objects->all[objects->n++];
+    *next = (struct config_object){.config = config};
+    if (!object_prepare(preparing, config, &next->object, error))
+      return false;
+  }
+  return true;
+}
+
+/* Builds */
+
+static void entries_add(struct variant *variant, const char *member) {
+  size_t i;
+  const json_t *json;
+  json_array_foreach (json_object_get(variant->json, member), i, json) {
+    cleanup_free char *text = json_canonical(json_object_get(json, "config"));
+    GROW(variant->entries, variant->n, variant->capacity);
+    variant->entries[variant->n] = (struct entry){.json = json};
+    ALWAYS(json_object_set_new(variant->by_config, text, json_integer((json_int_t)variant->n++)) == 0);
+  }
+}
+
+/* The variant for the key, its entries listed. */
+static bool variant_open(struct build_code *code, const struct key *key, struct variant **ret_variant,
+                         struct error *error) {
+  size_t index;
+  if (!build_variant(code->build, key, &index, error))
+    return false;
+  struct variant *variant = &code->variants[index];
+  if (!variant->json) {
+    const json_t *json = json_array_get(json_object_get(code->build->json, "variants"), index);
+    if (!build_signature_agrees(code->kernel, json, error)) {
+      error_prefix(error, "the build's variant for this key cannot be used: ");
+      return false;
+    }
+    variant->json = json;
+    variant->by_config = json_object();
+    entries_add(variant, "failed");
+    entries_add(variant, "objects");
+  }
+  *ret_variant = variant;
+  return true;
+}
+
+bool build_code_new(const char *folder, const json_t *json, const struct kernel *kernel, const char *arch,
+                    const struct source_reader *reader, struct build_code **ret_code, struct error *error) {
+  cleanup_build struct build *build = NULL;
+  if (!build_parse(json, kernel, &build, error))
+    return false;
+  if (!string_equal(build->arch, arch))
+    return error_set(error, "the build is for %s and this device is %s; pack the kernel for it", build->arch, arch);
+  struct build_code *code = xcalloc(1, sizeof *code);
+  *code = (struct build_code){
+      .folder = xstrdup(folder),
+      .kernel = kernel,
+      .arch = xstrdup(arch),
+      .reader = *reader,
+      .warp_size = json_integer_value(json_object_get(build->json, "warp_size")),
+      .variants = xcalloc(build->n_variants, sizeof *code->variants),
+  };
+  code->build = TAKE(build);
+  *ret_code = code;
+  return true;
+}
+
+static void variant_release(struct variant *variant) {
+  for (size_t i = 0; i < variant->n; i++)
+    lease_object_release(&variant->entries[i].object);
+  free(variant->entries);
+  json_decref(variant->by_config);
+}
+
+void build_code_free(struct build_code *code) {
+  for (size_t i = 0; i < code->build->n_variants; i++)
+    variant_release(&code->variants[i]);
+  free(code->variants);
+  build_free(code->build);
+  free(code->folder);
+  free(code->arch);
+  free(code);
+}
+
+bool build_code_objects(struct build_code *code, const struct build_request *request,
+                        struct build_objects **ret_objects, struct error *error) {
+  struct preparing preparing = {.code = code, .request = request};
+  if (!variant_open(code, request->key, &preparing.variant, error))
+    return false;
+  struct build_objects *objects = xcalloc(1, sizeof *objects);
+  if (!configs_prepare(&preparing, objects, error)) {
+    build_objects_free(objects);
+    return false;
+  }
+  *ret_objects = objects;
+  return true;
+}
+
+bool build_objects_prepare(const char *folder, const json_t *json, const struct build_request *request,
+                           const struct source_reader *reader, struct build_objects **ret_objects,
+                           struct error *error) {
+  cleanup_build_code struct build_code *code = NULL;
+  return build_code_new(folder, json, request->kernel, request->arch, reader, &code, error) &&
+         build_code_objects(code, request, ret_objects, error);
+}
+
+void build_objects_free(struct build_objects *objects) {
+  for (size_t i = 0; i < objects->n; i++)
+    lease_object_release(&objects->all[i].object);
+  free(objects->all);
+  free(objects);
+}
+
+const struct lease_object *build_objects_find(const struct build_objects *objects, uint64_t config) {
+  struct config_object wanted = {.config = config};
+  const struct config_object *found = bsearch(&wanted, objects->all, objects->n, sizeof wanted, by_config);
+  ALWAYS(found != NULL);
+  return &found->object;
+}
+
+bool build_folder_read(const char *folder, json_t **ret_json, struct error *error) {
+  cleanup_free char *path = xasprintf("%s/build.json", folder);
+  return json_parse_file(path, BUILD_SIZE_MAX, ret_json, error);
+}
+
+bool build_folder_blob(void *context, const struct source *source, char **ret_bytes, size_t *ret_size,
+                       struct error *error) {
+  char text[DIGEST_TEXT_SIZE];
+  digest_format(&source->digest, text);
+  cleanup_free char *path = xasprintf("%s/objects/%s", (const char *)context, text + strlen("sha256:"));
+  return file_read(path, BLOB_MAX, ret_bytes, ret_size, error);
+}

@@ -1,0 +1,69 @@
+/* Runs a config that killed its worker once more, alone, under ROCdebug-agent, and says what that printed. What it
+ * printed and the code objects that were loaded stay in a folder of the config.
+ *
+ * Memory: see the header. Threads: the executor's. */
+#include "agent/lease/debug_agent.h"
+#include "agent/lease/lease_execution.h"
+#include "common/base/file.h"
+
+#define RERUNS_MAX 8 /* of an executor: a space may be full of configs that fault, and one tells most */
+#define PRINTED_MAX ((size_t)16 << 20)
+
+static void environment_free(char **environment) {
+  for (size_t i = 0; environment[i]; i++)
+    free(environment[i]);
+  free(environment);
+}
+
+/* Until the worker has died, or has answered. */
+static void config_run(struct execution *execution, struct work *work, struct worker_client *worker) {
+  struct worker_end end;
+  cleanup_json json_t *open = open_request(execution), *opened = NULL;
+  worker_ask(worker, open);
+  if (worker_next(worker, execution_stopped, execution, NULL, &opened, &end) != WORKER_ANSWER ||
+      !json_is_true(json_object_get(opened, "opened")))
+    return;
+  static const struct race_terms once = {.rounds_min = 1, .rounds_max = 1};
+  cleanup_json json_t *measure =
+      measure_request(&(struct race_request){.works = &work, .n = 1, .terms = &once, .is_serial = true});
+  worker_ask(worker, measure);
+  for (bool goes_on = true; goes_on;) {
+    cleanup_json json_t *answer = NULL;
+    goes_on = worker_next(worker, execution_stopped, execution, NULL, &answer, &end) == WORKER_ANSWER &&
+              !json_is_true(json_object_get(answer, "done"));
+  }
+}
+
+static char *printed_read(const char *folder) {
+  cleanup_free char *path = xasprintf("%s/debug-agent.txt", folder);
+  struct error error;
+  char *text = NULL;
+  size_t size;
+  return file_read(path, PRINTED_MAX, &text, &size, &error) ? text : NULL;
+}
+
+char *fault_rerun(struct execution *execution, struct work *work) {
+  struct executor *executor = execution->executor;
+  char hash[DIGEST_TEXT_SIZE];
+  cleanup_free char *library = NULL;
+  struct worker_client *worker;
+  struct error error;
+  if (!executor->faults || executor->n_reruns >= RERUNS_MAX || !debug_agent_find(&library))
+    return NULL;
+  executor->n_reruns++;
+  digest_format(&execution->lease->kernel->hash, hash);
+  cleanup_free char *folder =
+      xasprintf("%s/%.12s-%llu", executor->faults, hash + strlen("sha256:"), (unsigned long long)work->config);
+  if (!folder_remove(folder, &error) || !folder_make(folder, 0700, &error))
+    return xasprintf("nothing can be kept: %s", error.message);
+  char **environment = debug_agent_environment(library, folder);
+  bool started = worker_start_under(executor->spawner, environment, executor->limits, &worker, &error);
+  environment_free(environment);
+  if (!started)
+    return xstrdup(error.message);
+  config_run(execution, work, worker);
+  worker_free(worker);
+  cleanup_free char *printed = printed_read(folder);
+  cleanup_free char *summary = printed ? debug_agent_summary(printed) : NULL;
+  return xasprintf("%s (%s)", summary ? summary : "the debug agent says nothing of a fault", folder);
+}

@@ -1,0 +1,71 @@
+/* A lease as the agent works on it, what it measures, and who is told.
+ * `run` gets leases from a server and spools what they yield; `tune` makes them itself and keeps the measurements.
+ *
+ * Memory: a lease owns its kernel, key, space and objects. Threads: one thread executes a lease on one device. */
+#ifndef WAVETUNE_AGENT_LEASE_H
+#define WAVETUNE_AGENT_LEASE_H
+
+#include <stdatomic.h>
+
+#include "agent/compile/compile.h"
+#include "agent/lease/builds.h"
+#include "common/kernel/kernel.h"
+#include "common/verdict/outcome.h"
+
+struct lease {
+  char *id, *job; /* of tune: "", and a text that tells the key from others */
+  int64_t epoch;
+  struct kernel *kernel;
+  char *sources; /* folder with the kernel's files */
+  struct key key;
+  struct space *space;
+  struct config_ranges configs;
+  uint64_t baseline;
+  enum stage stage;
+  int64_t round, process;
+  uint64_t seed;
+  char *regime; /* "cold" or "warm" */
+  size_t n_likely;
+  uint64_t *likely;  /* of `configs`, tried first: winners of neighbouring keys and older environments */
+  double best_ratio; /* least ratio to the baseline that is known from other leases; 0: none */
+  int64_t device_us; /* what it may spend on the device; 0: no bound */
+  bool has_build;
+  struct digest build;
+  struct build_objects *objects; /* of the build: its objects for the configs and the baseline */
+};
+void lease_release(struct lease *lease);
+
+struct measurement {
+  uint64_t config;
+  enum outcome outcome;
+  char *detail;      /* why not correct; NULL else */
+  const char *timer; /* NULL when nothing was timed */
+  size_t n;
+  double *samples_us, *baseline_us; /* n pairs */
+  int64_t compile_ms;
+  int64_t device_us;               /* time the device was occupied for it */
+  double clock_mhz;                /* 0: not known */
+  struct code_resources resources; /* lds_bytes of a launch, static and dynamic, where it was launched */
+  int64_t occupancy;               /* workgroups of it that a compute unit holds; CODE_UNKNOWN */
+  const char *end;                 /* why its sampling ended (agent/measure/race.h); NULL when nothing was timed */
+  const json_t *conditions;        /* what the device and the machine were like (device.h); NULL: not known */
+  const char *object;              /* path of its compiled code for a GPU; NULL: none */
+};
+
+/* Whether it left a race before that was decided: its few rounds tell that it cannot win, and not its ratio. */
+static inline bool measurement_left_early(const struct measurement *measurement) {
+  return measurement->end && (string_equal(measurement->end, "far") || string_equal(measurement->end, "behind"));
+}
+
+struct lease_hooks {
+  void *context;
+  /* Takes one measurement (borrowed during the call). False: stop, the lease is given up. */
+  bool (*measured)(void *context, const struct lease *lease, const struct measurement *measurement);
+  /* Polled between steps and while waiting; true: stop as soon as possible (lease lost, agent ends). */
+  bool (*stopped)(void *context);
+  /* Asked before a batch of a screen begins: whether a config is still this lease's, or was given to an idle device.
+   * NULL: always. */
+  bool (*is_ours)(void *context, uint64_t config);
+};
+
+#endif

@@ -1,0 +1,44 @@
+/* Settings of a node that make kernels slower or their times noisier, as AMD's env_check.sh looks at them: what each is,
+ * what it should be and why; setting them with what was there kept, and putting that back.
+ *
+ * Checking only reads. Setting writes what was there to a file first and never writes over such a file, so that what is
+ * put back is what was there before the first set.
+ * A root folder other than "" stands in for / (tests). Memory: findings own their texts. Threads: one at a time. */
+#ifndef WAVETUNE_AGENT_MACHINE_SETTINGS_H
+#define WAVETUNE_AGENT_MACHINE_SETTINGS_H
+
+#include "common/base/json.h"
+
+enum setting_state {
+  SETTING_GOOD,
+  SETTING_DIFFERS,
+  SETTING_ABSENT, /* this machine does not have it: no AMD GPU, a guest without frequency control */
+};
+
+struct setting_finding {
+  const char *name; /* "cpu_governor" */
+  const char *should, *why;
+  char *is; /* "powersave (64 of 64 CPUs)"; why it is not known where it is absent */
+  enum setting_state state;
+};
+
+struct settings_findings {
+  size_t n;
+  struct setting_finding *all;
+};
+
+void machine_settings_check(const char *root, struct settings_findings *ret_findings);
+void settings_findings_release(struct settings_findings *findings);
+#define cleanup_settings_findings __attribute__((cleanup(settings_findings_release)))
+
+/* The names of those that differ, as provenance of measurements: ["cpu_governor"] (a new reference). */
+must_check json_t *settings_findings_differing(const struct settings_findings *findings);
+
+/* Sets what differs, keeping what was there in the file `saved`. What cannot be set is an error that names it; what was
+ * set before stays, and reset puts it back. */
+must_check bool machine_settings_set(const char *root, const char *saved, struct error *error);
+
+/* Puts back what `saved` holds and removes it. *ret_was_set is false when there is no such file. */
+must_check bool machine_settings_reset(const char *root, const char *saved, bool *ret_was_set, struct error *error);
+
+#endif

@@ -1,0 +1,421 @@
+/* One device's thread: asks for a lease, gets the kernel's sources, executes the lease, spools what it yields. */
+#include "agent/compile/sources.h"
+#include "agent/lease/lease_read.h"
+#include "agent/run/agent.h"
+#include "common/base/file.h"
+#include "common/base/log.h"
+
+#define LEASE_WAIT_S 20
+#define LEASE_ANSWER_MS 15000 /* beyond the wait */
+#define BLOB_MS 60000
+#define IDLE_LEAST_MS 1000 /* between two leases asked for in vain */
+#define BACKOFF_LEAST_MS 250
+#define BACKOFF_MOST_MS 10000
+#define FAILED_LEAST_MS 1000 /* after a lease that could not be executed: another agent may be able to */
+#define FAILED_MOST_MS 60000
+#define QUARANTINE_LEAST_MS 1000
+#define QUARANTINE_MOST_MS 60000
+
+struct working {
+  struct device_thread *thread;
+  const struct lease_terms *terms;
+  size_t n_measured;
+  struct backoff backoff;
+};
+
+static bool working_stopped(void *context) {
+  const struct working *working = context;
+  struct agent *agent = working->thread->agent;
+  return agent_is_stopping(agent) || !held_is_alive(agent->held, working->terms->id, working->terms->epoch);
+}
+
+static bool working_is_ours(void *context, uint64_t config) {
+  const struct working *working = context;
+  return held_has(working->thread->agent->held, working->terms->id, working->terms->epoch, config);
+}
+
+/* `object`: the file of the code that a measurement names; NULL: none. */
+static bool record_append(struct agent *agent, const struct lease_terms *terms, const char *member, json_t *taken,
+                          const char *object) {
+  struct error error;
+  uint64_t number;
+  cleanup_json json_t *record = json_pack("{s:s, s:I, s:o, s:s*}", "lease", terms->id, "epoch",
+                                          (json_int_t)terms->epoch, member, taken, "object_path", object);
+  bool ok = spool_append(agent->spool, record, &number, &error);
+  if (!ok)
+    log_error("%s", error.message);
+  return ok;
+}
+
+/* A compiler's words may be in any encoding. */
+static json_t *text_to_json(const char *text) {
+  json_t *json = json_string(text);
+  if (json)
+    return json;
+  cleanup_free char *copy = xstrdup(text);
+  for (char *at = copy; *at; at++) {
+    if ((unsigned char)*at >= 0x80)
+      *at = '?';
+  }
+  return json_string(copy);
+}
+
+static void known_add(json_t *json, const char *name, int64_t value) {
+  if (value != CODE_UNKNOWN)
+    json_object_set_new(json, name, json_integer(value));
+}
+
+static void resources_add(json_t *json, const struct measurement *measurement) {
+  const struct code_resources *resources = &measurement->resources;
+  bool is_known = resources->vgprs != CODE_UNKNOWN || resources->scratch_bytes != CODE_UNKNOWN;
+  known_add(json, "vgprs", resources->vgprs);
+  known_add(json, "agprs", resources->agprs);
+  known_add(json, "lds_bytes", resources->lds_bytes);
+  known_add(json, "spills", is_known ? code_resources_spills(resources) : CODE_UNKNOWN);
+  known_add(json, "occupancy", measurement->occupancy);
+}
+
+static json_t *measurement_to_json(const struct lease *lease, const struct measurement *measurement) {
+  json_t *json = json_pack("{s:I, s:I, s:I, s:s, s:s, s:I, s:I}", "config", (json_int_t)measurement->config, "process",
+                           (json_int_t)lease->process, "round", (json_int_t)lease->round, "outcome",
+                           outcome_name(measurement->outcome), "regime", lease->regime, "compile_ms",
+                           (json_int_t)measurement->compile_ms, "device_us", (json_int_t)measurement->device_us);
+  if (measurement->detail)
+    json_object_set_new(json, "detail", text_to_json(measurement->detail));
+  if (measurement->n) {
+    json_object_set_new(json, "timer", json_string(measurement->timer));
+    json_object_set_new(json, "samples_us", json_numbers(measurement->samples_us, measurement->n));
+    json_object_set_new(json, "baseline_us", json_numbers(measurement->baseline_us, measurement->n));
+  }
+  if (measurement->end)
+    json_object_set_new(json, "end", text_to_json(measurement->end));
+  if (measurement->clock_mhz > 0)
+    json_object_set_new(json, "clock_mhz", json_real(measurement->clock_mhz));
+  resources_add(json, measurement);
+  if (measurement->conditions)
+    json_object_set(json, "conditions", (json_t *)measurement->conditions);
+  return json;
+}
+
+/* Names the code that was timed. The poster brings it to the server, as the device would wait here. */
+static bool object_name(const struct working *working, const char *path, json_t *json) {
+  struct error error;
+  cleanup_free char *bytes = NULL;
+  size_t size;
+  char text[DIGEST_TEXT_SIZE];
+  if (!file_read(path, OBJECT_SIZE_MAX, &bytes, &size, &error)) {
+    log_warning("lease: results of lease=%s go without their compiled code: %s", working->terms->id, error.message);
+    return false;
+  }
+  struct digest digest = digest_of(bytes, size);
+  json_object_set_new(json, "object", json_string(digest_format(&digest, text)));
+  return true;
+}
+
+static bool working_measured(void *context, const struct lease *lease, const struct measurement *measurement) {
+  struct working *working = context;
+  json_t *json = measurement_to_json(lease, measurement);
+  bool is_kept = lease->stage == STAGE_FINAL && measurement->outcome == OUTCOME_CORRECT && measurement->object &&
+                 object_name(working, measurement->object, json);
+  working->n_measured++;
+  return record_append(working->thread->agent, working->terms, "measurement", json,
+                       is_kept ? measurement->object : NULL);
+}
+
+/* Gets what a lease needs, for as long as the lease lives. `what` is for the sentence. */
+static bool bytes_get(struct working *working, const char *path, const char *what, char **ret_bytes, size_t *ret_size,
+                      struct error *error) {
+  struct http_request request = {.method = "GET", .path = path, .timeout_ms = BLOB_MS};
+  while (!working_stopped(working)) {
+    cleanup_http_response struct http_response response = {0};
+    bool answered = http_send(working->thread->client, &request, &response, error);
+    if (answered && response.status == 200) {
+      *ret_bytes = TAKE(response.body);
+      *ret_size = response.size;
+      return true;
+    }
+    if (answered && response.status < 500 && response.status != 429)
+      return error_set(error, "the server answered %d to GET %s, %s", response.status, path, what);
+    agent_wait(working->thread->agent, backoff_next_ms(&working->backoff, response.retry_after_s), NULL);
+  }
+  return error_set(error, "the lease ended before %s was there", what);
+}
+
+static bool blob_read(void *context, const struct source *source, char **ret_bytes, size_t *ret_size,
+                      struct error *error) {
+  char digest[DIGEST_TEXT_SIZE];
+  cleanup_free char *path = xasprintf("/v1/blobs/%s", digest_format(&source->digest, digest));
+  cleanup_free char *what = xasprintf("the kernel's file %s", source->path);
+  return bytes_get(context, path, what, ret_bytes, ret_size, error);
+}
+
+/* The lease's build, which is kept for the next lease of the same job. */
+static bool build_get(struct working *working, const struct lease *lease, struct error *error) {
+  struct device_thread *thread = working->thread;
+  char kernel[DIGEST_TEXT_SIZE], build[DIGEST_TEXT_SIZE];
+  cleanup_free char *bytes = NULL;
+  size_t size;
+  if (thread->build && digest_equal(&thread->build_digest, &lease->build))
+    return true;
+  cleanup_free char *path = xasprintf("/v1/kernels/%s/builds/%s", digest_format(&lease->kernel->hash, kernel),
+                                      digest_format(&lease->build, build));
+  json_t *json;
+  if (!bytes_get(working, path, "the kernel's build", &bytes, &size, error) || !json_parse(bytes, size, &json, error))
+    return false;
+  json_decref(thread->build);
+  thread->build = json;
+  thread->build_digest = json_digest(json);
+  return digest_equal(&thread->build_digest, &lease->build) ||
+         error_set(error, "the server answered another build to GET %s", path);
+}
+
+static bool lease_objects_get(struct working *working, struct lease *lease, struct error *error) {
+  struct device_thread *thread = working->thread;
+  cleanup_free char *folder = xasprintf("%s/objects", thread->agent->state);
+  struct source_reader reader = {blob_read, working};
+  size_t n = (size_t)config_ranges_count(&lease->configs), at = 0;
+  cleanup_free uint64_t *configs = xcalloc(n + 1, sizeof *configs);
+  for (size_t i = 0; i < lease->configs.n; i++) {
+    for (uint64_t k = 0; k < lease->configs.ranges[i].count; k++)
+      configs[at++] = lease->configs.ranges[i].first + k;
+  }
+  configs[at++] = lease->baseline;
+  struct build_request request = {
+      .kernel = lease->kernel,
+      .key = &lease->key,
+      .space = lease->space,
+      .gpu_name = thread->executor.gpu_name,
+      .arch = thread->executor.arch,
+      .n = at,
+      .configs = configs,
+  };
+  return build_get(working, lease, error) &&
+         build_objects_prepare(folder, thread->build, &request, &reader, &lease->objects, error);
+}
+
+static bool lease_prepare(struct working *working, const json_t *json, struct lease *ret, struct error *error) {
+  struct lease lease = {0};
+  cleanup_free char *root = xasprintf("%s/kernels", working->thread->agent->state);
+  struct source_reader reader = {blob_read, working};
+  if (!lease_read(json, working->thread->executor.is_gpu, &lease, error))
+    return false;
+  if (!sources_prepare(root, lease.kernel, &reader, &lease.sources, error) ||
+      (lease.has_build && !lease_objects_get(working, &lease, error))) {
+    lease_release(&lease);
+    return false;
+  }
+  *ret = lease;
+  return true;
+}
+
+static enum lease_end lease_work(struct working *working, const json_t *json, struct error *error) {
+  struct lease lease = {0};
+  struct lease_hooks hooks = {
+      .context = working, .measured = working_measured, .stopped = working_stopped, .is_ours = working_is_ours};
+  /* While the sources come and compile. With four workers to each device, four H200s of one host had their first job
+   * screened after 4.2 s and one of them alone after 1.6 s: several begin with fewer, as they have one another's for
+   * finals. */
+  size_t devices = working->thread->agent->n_threads;
+  if (working->thread->executor.is_gpu)
+    executor_start_workers(&working->thread->executor, (EXECUTOR_WORKERS + devices - 1) / devices);
+  int64_t began_ms = clock_monotonic_ms();
+  bool is_prepared = lease_prepare(working, json, &lease, error);
+  working->thread->preparing_ms += clock_monotonic_ms() - began_ms;
+  if (!is_prepared)
+    return LEASE_FAILED;
+  log_info("lease: began lease=%s epoch=%lld job=%s kernel=%s stage=%s configs=%llu device=%s", lease.id,
+           (long long)lease.epoch, lease.job, lease.kernel->name, stage_name(lease.stage),
+           (unsigned long long)config_ranges_count(&lease.configs), working->thread->executor.device);
+  enum lease_end end = lease_execute(&working->thread->executor, &lease, &hooks, error);
+  lease_release(&lease);
+  return end;
+}
+
+/* Says in the spool how the lease ended, so that the server hears of it after its last measurement. */
+static bool end_append(struct working *working, enum lease_end end, const struct error *error) {
+  struct agent *agent = working->thread->agent;
+  if (end == LEASE_DONE)
+    return record_append(agent, working->terms, "done", json_true(), NULL);
+  const char *reason = end == LEASE_FAILED        ? error->message
+                       : end == LEASE_SPENT       ? RELEASE_REASON_SPENT
+                       : agent_is_stopping(agent) ? "the agent ends"
+                                                  : "the agent could not renew it in time or store what it measured";
+  return record_append(agent, working->terms, "release", text_to_json(reason), NULL);
+}
+
+static const char *end_name(enum lease_end end) {
+  return end == LEASE_DONE ? "done" : end == LEASE_SPENT ? "spent" : "stopped";
+}
+
+/* Whether the lease was executed, or ended for no fault of this device. */
+static bool lease_granted(struct device_thread *thread, const json_t *json, int64_t asked_ms) {
+  struct agent *agent = thread->agent;
+  struct lease_terms terms;
+  struct error error;
+  if (!lease_terms_read(json, &terms, &error)) {
+    log_error("lease: the server grants a lease that makes no sense: %s", error.message);
+    return false;
+  }
+  struct working working = {
+      .thread = thread, .terms = &terms, .backoff = backoff_new(BACKOFF_LEAST_MS, BACKOFF_MOST_MS)};
+  held_add(agent->held, &(struct held_grant){.lease = terms.id,
+                                             .epoch = terms.epoch,
+                                             .asked_ms = asked_ms,
+                                             .expires_in_ms = terms.expires_in_ms,
+                                             .renew_every_ms = terms.renew_every_ms,
+                                             .current = &thread->executor.current});
+  agent_signal(agent, &agent->must_renew);
+  enum lease_end end = lease_work(&working, json, &error);
+  if (end == LEASE_FAILED)
+    log_error("lease: failed lease=%s epoch=%lld: %s", terms.id, (long long)terms.epoch, error.message);
+  else
+    log_info("lease: %s lease=%s epoch=%lld measured=%zu", end_name(end), terms.id, (long long)terms.epoch,
+             working.n_measured);
+  bool is_told = end_append(&working, end, &error);
+  held_end(agent->held, terms.id, terms.epoch);
+  if (!is_told)
+    held_drop(agent->held, terms.id, terms.epoch); /* it expires */
+  agent_signal(agent, &agent->must_post);
+  return is_told && end != LEASE_FAILED;
+}
+
+static int64_t idle_exit_ms(const struct agent *agent) { return option_integer(agent->options, "idle-exit") * 1000; }
+
+static void leases_count(struct agent *agent, int change) {
+  pthread_mutex_lock(&agent->mutex);
+  agent->n_leases += (size_t)change;
+  agent->worked_ms = clock_monotonic_ms();
+  pthread_mutex_unlock(&agent->mutex);
+}
+
+/* Ends an agent that was told to end after so long without work. */
+static void idle_end(struct agent *agent, int64_t now_ms) {
+  pthread_mutex_lock(&agent->mutex);
+  bool is_idle = agent->n_leases == 0 && idle_exit_ms(agent) && now_ms - agent->worked_ms >= idle_exit_ms(agent);
+  pthread_mutex_unlock(&agent->mutex);
+  if (!is_idle || !spool_is_empty(agent->spool))
+    return;
+  log_info("agent: no work for %lld s; it ends", (long long)(idle_exit_ms(agent) / 1000));
+  agent_stop(agent);
+}
+
+/* There was no work. */
+static void device_idle(struct device_thread *thread, int64_t began_ms) {
+  struct agent *agent = thread->agent;
+  int64_t now_ms = clock_monotonic_ms();
+  executor_drop_workers(&thread->executor);
+  idle_end(agent, now_ms);
+  if (now_ms - began_ms < IDLE_LEAST_MS)
+    agent_wait(agent, IDLE_LEAST_MS - (now_ms - began_ms), NULL);
+}
+
+static struct server_answer lease_ask(struct device_thread *thread, const char *id, const char *nonce) {
+  int64_t idle_s = idle_exit_ms(thread->agent) / 1000;
+  int64_t wait_s = idle_s && idle_s < LEASE_WAIT_S ? idle_s : LEASE_WAIT_S;
+  cleanup_json json_t *body = json_pack("{s:s, s:s, s:s, s:I}", "agent", id, "device", thread->executor.device, "nonce",
+                                        nonce, "wait", (json_int_t)wait_s);
+  return server_ask(thread->client, "POST", "/v1/leases", body, wait_s * 1000 + LEASE_ANSWER_MS);
+}
+
+static bool device_stopped(void *context) { return agent_is_stopping(context); }
+
+/* Nothing is asked for while the device does not pass its sentinel in a fresh worker. */
+static void device_quarantine(struct device_thread *thread) {
+  struct agent *agent = thread->agent;
+  struct backoff backoff = backoff_new(QUARANTINE_LEAST_MS, QUARANTINE_MOST_MS);
+  struct error error;
+  for (int tries = 1; !agent_is_stopping(agent); tries++) {
+    if (executor_sentinel(&thread->executor, device_stopped, agent, &error)) {
+      log_info("device: %s passed its sentinel at try %d; it works again", thread->executor.device, tries);
+      thread->executor.is_suspect = false;
+      return;
+    }
+    log_error("device: %s is in quarantine after try %d: %s", thread->executor.device, tries, error.message);
+    idle_end(agent, clock_monotonic_ms());
+    agent_wait(agent, backoff_next_ms(&backoff, 0), NULL);
+  }
+}
+
+struct asking {
+  char nonce[33]; /* kept while an answer may have been lost: then the same lease is granted again */
+  struct backoff backoff, failed;
+};
+
+static void device_step(struct device_thread *thread, struct asking *asking) {
+  struct agent *agent = thread->agent;
+  cleanup_free char *id = agent_id(agent);
+  int64_t began_ms = clock_monotonic_ms(), asked_ms = held_clock_ms();
+  cleanup_server_answer struct server_answer answer = lease_ask(thread, id, asking->nonce);
+  if (answer.reply == REPLY_OK) {
+    backoff_reset(&asking->backoff);
+    random_hex(asking->nonce, 16);
+    if (!answer.json) {
+      device_idle(thread, began_ms);
+      return;
+    }
+    thread->n_leases++;
+    thread->asking_ms += clock_monotonic_ms() - began_ms;
+    leases_count(agent, 1);
+    bool ok = lease_granted(thread, answer.json, asked_ms);
+    leases_count(agent, -1);
+    if (ok)
+      backoff_reset(&asking->failed);
+    else if (!thread->executor.is_suspect)
+      agent_wait(agent, backoff_next_ms(&asking->failed, 0), NULL);
+    return;
+  }
+  if (agent_is_stopping(agent))
+    return;
+  log_warning("lease: %s gets none: %s", thread->executor.device, answer.error.message);
+  if (answer.reply == REPLY_NOT_FOUND) {
+    agent_signal(agent, &agent->must_enrol);
+    agent_signal(agent, &agent->must_renew);
+  }
+  if (answer.reply != REPLY_LATER)
+    random_hex(asking->nonce, 16);
+  agent_wait(agent, backoff_next_ms(&asking->backoff, answer.retry_after_s), NULL);
+}
+
+/* For who wonders what a device was busy with. */
+static void times_log(const struct device_thread *thread, int64_t began_ms) {
+  cleanup_json json_t *spent = executor_spent_to_json(&thread->executor.spent);
+  cleanup_free char *text = NULL;
+  size_t size;
+  const char *name;
+  json_t *seconds;
+  FILE *out = open_memstream(&text, &size);
+  ALWAYS(out != NULL);
+  json_object_foreach (spent, name, seconds)
+    fprintf(out, " %s=%.2f", name, json_real_value(seconds));
+  ALWAYS(fclose(out) == 0);
+  log_info("device: %s ends after %.2f s and %lld leases; seconds that it spent: asking=%.2f preparing=%.2f%s",
+           thread->executor.device, (double)(clock_monotonic_ms() - began_ms) / 1000, (long long)thread->n_leases,
+           (double)thread->asking_ms / 1000, (double)thread->preparing_ms / 1000, text);
+}
+
+void *device_thread_run(void *context) {
+  struct device_thread *thread = context;
+  struct agent *agent = thread->agent;
+  MAGIC_CHECK(agent, AGENT_MAGIC);
+  struct asking asking = {
+      .backoff = backoff_new(BACKOFF_LEAST_MS, BACKOFF_MOST_MS),
+      .failed = backoff_new(FAILED_LEAST_MS, FAILED_MOST_MS),
+  };
+  int64_t began_ms = clock_monotonic_ms();
+  random_hex(asking.nonce, 16);
+  while (!agent_is_stopping(agent)) {
+    if (thread->executor.is_suspect)
+      device_quarantine(thread);
+    else
+      device_step(thread, &asking);
+  }
+  executor_drop_workers(&thread->executor);
+  times_log(thread, began_ms);
+  json_decref(thread->build);
+  pthread_mutex_lock(&agent->mutex);
+  agent->n_measuring--;
+  pthread_mutex_unlock(&agent->mutex);
+  spool_wake(agent->spool);
+  agent_signal(agent, &agent->must_post);
+  return NULL;
+}

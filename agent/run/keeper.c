@@ -1,0 +1,202 @@
+/* The keeper: enrols the agent, keeps its heartbeat and renews its leases. */
+#include "agent/run/agent.h"
+#include "common/base/file.h"
+#include "common/base/log.h"
+
+#define RENEW_MOST_MS 5000
+#define RENEW_LEAST_MS 500
+#define LOOK_MS 1000
+#define HEARTBEAT_MS_DEFAULT 5000
+#define HEARTBEAT_MS_MAX 600000
+#define BACKOFF_LEAST_MS 500
+#define BACKOFF_MOST_MS 10000
+
+struct keeper {
+  struct agent *agent;
+  int64_t every_ms, heartbeat_ms, enrol_ms; /* the latter two: when next */
+  bool is_draining;
+  struct backoff backoff;
+  struct rng rng;
+};
+
+static json_t *enrol_body(struct agent *agent) {
+  cleanup_free char *id = agent_id(agent);
+  json_t *devices = json_array();
+  for (size_t i = 0; i < agent->n_threads; i++) {
+    const struct device_seen *device = agent->threads[i].device;
+    json_t *facts = json_object_get(device->json, "facts");
+    json_array_append_new(devices, json_pack("{s:s, s:s, s:o, s:o}", "device", device->name, "backend", device->backend,
+                                             "environment", environment_to_json(&device->environment), "facts",
+                                             facts ? json_incref(facts) : json_object()));
+  }
+  json_t *body = json_pack("{s:s, s:s, s:s, s:o}", "boot", agent->boot, "name", agent->name, "version",
+                           WAVETUNE_VERSION, "devices", devices);
+  if (id)
+    json_object_set_new(body, "agent", json_string(id));
+  return body;
+}
+
+static bool id_is_plain(const char *id) {
+  return id && strspn(id, "0123456789abcdef") == strlen(id) && strlen(id) >= 1 && strlen(id) <= 64;
+}
+
+static void id_keep(struct agent *agent, const char *id) {
+  struct error error;
+  cleanup_free char *path = xasprintf("%s/agent", agent->state), *line = xasprintf("%s\n", id);
+  pthread_mutex_lock(&agent->mutex);
+  bool is_new = !string_equal(agent->id, id);
+  if (is_new) {
+    free(agent->id);
+    agent->id = xstrdup(id);
+  }
+  pthread_mutex_unlock(&agent->mutex);
+  if (is_new && !file_write_atomically(path, line, strlen(line), 0600, &error))
+    log_error("agent: the next run will be another agent: %s", error.message);
+}
+
+static int64_t heartbeat_every_ms(const json_t *answer) {
+  int64_t every_ms = json_integer_value(json_object_get(answer, "heartbeat_every_ms"));
+  return every_ms > 0 && every_ms <= HEARTBEAT_MS_MAX ? every_ms : HEARTBEAT_MS_DEFAULT;
+}
+
+/* One try. */
+static struct server_answer enrol_ask(struct agent *agent) {
+  cleanup_json json_t *body = enrol_body(agent);
+  struct server_answer answer = server_ask(agent->keeper_client, "POST", "/v1/agents", body, REQUEST_MS);
+  const char *id = json_string_value(json_object_get(answer.json, "agent"));
+  if (answer.reply == REPLY_OK && !id_is_plain(id)) {
+    answer.reply = REPLY_LATER;
+    error_set(&answer.error, "the server's answer to POST /v1/agents names no agent");
+  }
+  if (answer.reply == REPLY_OK) {
+    id_keep(agent, id);
+    log_info("agent: enrolled agent=%s name=%s devices=%zu reclaimed=%" JSON_INTEGER_FORMAT, id, agent->name,
+             agent->n_threads, json_integer_value(json_object_get(answer.json, "reclaimed")));
+  }
+  return answer;
+}
+
+bool agent_enrol(struct agent *agent, int *ret_code) {
+  struct backoff backoff = backoff_new(BACKOFF_LEAST_MS, BACKOFF_MOST_MS);
+  while (!agent_is_stopping(agent)) {
+    cleanup_server_answer struct server_answer answer = enrol_ask(agent);
+    if (answer.reply == REPLY_OK)
+      return true;
+    if (answer.reply != REPLY_LATER) {
+      log_error("agent: %s", answer.error.message);
+      *ret_code = EXIT_REFUSED;
+      return false;
+    }
+    log_warning("agent: cannot enrol yet: %s", answer.error.message);
+    agent_wait(agent, backoff_next_ms(&backoff, answer.retry_after_s), NULL);
+  }
+  *ret_code = EXIT_OK;
+  return false;
+}
+
+static bool flag_is_set(struct agent *agent, const bool *flag) {
+  pthread_mutex_lock(&agent->mutex);
+  bool is_set = *flag;
+  pthread_mutex_unlock(&agent->mutex);
+  return is_set;
+}
+
+/* Heartbeats of a fleet spread out: each waits 90 to 110 % of what the server asks for. */
+static void heartbeat_plan(struct keeper *keeper, int64_t now_ms) {
+  double spread = 0.9 + 0.2 * rng_unit(&keeper->rng);
+  keeper->heartbeat_ms = now_ms + (int64_t)((double)keeper->every_ms * spread);
+}
+
+static void enrol_again(struct keeper *keeper, int64_t now_ms) {
+  struct agent *agent = keeper->agent;
+  if (!flag_is_set(agent, &agent->must_enrol) || now_ms < keeper->enrol_ms)
+    return;
+  cleanup_server_answer struct server_answer answer = enrol_ask(agent);
+  if (answer.reply == REPLY_OK) {
+    pthread_mutex_lock(&agent->mutex);
+    agent->must_enrol = false;
+    pthread_mutex_unlock(&agent->mutex);
+    keeper->every_ms = heartbeat_every_ms(answer.json);
+    backoff_reset(&keeper->backoff);
+    return;
+  }
+  log_warning("agent: cannot enrol again yet: %s", answer.error.message);
+  keeper->enrol_ms = now_ms + backoff_next_ms(&keeper->backoff, answer.retry_after_s);
+}
+
+static void heartbeat_send(struct keeper *keeper) {
+  struct agent *agent = keeper->agent;
+  cleanup_free char *id = agent_id(agent), *path = xasprintf("/v1/agents/%s/heartbeat", id);
+  cleanup_json json_t *body = json_pack("{s:s}", "boot", agent->boot);
+  cleanup_server_answer struct server_answer answer =
+      server_ask(agent->keeper_client, "POST", path, body, RENEW_MOST_MS);
+  if (answer.reply == REPLY_OK) {
+    bool is_draining = json_is_true(json_object_get(answer.json, "draining"));
+    keeper->every_ms = heartbeat_every_ms(answer.json);
+    if (is_draining != keeper->is_draining)
+      log_info("agent: %s", is_draining ? "drained: it gets no more leases" : "no longer drained");
+    keeper->is_draining = is_draining;
+  } else if (answer.reply == REPLY_NOT_FOUND) {
+    agent_signal(agent, &agent->must_enrol);
+  } else {
+    log_warning("agent: no heartbeat: %s", answer.error.message);
+  }
+}
+
+/* Servers that give nothing away have no such member. */
+static void configs_limit(struct agent *agent, const struct held_due *due, const json_t *answer) {
+  struct config_ranges configs = {0};
+  struct error error;
+  json_t *array = NULL;
+  if (!json_get_array(answer, "", "configs", JSON_OPTIONAL, &array, &error) ||
+      (array && !config_ranges_from_json(array, &configs, &error)))
+    log_warning("lease: what the server says of its configs makes no sense: lease=%s: %s", due->lease, error.message);
+  else if (array)
+    held_limit(agent->held, due->lease, due->epoch, &configs);
+}
+
+static void lease_renew(struct agent *agent, const struct held_due *due) {
+  int64_t timeout_ms = due->left_ms / 3;
+  timeout_ms = timeout_ms < RENEW_LEAST_MS ? RENEW_LEAST_MS : timeout_ms > RENEW_MOST_MS ? RENEW_MOST_MS : timeout_ms;
+  cleanup_free char *path = xasprintf("/v1/leases/%s/renew", due->lease);
+  cleanup_json json_t *body =
+      json_pack("{s:I, s:o}", "epoch", (json_int_t)due->epoch, "config",
+                due->config == UINT64_MAX ? json_null() : json_integer((json_int_t)due->config));
+  int64_t asked_ms = held_clock_ms();
+  cleanup_server_answer struct server_answer answer = server_ask(agent->keeper_client, "POST", path, body, timeout_ms);
+  int64_t expires_in_ms = json_integer_value(json_object_get(answer.json, "expires_in_ms"));
+  if (answer.reply == REPLY_OK && expires_in_ms > 0) {
+    held_renewed(agent->held, due->lease, due->epoch, asked_ms, expires_in_ms);
+    configs_limit(agent, due, answer.json);
+  } else if (answer.reply == REPLY_CONFLICT || answer.reply == REPLY_NOT_FOUND) {
+    log_warning("lease: lost lease=%s epoch=%lld: %s", due->lease, (long long)due->epoch, answer.error.message);
+    held_lose(agent->held, due->lease, due->epoch);
+  } else {
+    log_warning("lease: not renewed, it expires in %lld ms: lease=%s: %s", (long long)due->left_ms, due->lease,
+                answer.error.message);
+  }
+}
+
+void agent_keep(struct agent *agent) {
+  char random[17];
+  random_hex(random, 8);
+  struct keeper keeper = {
+      .agent = agent,
+      .every_ms = HEARTBEAT_MS_DEFAULT,
+      .backoff = backoff_new(BACKOFF_LEAST_MS, BACKOFF_MOST_MS),
+      .rng = rng_seeded(strtoull(random, NULL, 16)),
+  };
+  while (!flag_is_set(agent, &agent->is_posted)) {
+    int64_t now_ms = clock_monotonic_ms(), wait_ms;
+    struct held_due due;
+    enrol_again(&keeper, now_ms);
+    if (now_ms >= keeper.heartbeat_ms) {
+      heartbeat_send(&keeper);
+      heartbeat_plan(&keeper, now_ms);
+    }
+    while (held_next_due(agent->held, &due, &wait_ms))
+      lease_renew(agent, &due);
+    wait_ms = wait_ms < LOOK_MS ? wait_ms : LOOK_MS;
+    agent_wait(agent, wait_ms, &agent->must_renew);
+  }
+}

@@ -1,0 +1,319 @@
+/* Posting the spool: measurements, ends and hand-backs of leases, in the order in which they were recorded.
+ *
+ * A record is {"lease", "epoch"} with "measurement": {…}, "done": true or "release": "why". Its number is the
+ * measurement's seq. Code that a measurement names ("object", which lies in the record's "object_path") is brought to the
+ * server before it. Nothing is forgotten before the server has answered; what it refuses for good goes to
+ * STATE/refused.jsonl. Threads: one at a time posts. */
+#include <errno.h>
+#include <fcntl.h>
+
+#include "agent/run/agent.h"
+#include "common/base/file.h"
+#include "common/base/log.h"
+
+#define BATCH_RECORDS 200
+#define BATCH_WAIT_MS 500
+#define LAST_WORDS_MS 5000 /* for posting when the agent ends */
+#define BACKOFF_LEAST_MS 250
+#define BACKOFF_MOST_MS 5000
+#define OBJECT_MS 10000
+#define OBJECT_ATTEMPTS 3 /* then results go without their code, where the server takes them */
+
+struct batch {
+  size_t n;
+  struct spool_record records[BATCH_RECORDS];
+  bool is_posted[BATCH_RECORDS];
+};
+
+/* Of one lease and epoch, in order: indices of a batch. */
+struct group {
+  const char *lease;
+  int64_t epoch;
+  size_t n;
+  size_t indices[BATCH_RECORDS];
+  bool done;
+};
+
+enum post { POST_OK, POST_LATER };
+
+static const char *record_lease(const json_t *record) { return json_string_value(json_object_get(record, "lease")); }
+static int64_t record_epoch(const json_t *record) { return json_integer_value(json_object_get(record, "epoch")); }
+
+static void refused_keep(struct agent *agent, const json_t *record, const struct error *reason) {
+  cleanup_free char *path = xasprintf("%s/refused.jsonl", agent->state);
+  cleanup_json json_t *line = json_pack("{s:s, s:O}", "reason", reason->message, "record", record);
+  cleanup_free char *text = json_canonical(line), *bytes = xasprintf("%s\n", text);
+  cleanup_fd int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+  if (fd < 0 || !fd_write_all(fd, bytes, strlen(bytes)) || fsync(fd) < 0)
+    log_error("poster: cannot keep a refused record in %s: %s", path, strerror(errno));
+  log_error("poster: the server refuses a result of lease=%s epoch=%lld; it is kept in %s: %s", record_lease(record),
+            (long long)record_epoch(record), path, reason->message);
+}
+
+static json_t *results_body(const struct batch *batch, const struct group *group, size_t from, size_t n, bool done) {
+  json_t *measurements = json_array();
+  for (size_t i = from; i < from + n; i++) {
+    const struct spool_record *record = &batch->records[group->indices[i]];
+    json_t *measurement = json_object_get(record->json, "measurement");
+    json_object_set_new(measurement, "seq", json_integer((json_int_t)record->number));
+    json_array_append(measurements, measurement);
+  }
+  json_t *body = json_pack("{s:I, s:o}", "epoch", (json_int_t)group->epoch, "measurements", measurements);
+  if (done)
+    json_object_set_new(body, "done", json_true());
+  return body;
+}
+
+/* The server has another holder for the lease, or none: what came late is stored as evidence. */
+static void lease_lost(struct agent *agent, const struct group *group, size_t n) {
+  log_warning("lease: lost lease=%s epoch=%lld; %zu late results were kept as evidence", group->lease,
+              (long long)group->epoch, n);
+  held_lose(agent->held, group->lease, group->epoch);
+}
+
+/* Posts measurements [from, from + n) of a group. What is refused as a whole is split until the bad one is alone. */
+static enum post results_post(struct agent *agent, const struct batch *batch, const struct group *group, size_t from,
+                              size_t n, bool done, int64_t *ret_retry_after_s) {
+  cleanup_free char *path = xasprintf("/v1/leases/%s/results", group->lease);
+  cleanup_json json_t *body = results_body(batch, group, from, n, done);
+  cleanup_server_answer struct server_answer answer = server_ask(agent->poster_client, "POST", path, body, REQUEST_MS);
+  switch (answer.reply) {
+  case REPLY_OK:
+    return POST_OK;
+  case REPLY_LATER:
+  case REPLY_UNAUTHORIZED:
+    log_warning("poster: results wait in the spool: %s", answer.error.message);
+    *ret_retry_after_s = answer.retry_after_s;
+    return POST_LATER;
+  case REPLY_CONFLICT:
+    if (json_object_get(answer.json, "epoch")) {
+      lease_lost(agent, group, n);
+      return POST_OK;
+    }
+    break;
+  default:
+    break;
+  }
+  for (size_t i = from; answer.reply == REPLY_NOT_FOUND && i < from + n; i++)
+    refused_keep(agent, batch->records[group->indices[i]].json, &answer.error);
+  if (answer.reply == REPLY_NOT_FOUND)
+    return POST_OK;
+  if (n > 1) {
+    enum post post = results_post(agent, batch, group, from, n / 2, false, ret_retry_after_s);
+    return post == POST_OK ? results_post(agent, batch, group, from + n / 2, n - n / 2, done, ret_retry_after_s) : post;
+  }
+  if (n == 1) {
+    refused_keep(agent, batch->records[group->indices[from]].json, &answer.error);
+    return done ? results_post(agent, batch, group, from, 0, true, ret_retry_after_s) : POST_OK;
+  }
+  log_error("lease: lease=%s epoch=%lld cannot be ended: %s", group->lease, (long long)group->epoch,
+            answer.error.message);
+  return POST_OK;
+}
+
+static enum post release_post(struct agent *agent, const struct spool_record *record, int64_t *ret_retry_after_s) {
+  const char *lease = record_lease(record->json);
+  cleanup_free char *path = xasprintf("/v1/leases/%s/release", lease);
+  cleanup_json json_t *body = json_pack("{s:I, s:O}", "epoch", (json_int_t)record_epoch(record->json), "reason",
+                                        json_object_get(record->json, "release"));
+  cleanup_server_answer struct server_answer answer = server_ask(agent->poster_client, "POST", path, body, REQUEST_MS);
+  if (answer.reply == REPLY_LATER || answer.reply == REPLY_UNAUTHORIZED) {
+    *ret_retry_after_s = answer.retry_after_s;
+    return POST_LATER;
+  }
+  if (answer.reply != REPLY_OK) /* it expired before: nothing is left to hand back */
+    log_info("lease: lease=%s was not ours any more: %s", lease, answer.error.message);
+  held_drop(agent->held, lease, record_epoch(record->json));
+  return POST_OK;
+}
+
+/* The records from `first` on that belong together: one lease's measurements up to its end. */
+static struct group group_from(const struct batch *batch, size_t first) {
+  const json_t *record = batch->records[first].json;
+  struct group group = {.lease = record_lease(record), .epoch = record_epoch(record)};
+  for (size_t i = first; i < batch->n && !group.done; i++) {
+    record = batch->records[i].json;
+    if (batch->is_posted[i] || record_epoch(record) != group.epoch || !string_equal(record_lease(record), group.lease))
+      continue;
+    if (json_object_get(record, "release"))
+      break;
+    if (json_object_get(record, "measurement"))
+      group.indices[group.n++] = i;
+    group.done = json_is_true(json_object_get(record, "done"));
+    if (group.done)
+      group.indices[group.n] = i;
+  }
+  return group;
+}
+
+static enum post group_post(struct agent *agent, struct batch *batch, size_t first, int64_t *ret_retry_after_s) {
+  struct group group = group_from(batch, first);
+  enum post post = results_post(agent, batch, &group, 0, group.n, group.done, ret_retry_after_s);
+  if (post != POST_OK)
+    return post;
+  for (size_t i = 0; i < group.n + group.done; i++)
+    batch->is_posted[group.indices[i]] = true;
+  if (group.done)
+    held_drop(agent->held, group.lease, group.epoch);
+  return POST_OK;
+}
+
+static enum post batch_post(struct agent *agent, struct batch *batch, int64_t *ret_retry_after_s) {
+  for (size_t i = 0; i < batch->n; i++) {
+    enum post post = POST_OK;
+    const struct spool_record *record = &batch->records[i];
+    if (batch->is_posted[i])
+      continue;
+    if (json_object_get(record->json, "release"))
+      post = release_post(agent, record, ret_retry_after_s);
+    else
+      post = group_post(agent, batch, i, ret_retry_after_s);
+    if (post != POST_OK)
+      return post;
+  }
+  return POST_OK;
+}
+
+/* Brings code to the server, once. *ret_later: it may be taken another time. */
+static bool object_put(struct agent *agent, const char *path, const char *digest_text, bool *ret_later,
+                       struct error *error) {
+  cleanup_free char *bytes = NULL;
+  size_t size;
+  char text[DIGEST_TEXT_SIZE];
+  *ret_later = false;
+  if (json_object_get(agent->stored, digest_text))
+    return true;
+  if (!file_read(path, OBJECT_SIZE_MAX, &bytes, &size, error))
+    return false;
+  struct digest digest = digest_of(bytes, size);
+  if (!string_equal(digest_format(&digest, text), digest_text))
+    return error_set(error, "%s is not any more what was measured", path);
+  cleanup_free char *target = xasprintf("/v1/blobs/%s", digest_text);
+  struct http_request request = {.method = "PUT",
+                                 .path = target,
+                                 .body = bytes,
+                                 .body_size = size,
+                                 .content_type = "application/octet-stream",
+                                 .timeout_ms = OBJECT_MS};
+  cleanup_http_response struct http_response response = {0};
+  bool answered = http_send(agent->poster_client, &request, &response, error);
+  if (answered && (response.status == 200 || response.status == 201)) {
+    json_object_set_new(agent->stored, digest_text, json_true());
+    return true;
+  }
+  *ret_later = !answered || response.status < 400 || response.status >= 500 || response.status == 401 ||
+               response.status == 403 || response.status == 408 || response.status == 429;
+  return answered ? error_set(error, "the server answered %d to PUT %s", response.status, target) : false;
+}
+
+/* Brings the code of a batch's measurements. A server that is away is waited for, as results do. One that takes results and,
+ * OBJECT_ATTEMPTS times, no code gets them without. */
+static enum post objects_post(struct agent *agent, struct batch *batch) {
+  bool is_refused = false;
+  for (size_t i = 0; i < batch->n; i++) {
+    const json_t *record = batch->records[i].json;
+    json_t *measurement = json_object_get(record, "measurement");
+    const char *path = json_string_value(json_object_get(record, "object_path"));
+    const char *digest = json_string_value(json_object_get(measurement, "object"));
+    struct error error;
+    bool is_later = false;
+    if (!path || !digest)
+      continue;
+    if (!is_refused && object_put(agent, path, digest, &is_later, &error)) {
+      agent->object_failures = 0;
+      continue;
+    }
+    if (is_later && ++agent->object_failures < OBJECT_ATTEMPTS) {
+      log_warning("poster: results wait in the spool for their compiled code: %s", error.message);
+      return POST_LATER;
+    }
+    if (!is_refused)
+      log_warning("poster: results of lease=%s go without their compiled code: %s", record_lease(record),
+                  error.message);
+    is_refused = is_refused || is_later;
+    json_object_del(measurement, "object");
+  }
+  return POST_OK;
+}
+
+/* Posts what the spool holds, at most one batch. *ret_more: there may be more than that. */
+static enum post spool_post(struct agent *agent, bool *ret_more, int64_t *ret_retry_after_s) {
+  struct error error;
+  struct batch *batch = xcalloc(1, sizeof *batch);
+  *ret_retry_after_s = 0;
+  bool ok = spool_peek(agent->spool, batch->records, BATCH_RECORDS, &batch->n, &error);
+  enum post post = ok ? objects_post(agent, batch) : POST_LATER;
+  if (post == POST_OK) {
+    post = batch_post(agent, batch, ret_retry_after_s);
+    if (post != POST_OK)
+      agent->object_failures = 0; /* it was away: its code comes with the results when it is back */
+  }
+  if (ok && batch->n && post == POST_OK)
+    ok = spool_acknowledge(agent->spool, batch->records[batch->n - 1].number, &error);
+  *ret_more = ok && batch->n == BATCH_RECORDS;
+  for (size_t i = 0; i < batch->n; i++)
+    json_decref(batch->records[i].json);
+  free(batch);
+  if (!ok) {
+    log_error("poster: %s", error.message);
+    post = POST_LATER;
+  }
+  return post;
+}
+
+void agent_post_left(struct agent *agent) {
+  struct backoff backoff = backoff_new(BACKOFF_LEAST_MS, BACKOFF_MOST_MS);
+  int64_t retry_after_s;
+  bool more;
+  if (!spool_is_empty(agent->spool))
+    log_info("poster: results of an earlier run wait in the spool; they are posted before anything else");
+  while (!spool_is_empty(agent->spool) && !agent_is_stopping(agent)) {
+    if (spool_post(agent, &more, &retry_after_s) == POST_OK)
+      backoff_reset(&backoff);
+    else
+      agent_wait(agent, backoff_next_ms(&backoff, retry_after_s), NULL);
+  }
+}
+
+static bool devices_are_done(struct agent *agent) {
+  pthread_mutex_lock(&agent->mutex);
+  bool are_done = agent->n_measuring == 0;
+  pthread_mutex_unlock(&agent->mutex);
+  return are_done;
+}
+
+/* The devices have ended: what is left in the spool is posted within a moment, or by the next run. */
+static void post_last_words(struct agent *agent) {
+  int64_t until_ms = clock_monotonic_ms() + LAST_WORDS_MS, retry_after_s;
+  bool more;
+  struct backoff backoff = backoff_new(BACKOFF_LEAST_MS, BACKOFF_MOST_MS);
+  while (!spool_is_empty(agent->spool) && clock_monotonic_ms() < until_ms) {
+    if (spool_post(agent, &more, &retry_after_s) != POST_OK)
+      usleep((useconds_t)(backoff_next_ms(&backoff, 0) * 1000));
+  }
+  if (!spool_is_empty(agent->spool))
+    log_warning("poster: results stay in %s/spool; the next run posts them", agent->state);
+}
+
+void *poster_run(void *context) {
+  struct agent *agent = context;
+  MAGIC_CHECK(agent, AGENT_MAGIC);
+  struct backoff backoff = backoff_new(BACKOFF_LEAST_MS, BACKOFF_MOST_MS);
+  bool more = false;
+  while (!devices_are_done(agent)) {
+    int64_t retry_after_s;
+    spool_wait(agent->spool, BATCH_WAIT_MS);
+    if (spool_is_empty(agent->spool))
+      continue;
+    if (!more) /* else a lease's end may lie behind what a batch held */
+      agent_wait(agent, BATCH_WAIT_MS, &agent->must_post);
+    if (spool_post(agent, &more, &retry_after_s) == POST_OK)
+      backoff_reset(&backoff);
+    else
+      agent_wait(agent, backoff_next_ms(&backoff, retry_after_s), &agent->must_post);
+  }
+  post_last_words(agent);
+  agent_signal(agent, &agent->is_posted);
+  agent_signal(agent, &agent->must_renew); /* what the keeper waits on */
+  return NULL;
+}

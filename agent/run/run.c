@@ -1,0 +1,280 @@
+/* `run`: an agent that works for a server until it is told to end. Starts and ends the threads of agent.h. */
+#include <time.h>
+
+#include "agent/commands.h"
+#include "agent/measure_options.h"
+#include "agent/run/agent.h"
+#include "common/base/file.h"
+#include "common/base/log.h"
+
+#define CONNECT_MS 5000
+#define ID_FILE_MAX 128
+
+void agent_stop(struct agent *agent) {
+  pthread_mutex_lock(&agent->mutex);
+  agent->stopping = agent->must_post = agent->must_renew = true;
+  for (size_t i = 0; i < agent->n_threads; i++)
+    http_client_cancel(agent->threads[i].client);
+  /* As long as nothing was measured there is nothing to say. Later these two have the last words. */
+  if (!agent->is_working && agent->keeper_client)
+    http_client_cancel(agent->keeper_client);
+  if (!agent->is_working && agent->poster_client)
+    http_client_cancel(agent->poster_client);
+  pthread_cond_broadcast(&agent->changed);
+  pthread_mutex_unlock(&agent->mutex);
+}
+
+bool agent_is_stopping(struct agent *agent) {
+  pthread_mutex_lock(&agent->mutex);
+  bool is_stopping = agent->stopping;
+  pthread_mutex_unlock(&agent->mutex);
+  return is_stopping;
+}
+
+void agent_wait(struct agent *agent, int64_t timeout_ms, bool *until) {
+  struct timespec end;
+  clock_gettime(CLOCK_MONOTONIC, &end);
+  int64_t ns = end.tv_nsec + timeout_ms % 1000 * 1000000;
+  end.tv_sec += timeout_ms / 1000 + ns / 1000000000;
+  end.tv_nsec = ns % 1000000000;
+  const bool *ends = until ? until : &agent->stopping;
+  pthread_mutex_lock(&agent->mutex);
+  while (!*ends && pthread_cond_timedwait(&agent->changed, &agent->mutex, &end) == 0)
+    continue;
+  if (until)
+    *until = false;
+  pthread_mutex_unlock(&agent->mutex);
+}
+
+void agent_signal(struct agent *agent, bool *flag) {
+  pthread_mutex_lock(&agent->mutex);
+  *flag = true;
+  pthread_cond_broadcast(&agent->changed);
+  pthread_mutex_unlock(&agent->mutex);
+}
+
+char *agent_id(struct agent *agent) {
+  pthread_mutex_lock(&agent->mutex);
+  char *id = agent->id ? xstrdup(agent->id) : NULL;
+  pthread_mutex_unlock(&agent->mutex);
+  return id;
+}
+
+static void agent_init(struct agent *agent, const struct options *options) {
+  pthread_condattr_t monotonic;
+  *agent = (struct agent){.magic = AGENT_MAGIC, .options = options, .worked_ms = clock_monotonic_ms()};
+  pthread_condattr_init(&monotonic);
+  pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+  pthread_mutex_init(&agent->mutex, NULL);
+  pthread_cond_init(&agent->changed, &monotonic);
+  pthread_condattr_destroy(&monotonic);
+  random_hex(agent->boot, 16);
+  agent->held = held_table_new();
+  agent->stored = json_object();
+}
+
+/* Every thread has ended. */
+static void agent_release(struct agent *agent) {
+  for (size_t i = 0; i < agent->n_threads; i++)
+    http_client_free(agent->threads[i].client);
+  free(agent->threads);
+  if (agent->keeper_client)
+    http_client_free(agent->keeper_client);
+  if (agent->poster_client)
+    http_client_free(agent->poster_client);
+  if (agent->pool)
+    compile_pool_free(agent->pool);
+  if (agent->spool)
+    spool_close(agent->spool);
+  held_table_free(agent->held);
+  json_decref(agent->stored);
+  devices_release(&agent->devices);
+  free(agent->state);
+  free(agent->faults);
+  free(agent->name);
+  free(agent->id);
+  pthread_mutex_destroy(&agent->mutex);
+  pthread_cond_destroy(&agent->changed);
+}
+
+/* Makes a client of the agent's; agent_stop may look for it at any time. */
+static bool client_new(struct agent *agent, struct http_client **ret_client, struct error *error) {
+  struct http_client *client;
+  if (!http_client_new(option_text(agent->options, "url"), option_text(agent->options, "token"), CONNECT_MS, &client,
+                       error))
+    return false;
+  pthread_mutex_lock(&agent->mutex);
+  *ret_client = client;
+  pthread_mutex_unlock(&agent->mutex);
+  return true;
+}
+
+/* The id of an earlier run; a file that is damaged is as good as none. */
+static void id_read(struct agent *agent) {
+  struct error ignored;
+  size_t size;
+  cleanup_free char *path = xasprintf("%s/agent", agent->state), *text = NULL;
+  if (!file_read(path, ID_FILE_MAX, &text, &size, &ignored))
+    return;
+  size_t digits = strspn(text, "0123456789abcdef");
+  pthread_mutex_lock(&agent->mutex);
+  if (digits > 0 && string_equal(text + digits, "\n"))
+    agent->id = xstrndup(text, digits);
+  pthread_mutex_unlock(&agent->mutex);
+}
+
+static char *name_default(void) {
+  char name[256] = "";
+  return gethostname(name, sizeof name - 1) == 0 && name[0] ? xstrdup(name) : xstrdup("agent");
+}
+
+/* What needs no server. */
+static bool agent_prepare(struct agent *agent, struct error *error) {
+  const char *state = option_text(agent->options, "state"), *name = option_text(agent->options, "name");
+  if (!option_text(agent->options, "url"))
+    return error_set(error, "give the server's URL with --url or WAVETUNE_URL");
+  if (!client_new(agent, &agent->poster_client, error) || !client_new(agent, &agent->keeper_client, error))
+    return false;
+  agent->state = state ? xstrdup(state) : state_folder_default();
+  agent->faults = xasprintf("%s/faults", agent->state);
+  agent->name = name ? xstrdup(name) : name_default();
+  return folder_make_private(agent->state, error) &&
+         spool_open(agent->state, SPOOL_SHORTEN_AT_DEFAULT, &agent->spool, error);
+}
+
+static bool device_is_asked_for(const struct agent *agent, const struct device_seen *device, bool has_gpu) {
+  const char *const *names;
+  size_t n = option_list(agent->options, "device", &names);
+  for (size_t i = 0; i < n; i++) {
+    if (string_equal(names[i], device->name))
+      return true;
+  }
+  return n == 0 && !(has_gpu && string_equal(device->backend, "cpu"));
+}
+
+static bool devices_are_known(const struct agent *agent, struct error *error) {
+  const char *const *names;
+  const struct device_seen *device;
+  size_t n = option_list(agent->options, "device", &names);
+  for (size_t i = 0; i < n; i++) {
+    if (!devices_find(&agent->devices, names[i], &device, error))
+      return false;
+  }
+  return devices_find(&agent->devices, NULL, &device, error);
+}
+
+/* One thread to a device. A CPU beside GPUs is left out unless it is named: it has the GPUs to feed. */
+static bool threads_prepare(struct agent *agent, struct error *error) {
+  bool has_gpu = false;
+  if (!devices_are_known(agent, error))
+    return false;
+  for (size_t i = 0; i < agent->devices.n; i++)
+    has_gpu = has_gpu || !string_equal(agent->devices.seen[i].backend, "cpu");
+  struct device_thread *threads = xcalloc(agent->devices.n, sizeof *threads);
+  size_t n = 0;
+  bool ok = true;
+  for (size_t i = 0; i < agent->devices.n && ok; i++) {
+    const struct device_seen *device = &agent->devices.seen[i];
+    if (!device_is_asked_for(agent, device, has_gpu))
+      continue;
+    threads[n] = (struct device_thread){.agent = agent, .device = device};
+    threads[n].executor = executor_make(agent->options, agent->supervisor->spawner, agent->pool, device, agent->faults);
+    ok = client_new(agent, &threads[n].client, error);
+    n += ok;
+  }
+  pthread_mutex_lock(&agent->mutex); /* a signal may come any time */
+  agent->threads = threads;
+  agent->n_threads = n;
+  pthread_mutex_unlock(&agent->mutex);
+  return ok;
+}
+
+static void thread_start(pthread_t *thread, void *(*run)(void *context), void *context) {
+  int reason = pthread_create(thread, NULL, run, context);
+  if (reason)
+    die("cannot start a thread: %s", strerror(reason));
+}
+
+/* Works until the agent is stopped and all that it measured was posted or lies in the spool. */
+static void agent_work(struct agent *agent) {
+  pthread_t poster;
+  pthread_mutex_lock(&agent->mutex);
+  agent->is_working = true;
+  agent->n_measuring = agent->n_threads;
+  pthread_mutex_unlock(&agent->mutex);
+  thread_start(&poster, poster_run, agent);
+  for (size_t i = 0; i < agent->n_threads; i++)
+    thread_start(&agent->threads[i].thread, device_thread_run, &agent->threads[i]);
+  agent_keep(agent);
+  for (size_t i = 0; i < agent->n_threads; i++)
+    pthread_join(agent->threads[i].thread, NULL);
+  pthread_join(poster, NULL);
+}
+
+static int run_work(struct supervisor *supervisor, void *context) {
+  struct agent *agent = context;
+  struct error error;
+  int code = EXIT_OK;
+  MAGIC_CHECK(agent, AGENT_MAGIC);
+  agent->supervisor = supervisor;
+  if (!agent_prepare(agent, &error))
+    return command_failed("run", EXIT_USAGE, &error);
+  cleanup_free char *objects = xasprintf("%s/objects", agent->state);
+  if (!devices_ask(supervisor->spawner, option_text(agent->options, "python"), &agent->devices, &error) ||
+      !pool_make(agent->options, objects, &agent->pool, &error))
+    return command_failed("run", EXIT_FAILED, &error);
+  cleanup_free char *absent = devices_absent(&agent->devices);
+  if (absent[0])
+    log_info("devices: %s", absent);
+  if (!threads_prepare(agent, &error))
+    return command_failed("run", EXIT_USAGE, &error);
+  /* Before enrolling: that hands the leases of an earlier run back, and what they yielded would come late. */
+  agent_post_left(agent);
+  id_read(agent);
+  if (!agent_enrol(agent, &code))
+    return code;
+  agent_work(agent);
+  return EXIT_OK;
+}
+
+static void run_stop(void *context) {
+  struct agent *agent = context;
+  MAGIC_CHECK(agent, AGENT_MAGIC);
+  log_info("agent: told to end; it stops measuring and hands its leases back");
+  agent_stop(agent);
+}
+
+static int run_run(struct options *options) {
+  struct agent *agent = xcalloc(1, sizeof *agent);
+  agent_init(agent, options);
+  struct supervisor supervisor = {.work = run_work, .stop = run_stop, .context = agent};
+  int code = supervise(&supervisor);
+  agent_release(agent);
+  free(agent);
+  return code;
+}
+
+static const struct option_spec run_options[] = {
+    {"url", OPTION_TEXT, "URL", NULL, 0, 0, "the server, like https://tuning.example", false},
+    {"token", OPTION_TEXT, "TOKEN", NULL, 0, 0, "a token with the role agent; better in WAVETUNE_TOKEN", false},
+    {"state", OPTION_TEXT, "FOLDER", NULL, 0, 0,
+     "the agent's id, spool and compiled objects; default: /var/lib/wavetune-agent, of a user ~/.local/state/…", false},
+    {"name", OPTION_TEXT, "NAME", NULL, 0, 0, "what people call this agent; default: the host's name", false},
+    {"device", OPTION_LIST, "NAME", NULL, 0, 0, "work on this device only; default: all GPUs, else the CPU", false},
+    OPTION_PYTHON,
+    {"idle-exit", OPTION_INTEGER, "SECONDS", "0", 0, 86400, "end after so long without work; 0: never", false},
+    MEASURE_OPTIONS,
+};
+
+const struct command_spec run_command = {
+    .name = "run",
+    .arguments = "",
+    .summary = "work for a server: lease, compile, measure, post",
+    .description =
+        "Works until SIGTERM or SIGINT, then hands its leases back; a second signal ends it at once. What was "
+        "measured lies on the disk before it is posted: a server that is away, or an agent that dies, loses "
+        "nothing.",
+    .options = run_options,
+    .n_options = ARRAY_LENGTH(run_options),
+    .run = run_run,
+};

@@ -1,0 +1,77 @@
+/* Requests of the agent and their answers. Owns nothing; one thread to a client. */
+#include "agent/run/server_client.h"
+
+#define RETRY_AFTER_MAX_S 300
+
+void server_answer_release(struct server_answer *answer) {
+  json_decref(answer->json);
+  answer->json = NULL;
+}
+
+static enum reply reply_of(int status) {
+  if (status >= 200 && status < 300)
+    return REPLY_OK;
+  switch (status) {
+  case 401:
+  case 403:
+    return REPLY_UNAUTHORIZED;
+  case 404:
+    return REPLY_NOT_FOUND;
+  case 409:
+    return REPLY_CONFLICT;
+  case 408:
+  case 429:
+    return REPLY_LATER;
+  default:
+    return status >= 400 && status < 500 ? REPLY_REFUSED : REPLY_LATER;
+  }
+}
+
+struct server_answer server_ask(struct http_client *client, const char *method, const char *path, const json_t *body,
+                                int64_t timeout_ms) {
+  struct server_answer answer = {.reply = REPLY_LATER};
+  cleanup_free char *text = body ? json_canonical(body) : NULL;
+  struct http_request request = {
+      .method = method, .path = path, .body = text, .body_size = text ? strlen(text) : 0, .timeout_ms = timeout_ms};
+  cleanup_http_response struct http_response response = {0};
+  if (!http_send(client, &request, &response, &answer.error))
+    return answer;
+  answer.status = response.status;
+  answer.retry_after_s = response.retry_after_s;
+  answer.reply = reply_of(response.status);
+  if (response.size && !json_parse(response.body, response.size, &answer.json, &answer.error)) {
+    if (answer.reply == REPLY_OK) {
+      error_prefix(&answer.error, "the server's answer to %s %s is ", method, path);
+      answer.reply = REPLY_LATER;
+    }
+    answer.json = NULL;
+  }
+  /* One of a proxy whose server is away: ours says what it did not find. */
+  if (answer.reply == REPLY_NOT_FOUND && !json_object_get(answer.json, "detail"))
+    answer.reply = REPLY_LATER;
+  if (answer.reply != REPLY_OK && (answer.json || !response.size || answer.status >= 400)) {
+    const char *detail = json_string_value(json_object_get(answer.json, "detail"));
+    const char *pointer = json_string_value(json_object_get(answer.json, "pointer"));
+    error_at(&answer.error, pointer ? pointer : "", "the server answered %d to %s %s: %s", answer.status, method, path,
+             detail ? detail : "it did not say why");
+  }
+  return answer;
+}
+
+struct backoff backoff_new(int64_t least_ms, int64_t most_ms) {
+  char random[17];
+  random_hex(random, 8);
+  return (struct backoff){
+      .least_ms = least_ms, .most_ms = most_ms, .base_ms = least_ms, .rng = rng_seeded(strtoull(random, NULL, 16))};
+}
+
+int64_t backoff_next_ms(struct backoff *backoff, int64_t retry_after_s) {
+  int64_t half_ms = backoff->base_ms / 2;
+  int64_t wait_ms = half_ms + (int64_t)rng_below(&backoff->rng, (uint64_t)half_ms + 1);
+  int64_t doubled_ms = backoff->base_ms * 2;
+  backoff->base_ms = doubled_ms < backoff->most_ms ? doubled_ms : backoff->most_ms;
+  int64_t asked_s = retry_after_s < RETRY_AFTER_MAX_S ? retry_after_s : RETRY_AFTER_MAX_S;
+  return asked_s * 1000 + wait_ms;
+}
+
+void backoff_reset(struct backoff *backoff) { backoff->base_ms = backoff->least_ms; }

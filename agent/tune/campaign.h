@@ -1,0 +1,75 @@
+/* A campaign: the keys of one kernel tuned on one device, stage by stage over all keys.
+ *
+ * Screens of all keys, one after the other in the worker that screens; each begins with what won for the nearest keys
+ * before. Where more than a final takes could still win, those race once more (halving). Then the finals process by
+ * process: each process measures the finalists of every key, so that keys share what a process costs and each key's
+ * processes lie apart in time. While a key's verdict leaves something open, it is measured in one more process, up to
+ * CAMPAIGN_PROCESSES_MAX. The baseline is a finalist wherever it is correct: the winner is held against it in as many
+ * processes. A key that fails does not end the campaign.
+ *
+ * Memory: a campaign borrows what it is given; keys own what they learn (agent/tune/key_tuning.h). Threads: the supervisor's
+ * working one. */
+#ifndef WAVETUNE_AGENT_CAMPAIGN_H
+#define WAVETUNE_AGENT_CAMPAIGN_H
+
+#include "agent/lease/lease_execute.h"
+#include "agent/tune/key_tuning.h"
+#include "agent/tune/samples_file.h"
+#include "agent/worker/devices.h"
+#include "agent/worker/supervise.h"
+#include "common/kernel/kernel_folder.h"
+#include "common/program/progress.h"
+#include "common/search/search.h"
+
+#define CAMPAIGN_PROCESSES_MAX 6
+#define CAMPAIGN_EXHAUSTIVE_MAX 4096u /* configs that race in one process */
+
+struct campaign_terms {
+  int64_t processes; /* of the finals, at least */
+  size_t finalists;  /* at most; the best and the baseline in any case */
+  int64_t seed;
+  const char *regime;
+  int64_t
+      budget_us; /* device time of a key: at most CAMPAIGN_SCREEN_SHARE for what comes before its finals; 0: no bound */
+  bool is_exhaustive; /* no screen: every config is a finalist, in `processes` processes */
+  bool is_search;     /* a strategy asks for configs; else the whole space is screened */
+  enum search_strategy strategy;
+  uint64_t trials;
+};
+#define CAMPAIGN_SCREEN_SHARE 0.6
+
+#define CAMPAIGN_MAGIC 0x43414d50u
+struct campaign {
+  uint32_t magic;
+  struct campaign_terms terms;
+  const struct supervisor *supervisor;
+  struct executor *executor;
+  const struct device_seen *device;
+  const struct kernel_folder *folder;
+  char *sources;                /* folder with the kernel's files */
+  struct build_code *build;     /* of a triton kernel; NULL else */
+  struct samples_file *samples; /* NULL: none */
+  size_t n;
+  struct key_tuning *keys; /* those with a failure are left out */
+  /* Told of every key, in their order, once it has its verdict or its failure. */
+  void (*ended)(const struct campaign *campaign, const struct key_tuning *key, void *context);
+  void *context;
+  bool is_broken; /* it ended before its end */
+  /* While it runs. */
+  size_t n_told, current;
+  struct progress progress;
+  uint64_t done;
+  struct error trouble; /* is_broken only */
+};
+
+/* What conditions may read beside parameters, for one of its keys. */
+struct space_facts campaign_facts(const struct campaign *campaign, const struct key_tuning *key);
+
+/* False when it could not go on: stopped, a device that is not trusted any more, a full disk. What was not decided has
+ * that as its failure. */
+must_check bool campaign_run(struct campaign *campaign, struct error *error);
+
+/* The most processes that the finals of a key took. */
+int64_t campaign_processes(const struct campaign *campaign);
+
+#endif

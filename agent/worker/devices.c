@@ -1,0 +1,119 @@
+/* Asking a worker for the devices. */
+#include "agent/worker/devices.h"
+
+#include "agent/worker/worker_client.h"
+
+#define PROBE_MS 60000 /* a GPU driver may have to wake every device first */
+
+static bool device_read(json_t *json, struct device_seen *ret, struct error *error) {
+  struct device_seen seen = {.json = json};
+  json_t *environment = NULL;
+  if (!json_get_string(json, "", "device", JSON_REQUIRED, &seen.name, error) ||
+      !json_get_string(json, "", "backend", JSON_REQUIRED, &seen.backend, error) ||
+      !json_get_object(json, "", "environment", JSON_REQUIRED, &environment, error) ||
+      !environment_parse(environment, &seen.environment, error))
+    return false;
+  if (!environment_is_full(&seen.environment, error)) {
+    environment_release(&seen.environment);
+    return error_prefix(error, "device %s: ", seen.name);
+  }
+  json_incref(json);
+  *ret = seen;
+  return true;
+}
+
+static bool devices_read(const json_t *answer, struct devices *ret, struct error *error) {
+  json_t *array = NULL, *item;
+  size_t i;
+  const char *reason = json_string_value(json_object_get(answer, "error"));
+  if (reason)
+    return error_set(error, "the devices cannot be probed: %s", reason);
+  if (!json_get_array(answer, "", "devices", JSON_REQUIRED, &array, error))
+    return false;
+  struct devices devices = {.seen = xcalloc(json_array_size(array), sizeof *devices.seen)};
+  json_array_foreach (array, i, item) {
+    if (!device_read(item, &devices.seen[devices.n], error)) {
+      devices_release(&devices);
+      return false;
+    }
+    devices.n++;
+  }
+  *ret = devices;
+  return true;
+}
+
+char *devices_absent(const struct devices *devices) {
+  json_t *absent;
+  size_t i;
+  char *text = xstrdup("");
+  json_array_foreach (devices->absent, i, absent) {
+    cleanup_free char *shorter = text;
+    text = xasprintf("%s%sno %s: %s", shorter, i ? "; " : "", json_string_value(json_object_get(absent, "backend")),
+                     json_string_value(json_object_get(absent, "reason")));
+  }
+  return text;
+}
+
+static void text_replace(char **text, const char *with) {
+  if (!with)
+    return;
+  free(*text);
+  *text = xstrdup(with);
+}
+
+void devices_state_python(struct devices *devices, const struct python_versions *versions) {
+  for (size_t i = 0; i < devices->n; i++) {
+    struct device_seen *device = &devices->seen[i];
+    if (string_equal(device->backend, "cpu"))
+      continue;
+    text_replace(&device->environment.torch, versions->torch);
+    text_replace(&device->environment.triton, versions->triton);
+    ALWAYS(json_object_set_new(device->json, "environment", environment_to_json(&device->environment)) == 0);
+  }
+}
+
+bool devices_ask(struct spawner *spawner, const char *python, struct devices *ret_devices, struct error *error) {
+  cleanup_python_versions struct python_versions versions = {0};
+  struct worker_client *worker;
+  struct worker_limits limits = {.open_ms = PROBE_MS, .config_ms = PROBE_MS};
+  cleanup_json json_t *request = json_pack("{s:s}", "do", "probe"), *answer = NULL;
+  struct worker_end end;
+  if ((python && !python_versions_ask(python, &versions, error)) || !worker_start(spawner, limits, &worker, error))
+    return false;
+  worker_ask(worker, request);
+  enum worker_event event = worker_next(worker, NULL, NULL, NULL, &answer, &end);
+  worker_free(worker);
+  if (event != WORKER_ANSWER)
+    return error_set(error, "the devices cannot be probed: %s", end.detail);
+  if (!devices_read(answer, ret_devices, error))
+    return false;
+  ret_devices->absent = json_incref(json_object_get(answer, "absent"));
+  devices_state_python(ret_devices, &versions);
+  return true;
+}
+
+void devices_release(struct devices *devices) {
+  for (size_t i = 0; i < devices->n; i++) {
+    environment_release(&devices->seen[i].environment);
+    json_decref(devices->seen[i].json);
+  }
+  free(devices->seen);
+  json_decref(devices->absent);
+  *devices = (struct devices){0};
+}
+
+bool devices_find(const struct devices *devices, const char *name, const struct device_seen **ret_device,
+                  struct error *error) {
+  cleanup_free char *known = xstrdup("");
+  for (size_t i = 0; i < devices->n; i++) {
+    if (!name || string_equal(devices->seen[i].name, name)) {
+      *ret_device = &devices->seen[i];
+      return true;
+    }
+    cleanup_free char *shorter = known;
+    known = xasprintf("%s%s%s", shorter, i ? ", " : "", devices->seen[i].name);
+  }
+  if (!devices->n)
+    return error_set(error, "this machine has no device that can be measured on");
+  return error_set(error, "there is no device \"%.40s\" here; there are %s", name, known);
+}

@@ -1,0 +1,39 @@
+/* Starts workers, from the main thread only: PR_SET_PDEATHSIG follows the parent thread, so a worker that a device
+ * thread had forked would die with that thread. Device threads ask; the main thread serves, and hears the signals.
+ *
+ * A worker is this program again (/proc/self/exe worker) in a process group of its own, with agent/worker/worker.h's two
+ * file descriptors and nothing else open but stderr, no new privileges, no WAVETUNE_TOKEN, and the first to go when memory
+ * runs out.
+ * Memory: spawned is a plain value; its owner closes the socket and unmaps the page. Threads: below. */
+#ifndef WAVETUNE_AGENT_SPAWNER_H
+#define WAVETUNE_AGENT_SPAWNER_H
+
+#include <sys/types.h>
+
+#include "agent/worker/worker.h"
+#include "common/base/error.h"
+
+struct spawner;
+
+/* Main thread, before any other is started: blocks SIGTERM and SIGINT for all of them. */
+must_check bool spawner_new(struct spawner **ret_spawner, struct error *error);
+void spawner_free(struct spawner *spawner);
+
+/* Main thread: starts what is asked for until spawner_end. `signalled` gets SIGTERM and SIGINT as they come. */
+void spawner_serve(struct spawner *spawner, void (*signalled)(void *context, int number), void *context);
+
+/* Any thread: spawner_serve returns, and nothing more is started. */
+void spawner_end(struct spawner *spawner);
+
+struct spawned {
+  pid_t pid;
+  int socket;
+  struct worker_status *status;
+};
+
+/* Any thread but the main one: waits until the main one has started a worker. `environment` (NULL: none) are
+ * "NAME=VALUE" strings that come before this process's own, NULL-terminated. */
+must_check bool spawner_spawn(struct spawner *spawner, char *const *environment, struct spawned *ret_spawned,
+                              struct error *error);
+
+#endif

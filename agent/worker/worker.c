@@ -1,0 +1,133 @@
+/* The worker: reads requests, one JSON object a line, and has them answered. What it says is specified in
+ * agent/worker/worker.h.
+ *
+ * Memory: see worker_process.h. Threads: one. */
+#include "agent/worker/worker.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <sys/mman.h>
+
+#include "agent/worker/worker_process.h"
+#include "common/base/file.h"
+#include "common/base/log.h"
+
+#define SPOILED_EXIT 3
+
+void worker_status_set(struct worker *worker, enum worker_phase phase, uint64_t config) {
+  struct worker_status *status = worker->status;
+  if (atomic_load(&status->phase) == (int)phase && atomic_load(&status->config) == config)
+    return;
+  atomic_store(&status->since_ns, clock_monotonic_ns());
+  atomic_store(&status->config, config);
+  atomic_store(&status->phase, phase);
+}
+
+void worker_turn_take(struct worker *worker, uint64_t config) {
+  worker_status_set(worker, WORKER_TIMING, config);
+  atomic_store(&worker->status->since_ns, clock_monotonic_ns());
+}
+
+bool worker_answer(json_t *taken) {
+  cleanup_json json_t *message = taken;
+  cleanup_free char *text = json_dumps(message, JSON_COMPACT);
+  ALWAYS(text != NULL);
+  size_t length = strlen(text);
+  text[length] = '\n';
+  return fd_write_all(WORKER_SOCKET_FD, text, length + 1);
+}
+
+bool worker_answer_error(const struct error *error) {
+  return worker_answer(json_pack("{s:s}", "error", error->message));
+}
+
+no_return void worker_leave(struct worker *worker) {
+  if (worker->problem->is_lost)
+    worker_status_set(worker, WORKER_IDLE, WORKER_CONFIG_NONE);
+  _exit(SPOILED_EXIT);
+}
+
+static bool answer_probe(struct worker *worker, const json_t *request) {
+  static const char *const members[] = {"do", NULL};
+  struct error error;
+  json_t *devices = NULL, *absent = NULL;
+  (void)worker;
+  if (!json_only_members(request, "", members, &error) || !devices_probe(&devices, &absent, &error))
+    return worker_answer_error(&error);
+  return worker_answer(json_pack("{s:o, s:o}", "devices", devices, "absent", absent));
+}
+
+/* False when the supervisor is gone. */
+static bool request_answer(struct worker *worker, const char *text, size_t size) {
+  static const struct {
+    const char *name;
+    bool (*function)(struct worker *worker, const json_t *request);
+  } requests[] = {{"probe", answer_probe},
+                  {"sentinel", worker_answer_sentinel},
+                  {"open", worker_answer_open},
+                  {"measure", worker_answer_measure},
+                  {"close", worker_answer_close}};
+  cleanup_json json_t *request = NULL;
+  const char *name = NULL;
+  struct error error;
+  if (!json_parse(text, size, &request, &error) || !json_get_string(request, "", "do", JSON_REQUIRED, &name, &error))
+    return worker_answer_error(&error);
+  for (size_t i = 0; i < ARRAY_LENGTH(requests); i++) {
+    if (!string_equal(name, requests[i].name))
+      continue;
+    bool answered = requests[i].function(worker, request);
+    worker_status_set(worker, WORKER_IDLE, WORKER_CONFIG_NONE);
+    return answered;
+  }
+  error_at(&error, "/do", "\"%.40s\" is nothing that a worker does; it can probe, sentinel, open, measure and close",
+           name);
+  return worker_answer_error(&error);
+}
+
+/* The next line, without its end; false when the socket is closed or the line is too long. */
+static bool line_read(struct worker *worker, char **ret_line, size_t *ret_size) {
+  memmove(worker->line, worker->line + worker->line_end, worker->line_used - worker->line_end);
+  worker->line_used -= worker->line_end;
+  worker->line_end = 0;
+  for (size_t searched = 0;;) {
+    char *end = memchr(worker->line + searched, '\n', worker->line_used - searched);
+    if (end) {
+      worker->line_end = (size_t)(end - worker->line) + 1;
+      *ret_line = worker->line;
+      *ret_size = worker->line_end - 1;
+      return true;
+    }
+    searched = worker->line_used;
+    if (worker->line_used == WORKER_LINE_MAX) {
+      log_error("worker: a request is longer than %d bytes", WORKER_LINE_MAX);
+      return false;
+    }
+    ssize_t n = read(WORKER_SOCKET_FD, worker->line + worker->line_used, WORKER_LINE_MAX - worker->line_used);
+    if (n < 0 && errno == EINTR)
+      continue;
+    if (n <= 0)
+      return false;
+    worker->line_used += (size_t)n;
+  }
+}
+
+int worker_main(void) {
+  signal(SIGPIPE, SIG_IGN);
+  struct worker worker = {0};
+  worker.status = mmap(NULL, sizeof *worker.status, PROT_READ | PROT_WRITE, MAP_SHARED, WORKER_STATUS_FD, 0);
+  if (worker.status == MAP_FAILED) {
+    log_error("worker: fd %d is not a shared page: %s; workers are started by `wavetune-agent run` and `tune`",
+              WORKER_STATUS_FD, strerror(errno));
+    return 2;
+  }
+  worker.line = xmalloc(WORKER_LINE_MAX);
+  worker_status_set(&worker, WORKER_IDLE, WORKER_CONFIG_NONE);
+  char *line;
+  size_t size;
+  while (line_read(&worker, &line, &size) && request_answer(&worker, line, size))
+    continue;
+  worker_release(&worker);
+  munmap(worker.status, sizeof *worker.status);
+  free(worker.line);
+  return 0;
+}

@@ -1,0 +1,286 @@
+/* The parent's side of a worker. One thread at a time; owns the child until it is reaped. */
+#include "agent/worker/worker_client.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+
+#include "common/base/log.h"
+
+#define POLL_MS 50
+#define LEAVE_MS 2000 /* a GPU runtime unloads in well under a second */
+#define KILL_MS 10000 /* a process that a driver holds does not die at all */
+#define READ_SIZE 65536
+
+struct worker_client {
+  struct spawned process;
+  bool is_reaped;
+  struct worker_limits limits;
+  char *out; /* a request and its newline, not sent from `sent` on */
+  size_t out_size, sent;
+  char *in; /* bytes of answers */
+  size_t in_size, in_capacity;
+  size_t scanned; /* of them without a newline */
+  /* What the page said last, and since when by our own clock: a kernel may scribble over the page's. */
+  uint64_t seen_config;
+  int seen_phase;
+  int64_t seen_since_ns, changed_ms;
+};
+
+bool worker_start(struct spawner *spawner, struct worker_limits limits, struct worker_client **ret_worker,
+                  struct error *error) {
+  return worker_start_under(spawner, NULL, limits, ret_worker, error);
+}
+
+bool worker_start_under(struct spawner *spawner, char *const *environment, struct worker_limits limits,
+                        struct worker_client **ret_worker, struct error *error) {
+  struct spawned process;
+  if (!spawner_spawn(spawner, environment, &process, error))
+    return false;
+  struct worker_client *worker = xcalloc(1, sizeof *worker);
+  worker->process = process;
+  worker->limits = limits;
+  *ret_worker = worker;
+  return true;
+}
+
+static void sleep_ms(int64_t ms) {
+  struct timespec time = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
+  nanosleep(&time, NULL);
+}
+
+/* Reaps the child within timeout_ms. */
+static bool worker_reap(struct worker_client *worker, int64_t timeout_ms, int *ret_status) {
+  int64_t until_ms = clock_monotonic_ms() + timeout_ms;
+  for (;;) {
+    pid_t pid = waitpid(worker->process.pid, ret_status, WNOHANG);
+    if (pid == worker->process.pid) {
+      worker->is_reaped = true;
+      return true;
+    }
+    if (pid < 0 && errno != EINTR)
+      die("waitpid: %s", strerror(errno));
+    if (clock_monotonic_ms() >= until_ms)
+      return false;
+    sleep_ms(2);
+  }
+}
+
+/* The group dies as a whole: a kernel may have started something. It is killed before the leader is reaped, while its
+ * number cannot be another's. */
+static bool worker_kill(struct worker_client *worker, int *ret_status) {
+  kill(-worker->process.pid, SIGKILL);
+  kill(worker->process.pid, SIGKILL);
+  if (worker_reap(worker, KILL_MS, ret_status))
+    return true;
+  log_error("worker: process %d cannot be killed: its device driver holds it; the device needs a reset",
+            (int)worker->process.pid);
+  return false;
+}
+
+/* Whether the child has ended, without reaping it. */
+static bool worker_has_ended(const struct worker_client *worker, int64_t timeout_ms) {
+  int64_t until_ms = clock_monotonic_ms() + timeout_ms;
+  for (;;) {
+    siginfo_t info = {0};
+    if (waitid(P_PID, (id_t)worker->process.pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid)
+      return true;
+    if (clock_monotonic_ms() >= until_ms)
+      return false;
+    sleep_ms(2);
+  }
+}
+
+void worker_dismiss(struct worker_client *worker) { (void)shutdown(worker->process.socket, SHUT_RDWR); }
+
+void worker_free(struct worker_client *worker) {
+  int status;
+  close(worker->process.socket);
+  if (!worker->is_reaped) {
+    (void)worker_has_ended(worker, LEAVE_MS);
+    (void)worker_kill(worker, &status);
+  }
+  munmap(worker->process.status, sizeof *worker->process.status);
+  free(worker->out);
+  free(worker->in);
+  free(worker);
+}
+
+static void page_read(struct worker_client *worker, bool is_new) {
+  const struct worker_status *status = worker->process.status;
+  uint64_t config = atomic_load(&status->config);
+  int phase = atomic_load(&status->phase);
+  int64_t since_ns = atomic_load(&status->since_ns);
+  if (!is_new && config == worker->seen_config && phase == worker->seen_phase && since_ns == worker->seen_since_ns)
+    return;
+  worker->seen_config = config;
+  worker->seen_phase = phase;
+  worker->seen_since_ns = since_ns;
+  worker->changed_ms = clock_monotonic_ms();
+}
+
+void worker_ask(struct worker_client *worker, const json_t *request) {
+  ALWAYS(worker->sent == worker->out_size);
+  free(worker->out);
+  /* Not canonical: the order of a space's parameters has a meaning. */
+  cleanup_free char *text = json_dumps(request, JSON_COMPACT);
+  ALWAYS(text != NULL);
+  worker->out = xasprintf("%s\n", text);
+  worker->out_size = strlen(worker->out);
+  worker->sent = 0;
+  page_read(worker, true);
+}
+
+static const char *phase_verb(int phase) {
+  switch (phase) {
+  case WORKER_OPENING:
+    return "opening";
+  case WORKER_LOADING:
+    return "loading";
+  case WORKER_CHECKING:
+    return "checking";
+  case WORKER_TIMING:
+    return "timing";
+  default:
+    return "idle";
+  }
+}
+
+static int64_t phase_limit_ms(const struct worker_client *worker) {
+  bool is_config = worker->seen_phase >= WORKER_LOADING && worker->seen_phase <= WORKER_TIMING;
+  return is_config ? worker->limits.config_ms : worker->limits.open_ms;
+}
+
+/* Who the page names, and for how long it did. */
+static struct worker_end end_of_turn(const struct worker_client *worker) {
+  return (struct worker_end){.config = worker->seen_config,
+                             .turn_us = (clock_monotonic_ms() - worker->changed_ms) * 1000};
+}
+
+static void end_describe(const struct worker_client *worker, int status, struct worker_end *ret_end) {
+  const char *verb = phase_verb(worker->seen_phase);
+  if (WIFSIGNALED(status))
+    snprintf(ret_end->detail, sizeof ret_end->detail, "killed by signal %d (%s) while %s", WTERMSIG(status),
+             strsignal(WTERMSIG(status)), verb);
+  else
+    snprintf(ret_end->detail, sizeof ret_end->detail, "the worker exited with code %d while %s", WEXITSTATUS(status),
+             verb);
+}
+
+/* The socket has closed: the child has ended or is about to. */
+static enum worker_event worker_crashed(struct worker_client *worker, struct worker_end *ret_end) {
+  int status = 0;
+  page_read(worker, false);
+  *ret_end = end_of_turn(worker);
+  bool has_ended = worker_has_ended(worker, LEAVE_MS);
+  bool is_dead = worker_kill(worker, &status);
+  if (has_ended && is_dead)
+    end_describe(worker, status, ret_end);
+  else
+    snprintf(ret_end->detail, sizeof ret_end->detail, "the worker closed its socket and went on");
+  return WORKER_CRASHED;
+}
+
+static enum worker_event worker_hung(struct worker_client *worker, struct worker_end *ret_end) {
+  int status;
+  *ret_end = end_of_turn(worker);
+  /* Opening fills the inputs and computes the reference: of a large key that takes long and is nobody's fault. */
+  snprintf(ret_end->detail, sizeof ret_end->detail, "killed after %.3g s of %s%s",
+           (double)phase_limit_ms(worker) / 1000, phase_verb(worker->seen_phase),
+           worker->seen_phase == WORKER_OPENING ? " (--open-timeout)" : "");
+  (void)worker_kill(worker, &status);
+  return WORKER_HUNG;
+}
+
+static enum worker_event worker_stop(struct worker_client *worker, struct worker_end *ret_end) {
+  int status;
+  *ret_end = end_of_turn(worker);
+  snprintf(ret_end->detail, sizeof ret_end->detail, "stopped");
+  (void)worker_kill(worker, &status);
+  return WORKER_STOPPED;
+}
+
+static enum worker_event worker_babbled(struct worker_client *worker, const char *what, struct worker_end *ret_end) {
+  int status;
+  *ret_end = end_of_turn(worker);
+  snprintf(ret_end->detail, sizeof ret_end->detail, "the worker's answer is none: %.200s", what);
+  (void)worker_kill(worker, &status);
+  return WORKER_CRASHED;
+}
+
+/* Takes the first whole line of what has come. */
+static char *line_take(struct worker_client *worker) {
+  char *newline = worker->in_size > worker->scanned
+                      ? memchr(worker->in + worker->scanned, '\n', worker->in_size - worker->scanned)
+                      : NULL;
+  if (!newline) {
+    worker->scanned = worker->in_size;
+    return NULL;
+  }
+  size_t length = (size_t)(newline - worker->in);
+  char *line = xstrndup(worker->in, length);
+  worker->in_size -= length + 1;
+  memmove(worker->in, newline + 1, worker->in_size);
+  worker->scanned = 0;
+  return line;
+}
+
+/* Whether the socket is still open. */
+static bool worker_receive(struct worker_client *worker) {
+  if (worker->in_capacity - worker->in_size < READ_SIZE) {
+    worker->in_capacity = worker->in_capacity * 2 + READ_SIZE;
+    worker->in = xreallocarray(worker->in, worker->in_capacity, 1);
+  }
+  ssize_t n = recv(worker->process.socket, worker->in + worker->in_size, READ_SIZE, MSG_DONTWAIT);
+  if (n > 0)
+    worker->in_size += (size_t)n;
+  return n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR));
+}
+
+static void worker_send(struct worker_client *worker) {
+  ssize_t n = send(worker->process.socket, worker->out + worker->sent, worker->out_size - worker->sent,
+                   MSG_DONTWAIT | MSG_NOSIGNAL);
+  if (n > 0)
+    worker->sent += (size_t)n;
+  else if (n < 0 && errno != EAGAIN && errno != EINTR)
+    worker->sent = worker->out_size; /* nobody reads it; receiving will say why */
+}
+
+enum worker_event worker_next(struct worker_client *worker, bool (*stopped)(void *context), void *context,
+                              _Atomic uint64_t *current, json_t **ret_answer, struct worker_end *ret_end) {
+  for (;;) {
+    cleanup_free char *line = line_take(worker);
+    if (line) {
+      struct error error;
+      cleanup_json json_t *answer = NULL;
+      page_read(worker, true);
+      if (!json_parse(line, strlen(line), &answer, &error))
+        return worker_babbled(worker, error.message, ret_end);
+      if (!json_is_object(answer))
+        return worker_babbled(worker, "not an object", ret_end);
+      *ret_answer = TAKE(answer);
+      return WORKER_ANSWER;
+    }
+    if (worker->in_size > WORKER_LINE_MAX)
+      return worker_babbled(worker, "a line without an end", ret_end);
+    if (stopped && stopped(context))
+      return worker_stop(worker, ret_end);
+    page_read(worker, false);
+    if (current)
+      atomic_store(current, worker->seen_config);
+    if (clock_monotonic_ms() - worker->changed_ms >= phase_limit_ms(worker))
+      return worker_hung(worker, ret_end);
+    bool is_sending = worker->sent < worker->out_size;
+    struct pollfd fd = {.fd = worker->process.socket, .events = (short)(POLLIN | (is_sending ? POLLOUT : 0))};
+    if (poll(&fd, 1, POLL_MS) <= 0)
+      continue;
+    if (fd.revents & POLLOUT)
+      worker_send(worker);
+    if ((fd.revents & (POLLIN | POLLHUP | POLLERR)) && !worker_receive(worker))
+      return worker_crashed(worker, ret_end);
+  }
+}

@@ -1,0 +1,205 @@
+/* Measuring: loads and checks the configs of a request, races them, and says what came of each as soon as it is known.
+ * Memory: see worker_process.h. Threads: one. */
+#include <math.h>
+
+#include "agent/measure/check.h"
+#include "agent/worker/worker_process.h"
+
+#define CONDITIONS_NS ((int64_t)1000000000) /* a device's state is asked for once in so long: it costs time */
+
+_Static_assert(RACE_NOBODY == WORKER_CONFIG_NONE, "the page says of a race who has the turn");
+
+/* A request while it is worked on. */
+struct measuring {
+  struct worker *worker;
+  size_t n; /* loaded, and right as far as that is known */
+  struct timed *timed;
+  struct race race;
+  json_t *conditions;    /* of the device and the machine; NULL: not asked yet */
+  int64_t conditions_ns; /* when they were */
+  int64_t load_ns, check_ns;
+  bool is_over_budget;
+};
+
+static json_t *known_integer(int64_t value) { return value == CODE_UNKNOWN ? json_null() : json_integer(value); }
+
+static bool answer_failed(uint64_t config, enum outcome outcome, const char *detail, const struct timed *timed) {
+  return worker_answer(json_pack("{s:I, s:s, s:s, s:I}", "config", (json_int_t)config, "outcome", outcome_name(outcome),
+                                 "detail", detail, "device_us", (json_int_t)(timed->device_ns / 1000)));
+}
+
+static void conditions_look(struct measuring *measuring) {
+  const struct worker *worker = measuring->worker;
+  const struct device_rotation *rotation = &worker->problem->rotation;
+  if (measuring->conditions && clock_monotonic_ns() - measuring->conditions_ns < CONDITIONS_NS)
+    return;
+  json_decref(measuring->conditions);
+  json_t *conditions = measuring->conditions = worker->device->ops->conditions(worker->device);
+  measuring->conditions_ns = clock_monotonic_ns();
+  if (json_array_size(worker->settings))
+    ALWAYS(json_object_set(conditions, "settings", worker->settings) == 0);
+  if (rotation->displace || rotation->n_copies > 1)
+    ALWAYS(json_object_set_new(conditions, "displacement_bytes",
+                               json_integer((json_int_t)worker->device->displacement_bytes)) == 0);
+  if (rotation->flush_instructions)
+    ALWAYS(json_object_set_new(conditions, "instruction_flush", json_true()) == 0);
+}
+
+/* Those of the race so far (a new reference). */
+static json_t *conditions_now(struct measuring *measuring) {
+  const struct race *race = &measuring->race;
+  conditions_look(measuring);
+  json_t *conditions = json_copy(measuring->conditions);
+  ALWAYS(conditions && json_object_set_new(conditions, "rounds", json_integer((json_int_t)race->n_rounds)) == 0 &&
+         json_object_set_new(conditions, "rounds_rejected", json_integer((json_int_t)race->n_rejected)) == 0);
+  if (race->clock_mhz > 0)
+    ALWAYS(json_object_set_new(conditions, "clock_mhz", json_real(race->clock_mhz)) == 0);
+  return conditions;
+}
+
+/* A config's sampling has ended. */
+static bool answer_timed(void *context, struct timed *timed) {
+  struct measuring *measuring = context;
+  const struct launch_plan *plan = &timed->candidate->plan;
+  double clock_mhz = measuring->race.clock_mhz;
+  if (timed->end == RACE_END_FAILED) {
+    measuring->worker->is_trusted = false;
+    return answer_failed(timed->candidate->config, OUTCOME_RUNTIME, timed->error.message, timed);
+  }
+  if (!timed->n)
+    return true;
+  return worker_answer(json_pack(
+      "{s:I, s:s, s:s, s:o, s:o, s:s, s:o, s:I, s:o, s:o, s:o}", "config", (json_int_t)timed->candidate->config,
+      "outcome", outcome_name(OUTCOME_CORRECT), "timer", measuring->worker->device->ops->timer, "samples_us",
+      json_numbers(timed->samples_us, timed->n), "baseline_us", json_numbers(timed->baseline_us, timed->n), "end",
+      race_end_name(timed->end), "clock_mhz", clock_mhz > 0 ? json_integer(llround(clock_mhz)) : json_null(),
+      "device_us", (json_int_t)(timed->device_ns / 1000), "occupancy", known_integer(plan->occupancy), "lds_bytes",
+      known_integer(plan->lds_bytes), "conditions", conditions_now(measuring)));
+}
+
+static int64_t spent_us(const struct measuring *measuring) { return (measuring->load_ns + measuring->check_ns) / 1000; }
+
+/* Loads and checks one config: one that is right stays, another is answered, unless it finds the device lost. */
+static bool config_try(struct measuring *measuring, const struct requested_config *config) {
+  struct worker *worker = measuring->worker;
+  struct timed *timed = &measuring->timed[measuring->n];
+  struct error error = {0};
+  *timed = (struct timed){0};
+  enum outcome outcome = worker_load(worker, config, timed, &error);
+  int64_t loaded_ns = timed->device_ns;
+  if (outcome == OUTCOME_CORRECT)
+    outcome = worker_check(worker, timed, &error);
+  measuring->load_ns += loaded_ns;
+  measuring->check_ns += timed->device_ns - loaded_ns;
+  if (outcome == OUTCOME_CORRECT) {
+    measuring->n++;
+    return true;
+  }
+  worker->is_trusted &= outcome != OUTCOME_RUNTIME;
+  if (worker->problem->is_lost)
+    return true;
+  if (timed->candidate && !worker->problem->is_spoiled)
+    candidate_free(worker->problem, TAKE(timed->candidate));
+  return answer_failed(config->config, outcome, error.message, timed);
+}
+
+/* Tries the configs until the problem is spoiled, or half of what may be spent is: what is loaded is timed with the rest. */
+static bool configs_load(struct measuring *measuring, const struct measure_request *request) {
+  int64_t device_us = request->limits.device_us;
+  bool answered = true;
+  for (size_t i = 0; i < request->n && answered && !measuring->worker->problem->is_spoiled; i++) {
+    measuring->is_over_budget = device_us && spent_us(measuring) >= device_us - device_us / 2;
+    if (measuring->is_over_budget)
+      break;
+    answered = config_try(measuring, &request->configs[i]);
+  }
+  return answered;
+}
+
+/* Answers those that a last look at the inputs found wrong, and keeps the others in front. */
+static bool configs_settle(struct measuring *measuring) {
+  struct problem *problem = measuring->worker->problem;
+  int64_t start = clock_monotonic_ns();
+  struct error error;
+  size_t kept = 0;
+  bool answered = true;
+  worker_status_set(measuring->worker, WORKER_CHECKING, WORKER_CONFIG_NONE);
+  if (!problem_inputs_check(problem, &error)) {
+    problem->is_spoiled = problem->is_lost = true; /* none of the configs is known to have done it */
+    return true;
+  }
+  measuring->check_ns += clock_monotonic_ns() - start;
+  for (size_t i = 0; i < measuring->n; i++) {
+    struct timed *timed = &measuring->timed[i];
+    struct candidate *candidate = timed->candidate;
+    if (candidate->outcome == OUTCOME_CORRECT) {
+      measuring->timed[kept++] = *timed;
+      continue;
+    }
+    answered = answered && answer_failed(candidate->config, candidate->outcome, candidate->error.message, timed);
+    candidate_free(problem, candidate);
+  }
+  measuring->n = kept;
+  return answered;
+}
+
+static void turn_take(void *context, uint64_t config) {
+  const struct measuring *measuring = context;
+  worker_turn_take(measuring->worker, config);
+}
+
+static void configs_race(struct measuring *measuring, const struct measure_request *request) {
+  struct worker *worker = measuring->worker;
+  struct race_limits limits = request->limits;
+  const struct race_listener listener = {measuring, turn_take, answer_timed};
+  /* Another process of the campaign has another seed; within this one every request has an order of its own. */
+  uint64_t seed = worker->seed ^ (request->configs[0].config * 0x9e3779b97f4a7c15u);
+  if (limits.device_us) {
+    int64_t left_us = limits.device_us - spent_us(measuring);
+    limits.device_us = left_us > 0 ? left_us : 1;
+  }
+  race_run(worker->problem, &worker->baseline, measuring->timed, measuring->n, &limits, seed, &listener,
+           &measuring->race);
+  measuring->is_over_budget |= measuring->race.is_over_budget;
+}
+
+static bool answer_done(const struct measuring *measuring) {
+  const struct race *race = &measuring->race;
+  return worker_answer(json_pack(
+      "{s:b, s:b, s:{s:I, s:I, s:I, s:I}}", "done", 1, "over_budget", measuring->is_over_budget, "spent", "load_us",
+      (json_int_t)(measuring->load_ns / 1000), "check_us", (json_int_t)(measuring->check_ns / 1000), "warm_up_us",
+      (json_int_t)(race->warm_up_ns / 1000), "timing_us", (json_int_t)((race->device_ns - race->warm_up_ns) / 1000)));
+}
+
+static bool configs_measure(struct measuring *measuring, const struct measure_request *request) {
+  struct problem *problem = measuring->worker->problem;
+  bool answered = configs_load(measuring, request);
+  if (answered && measuring->n && !problem->is_spoiled)
+    answered = configs_settle(measuring);
+  if (answered && !problem->is_spoiled && *problem->baseline_wrong.message)
+    return worker_answer(json_pack("{s:s}", "baseline_wrong", problem->baseline_wrong.message));
+  if (answered && measuring->n && !problem->is_spoiled)
+    configs_race(measuring, request);
+  if (problem->is_spoiled)
+    worker_leave(measuring->worker);
+  return answered && answer_done(measuring);
+}
+
+bool worker_answer_measure(struct worker *worker, const json_t *json) {
+  struct measure_request request = {0};
+  struct error error = {0};
+  if (!measure_request_read(worker, json, &request, &error)) {
+    measure_request_release(&request);
+    return worker_answer_error(&error);
+  }
+  struct measuring measuring = {.worker = worker, .timed = xcalloc(request.n + 1, sizeof *measuring.timed)};
+  bool answered = configs_measure(&measuring, &request);
+  for (size_t i = 0; i < measuring.n; i++) {
+    candidate_free(worker->problem, measuring.timed[i].candidate);
+    timed_release(&measuring.timed[i]);
+  }
+  free(measuring.timed);
+  json_decref(measuring.conditions);
+  measure_request_release(&request);
+  return answered;
+}

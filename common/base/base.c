@@ -1,0 +1,69 @@
+/* Allocation that cannot fail, monotonic time, and the way out when something impossible happened. What is allocated is
+ * the caller's; any thread. */
+#include "common/base/base.h"
+
+#include <stdarg.h>
+#include <time.h>
+
+void die(const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  fputs("fatal: ", stderr);
+  vfprintf(stderr, format, arguments);
+  fputc('\n', stderr);
+  va_end(arguments);
+  abort();
+}
+
+static void *not_null(void *pointer, size_t size) {
+  if (!pointer)
+    die("out of memory for %zu bytes", size);
+  return pointer;
+}
+
+void *xmalloc(size_t size) { return not_null(malloc(size ? size : 1), size); }
+
+static size_t product(size_t count, size_t size) {
+  size_t bytes;
+  if (__builtin_mul_overflow(count, size, &bytes))
+    die("out of memory for %zu times %zu bytes", count, size);
+  return bytes;
+}
+
+void *xcalloc(size_t count, size_t size) {
+  size_t bytes = product(count, size);
+  return not_null(calloc(1, bytes ? bytes : 1), bytes);
+}
+
+void *xreallocarray(void *pointer, size_t count, size_t size) {
+  size_t bytes = product(count, size);
+  return not_null(realloc(pointer, bytes ? bytes : 1), bytes);
+}
+
+char *xstrdup(const char *text) { return not_null(strdup(text), strlen(text)); }
+
+char *xstrndup(const char *text, size_t length) { return not_null(strndup(text, length), length); }
+
+char *xasprintf(const char *format, ...) {
+  va_list arguments;
+  char *text = NULL;
+  va_start(arguments, format);
+  int length = vasprintf(&text, format, arguments);
+  va_end(arguments);
+  if (length < 0)
+    die("out of memory for a formatted string");
+  return text;
+}
+
+void *xmemdup(const void *bytes, size_t size) {
+  void *copy = xmalloc(size);
+  if (size)
+    memcpy(copy, bytes, size);
+  return copy;
+}
+
+int64_t clock_monotonic_ns(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}

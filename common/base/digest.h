@@ -1,0 +1,35 @@
+/* SHA-256 digests, written as "sha256:" and 64 lower-case hexadecimal digits, and random identifiers.
+ *
+ * Threads: any; a digest_stream belongs to one thread at a time. */
+#ifndef WAVETUNE_COMMON_DIGEST_H
+#define WAVETUNE_COMMON_DIGEST_H
+
+#include "common/base/error.h"
+
+#define DIGEST_SIZE 32
+#define DIGEST_TEXT_SIZE (7 + 2 * DIGEST_SIZE + 1) /* "sha256:…" and its NUL */
+
+struct digest {
+  uint8_t bytes[DIGEST_SIZE];
+};
+
+struct digest digest_of(const void *bytes, size_t size);
+bool digest_equal(const struct digest *a, const struct digest *b); /* in constant time */
+
+/* Writes "sha256:…" to text and returns text. */
+char *digest_format(const struct digest *digest, char text[DIGEST_TEXT_SIZE]);
+
+/* Accepts exactly "sha256:" + 64 lower-case hex digits. */
+must_check bool digest_parse(const char *text, struct digest *ret_digest);
+
+/* Hashing of what does not lie in memory at once. */
+struct digest_stream;
+must_check struct digest_stream *digest_stream_new(void);
+void digest_stream_add(struct digest_stream *stream, const void *bytes, size_t size);
+struct digest digest_stream_finish(struct digest_stream *stream); /* frees the stream */
+void digest_stream_free(struct digest_stream *stream);            /* without a result */
+
+/* `bytes` random bytes from the operating system as 2 * bytes hex digits and a NUL. Aborts when there is no entropy. */
+void random_hex(char *text, size_t bytes);
+
+#endif

@@ -1,0 +1,87 @@
+/* Filling and widening an error. Plain values; any thread.
+ *
+ * Messages quote input and are cut to size, in places in the middle of a character, and errors travel as JSON, which
+ * must be UTF-8: what is not is replaced by '?'. */
+#include "common/base/error.h"
+
+#include <stdarg.h>
+
+/* The bytes of the valid UTF-8 character at `text`, 0 when there is none (RFC 3629: no overlong forms, no surrogates,
+ * nothing above U+10FFFF). */
+static size_t character_size(const unsigned char *text) {
+  unsigned char first = text[0], low = 0x80, high = 0xbf;
+  size_t size = first < 0x80 ? 1 : first < 0xc2 ? 0 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : first < 0xf5 ? 4 : 0;
+  if (first == 0xe0)
+    low = 0xa0;
+  else if (first == 0xed)
+    high = 0x9f;
+  else if (first == 0xf0)
+    low = 0x90;
+  else if (first == 0xf4)
+    high = 0x8f;
+  for (size_t i = 1; i < size; i++) {
+    if (text[i] < low || text[i] > high)
+      return 0;
+    low = 0x80;
+    high = 0xbf;
+  }
+  return size;
+}
+
+static void text_make_utf8(char *text) {
+  while (*text) {
+    size_t size = character_size((const unsigned char *)text);
+    if (!size) {
+      *text = '?';
+      size = 1;
+    }
+    text += size;
+  }
+}
+
+static printf_like(2, 0) void message_write(struct error *error, const char *format, va_list arguments) {
+  vsnprintf(error->message, sizeof error->message, format, arguments);
+  text_make_utf8(error->message);
+}
+
+bool error_set(struct error *error, const char *format, ...) {
+  va_list arguments;
+  error->pointer[0] = '\0';
+  va_start(arguments, format);
+  message_write(error, format, arguments);
+  va_end(arguments);
+  return false;
+}
+
+bool error_at(struct error *error, const char *pointer, const char *format, ...) {
+  va_list arguments;
+  snprintf(error->pointer, sizeof error->pointer, "%s", pointer);
+  text_make_utf8(error->pointer);
+  va_start(arguments, format);
+  message_write(error, format, arguments);
+  va_end(arguments);
+  return false;
+}
+
+bool error_prefix(struct error *error, const char *format, ...) {
+  char old[sizeof error->message];
+  memcpy(old, error->message, sizeof old);
+  va_list arguments;
+  va_start(arguments, format);
+  int length = vsnprintf(error->message, sizeof error->message, format, arguments);
+  va_end(arguments);
+  if (length >= 0 && (size_t)length < sizeof error->message)
+    snprintf(error->message + length, sizeof error->message - (size_t)length, "%s", old);
+  text_make_utf8(error->message);
+  return false;
+}
+
+bool error_pointer_prefix(struct error *error, const char *prefix) {
+  char old[sizeof error->pointer];
+  memcpy(old, error->pointer, sizeof old);
+  int length = snprintf(error->pointer, sizeof error->pointer, "%s", prefix);
+  if (length >= 0 && (size_t)length < sizeof error->pointer)
+    snprintf(error->pointer + length, sizeof error->pointer - (size_t)length, "%s", old);
+  text_make_utf8(error->pointer);
+  return false;
+}

@@ -1,0 +1,143 @@
+/* Whole files and folders. What is read is the caller's; any thread. */
+#include "common/base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <libgen.h>
+#include <sys/stat.h>
+
+#include "common/base/digest.h"
+
+bool file_read(const char *path, size_t size_max, char **ret_text, size_t *ret_size, struct error *error) {
+  cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  struct stat status;
+  if (fd < 0 || fstat(fd, &status) < 0)
+    return error_set(error, "cannot read %s: %s", path, strerror(errno));
+  if (!S_ISREG(status.st_mode))
+    return error_set(error, "cannot read %s: not a regular file", path);
+  if (status.st_size < 0 || (uintmax_t)status.st_size > size_max)
+    return error_set(error, "cannot read %s: %lld bytes, more than the limit of %zu", path, (long long)status.st_size,
+                     size_max);
+  /* The files of /proc say that they are empty, and any file may have grown: read to the end, not to st_size. */
+  size_t capacity = (size_t)status.st_size + 1, used = 0;
+  cleanup_free char *text = xmalloc(capacity);
+  for (;;) {
+    ssize_t n = read(fd, text + used, capacity - used);
+    if (n < 0 && errno == EINTR)
+      continue;
+    if (n < 0)
+      return error_set(error, "cannot read %s: %s", path, strerror(errno));
+    if (n == 0)
+      break;
+    used += (size_t)n;
+    if (used > size_max)
+      return error_set(error, "cannot read %s: more than the limit of %zu bytes", path, size_max);
+    GROW(text, used, capacity);
+  }
+  text[used] = '\0';
+  *ret_text = TAKE(text);
+  *ret_size = used;
+  return true;
+}
+
+bool fd_write_all(int fd, const void *bytes, size_t size) {
+  const char *at = bytes;
+  while (size) {
+    ssize_t n = write(fd, at, size);
+    if (n < 0 && errno == EINTR)
+      continue;
+    if (n < 0)
+      return false;
+    at += n;
+    size -= (size_t)n;
+  }
+  return true;
+}
+
+bool folder_sync(const char *file_path) {
+  cleanup_free char *copy = xstrdup(file_path);
+  cleanup_fd int fd = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  return fd >= 0 && fsync(fd) == 0;
+}
+
+static bool write_and_rename(const char *path, const void *bytes, size_t size, unsigned mode, bool is_synced,
+                             struct error *error) {
+  char suffix[17];
+  random_hex(suffix, 8);
+  cleanup_free char *temporary = xasprintf("%s.%s.tmp", path, suffix);
+  cleanup_fd int fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+  if (fd < 0)
+    return error_set(error, "cannot create %s: %s", temporary, strerror(errno));
+  if (!fd_write_all(fd, bytes, size) || (is_synced && fsync(fd) < 0) || rename(temporary, path) < 0) {
+    int reason = errno;
+    unlink(temporary);
+    return error_set(error, "cannot write %s: %s", path, strerror(reason));
+  }
+  return true;
+}
+
+bool file_write_atomically(const char *path, const void *bytes, size_t size, unsigned mode, struct error *error) {
+  if (!write_and_rename(path, bytes, size, mode, true, error))
+    return false;
+  return folder_sync(path) || error_set(error, "cannot sync the folder of %s: %s", path, strerror(errno));
+}
+
+bool file_write_unsynced(const char *path, const void *bytes, size_t size, unsigned mode, struct error *error) {
+  return write_and_rename(path, bytes, size, mode, false, error);
+}
+
+bool folder_make(const char *path, unsigned mode, struct error *error) {
+  if (!*path)
+    return error_set(error, "cannot make a folder without a name");
+  cleanup_free char *partial = xstrdup(path);
+  for (char *slash = partial + 1;; slash++) {
+    if (*slash != '/' && *slash != '\0')
+      continue;
+    char kept = *slash;
+    *slash = '\0';
+    if (mkdir(partial, mode) < 0 && errno != EEXIST)
+      return error_set(error, "cannot make the folder %s: %s", partial, strerror(errno));
+    if (kept == '\0')
+      break;
+    *slash = kept;
+  }
+  struct stat status;
+  if (stat(path, &status) < 0 || !S_ISDIR(status.st_mode))
+    return error_set(error, "cannot make the folder %s: something else has that name", path);
+  return true;
+}
+
+bool folder_make_private(const char *path, struct error *error) {
+  struct stat status;
+  if (!folder_make(path, 0700, error))
+    return false;
+  if (stat(path, &status) < 0)
+    return error_set(error, "cannot look at the folder %s: %s", path, strerror(errno));
+  if (status.st_uid != geteuid() && status.st_uid != 0)
+    return error_set(error, "the folder %s belongs to user %u, who could put anything into it; name another one", path,
+                     (unsigned)status.st_uid);
+  return !(status.st_mode & S_IWOTH) ||
+         error_set(error, "all users may write to the folder %s; make it private (chmod 700) or name another one",
+                   path);
+}
+
+bool folder_make_temporary(char **ret_path, struct error *error) {
+  const char *given = getenv("TMPDIR"), *parent = given && *given ? given : "/tmp";
+  cleanup_free char *path = xasprintf("%s/wavetune-XXXXXX", parent);
+  if (!mkdtemp(path))
+    return error_set(error, "cannot make a temporary folder in %s: %s; set TMPDIR", parent, strerror(errno));
+  *ret_path = TAKE(path);
+  return true;
+}
+
+static int entry_remove(const char *path, const struct stat *status, int type, struct FTW *walk) {
+  (void)status, (void)type, (void)walk;
+  return remove(path) < 0 && errno != ENOENT ? -1 : 0; /* somebody else may remove the same folder */
+}
+
+bool folder_remove(const char *path, struct error *error) {
+  if (nftw(path, entry_remove, 16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT) != 0 && errno != ENOENT)
+    return error_set(error, "cannot remove the folder %s: %s", path, strerror(errno));
+  return true;
+}

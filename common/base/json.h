@@ -1,0 +1,79 @@
+/* Strict JSON in, canonical JSON out, over jansson.
+ *
+ * Reading is strict: one value, no duplicate members, no NUL in strings, bounded size and depth. Every refusal carries
+ * a JSON Pointer. The getters take the object's own pointer ("" for the document) and the member's name.
+ * Writing is canonical: members sorted by their UTF-8 bytes, no white space, integers in decimal, floats as Python's
+ * repr writes them (shortest text that reads back equal), so that equal values have equal bytes and equal digests.
+ *
+ * Memory: getters return borrowed references into the object. Threads: any, one thread to a value. */
+#ifndef WAVETUNE_COMMON_JSON_H
+#define WAVETUNE_COMMON_JSON_H
+
+#include <jansson.h>
+
+#include "common/base/digest.h"
+
+#define JSON_DEPTH_MAX 32
+
+static inline void cleanup_json_decref(json_t **value) { json_decref(*value); }
+#define cleanup_json __attribute__((cleanup(cleanup_json_decref)))
+
+/* Parses `size` bytes as one JSON value of at most JSON_DEPTH_MAX nested arrays and objects. */
+must_check bool json_parse(const char *text, size_t size, json_t **ret_value, struct error *error);
+
+/* Reads and parses a file of at most `size_max` bytes; the error names the file and line. */
+must_check bool json_parse_file(const char *path, size_t size_max, json_t **ret_value, struct error *error);
+
+/* The canonical text, NUL-terminated, owned by the caller. Aborts on a non-finite float (the parser makes none). */
+must_check char *json_canonical(const json_t *value);
+
+/* The same, written to a stream that one thread uses; failures stay in ferror(out). For large texts made in pieces. */
+void json_canonical_write(FILE *out, const json_t *value);
+void json_canonical_write_string(FILE *out, const char *text); /* quoted and escaped */
+
+/* Digest of the canonical text. */
+struct digest json_digest(const json_t *value);
+
+/* Writes a double as Python's repr does ("0.1", "1e-05", "1e+16", "2.0"). Returns text. */
+#define FLOAT_TEXT_SIZE 40
+char *float_format(double number, char text[FLOAT_TEXT_SIZE]);
+
+/* Flags of the getters. */
+enum json_presence {
+  JSON_REQUIRED, /* absent (or null) is an error */
+  JSON_OPTIONAL, /* absent (or null) is success and leaves *ret as it was: set the default first */
+};
+
+must_check bool json_get_object(const json_t *object, const char *pointer, const char *name,
+                                enum json_presence presence, json_t **ret, struct error *error);
+must_check bool json_get_array(const json_t *object, const char *pointer, const char *name, enum json_presence presence,
+                               json_t **ret, struct error *error);
+must_check bool json_get_string(const json_t *object, const char *pointer, const char *name,
+                                enum json_presence presence, const char **ret, struct error *error);
+must_check bool json_get_integer(const json_t *object, const char *pointer, const char *name,
+                                 enum json_presence presence, int64_t min, int64_t max, int64_t *ret,
+                                 struct error *error);
+must_check bool json_get_number(const json_t *object, const char *pointer, const char *name,
+                                enum json_presence presence, double *ret, struct error *error);
+must_check bool json_get_bool(const json_t *object, const char *pointer, const char *name, enum json_presence presence,
+                              bool *ret, struct error *error);
+must_check bool json_get_digest(const json_t *object, const char *pointer, const char *name,
+                                enum json_presence presence, struct digest *ret, struct error *error);
+
+/* `value` must be an object whose members all are in `names` (NULL-terminated). */
+must_check bool json_only_members(const json_t *value, const char *pointer, const char *const *names,
+                                  struct error *error);
+
+/* Whether JSON can hold the text: it is UTF-8. Names of files need not be. */
+must_check bool json_can_hold(const char *text);
+
+/* Writes pointer + "/" + name (escaped by RFC 6901) to text, cut to size. Returns text. */
+char *json_pointer_member(char *text, size_t size, const char *pointer, const char *name);
+char *json_pointer_index(char *text, size_t size, const char *pointer, size_t index);
+#define JSON_POINTER_SIZE 192
+
+/* New references; the text copies. For building answers: json_object_set_new(object, "id", json_digest_text(&d)). */
+must_check json_t *json_digest_text(const struct digest *digest);
+must_check json_t *json_numbers(const double *numbers, size_t n);
+
+#endif

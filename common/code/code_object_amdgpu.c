@@ -1,0 +1,370 @@
+/* AMDGPU code objects: the target from the ELF header's flags and the NT_AMDGPU_METADATA note (msgpack), as LLVM's
+ * "User Guide for AMDGPU Backend" describes both ("ELF Header", "Code Object V3 to V5 Metadata").
+ * What is read is copied into the object; any thread. */
+#include <msgpack.h>
+
+#include "common/base/names.h"
+#include "common/code/code_object_parse.h"
+
+#define OSABI_AMDGPU_HSA 64                 /* ELFOSABI_AMDGPU_HSA */
+#define NOTE_METADATA 32                    /* NT_AMDGPU_METADATA */
+#define NOTE_BYTES_MAX ((size_t)16 << 20)   /* of all note segments: the metadata and little else */
+#define MEMBERS_MAX 64                      /* of a map that is read: a kernel has about 25 */
+#define NUMBER_MAX (((int64_t)1 << 32) - 1) /* what the kernel descriptor has room for */
+#define TARGET_PREFIX "amdgcn-amd-amdhsa-"  /* then an environment (empty), "-" and the target id */
+
+/* e_flags & 0xff (EF_AMDGPU_MACH), for the targets that wavetune's users have. Another number is taken on the note's
+ * word. */
+static const struct {
+  unsigned mach;
+  const char *name;
+} machs[] = {
+    {0x2c, "gfx900"},  {0x2f, "gfx906"},  {0x30, "gfx908"},  {0x32, "gfx90c"},  {0x3f, "gfx90a"},
+    {0x40, "gfx940"},  {0x4b, "gfx941"},  {0x4c, "gfx942"},  {0x4f, "gfx950"},  {0x36, "gfx1030"},
+    {0x41, "gfx1100"}, {0x46, "gfx1101"}, {0x47, "gfx1102"}, {0x48, "gfx1200"}, {0x4e, "gfx1201"},
+};
+
+/* The bytes of the one metadata note that the program headers name, as a loader finds it. */
+static bool find_metadata(const struct elf_image *image, struct bytes_view *ret, struct error *error) {
+  struct bytes_view found = {0};
+  size_t left = NOTE_BYTES_MAX; /* segments may lie on one another: the sum is bounded, not only each */
+  for (int i = 0; i < image->header.e_phnum; i++) {
+    GElf_Phdr segment;
+    if (!gelf_getphdr(image->elf, i, &segment) || segment.p_type != PT_NOTE || segment.p_filesz == 0)
+      continue;
+    if (segment.p_filesz > left)
+      return error_set(error, "the code object has more than %zu bytes of notes", NOTE_BYTES_MAX);
+    left -= segment.p_filesz;
+    Elf_Data *data = elf_getdata_rawchunk(image->elf, (int64_t)segment.p_offset, segment.p_filesz, ELF_T_NHDR);
+    GElf_Nhdr note;
+    size_t offset = 0, name_offset, text_offset, next;
+    while (data && (next = gelf_getnote(data, offset, &note, &name_offset, &text_offset)) > 0) {
+      offset = next;
+      if (note.n_type != NOTE_METADATA || note.n_namesz != 7 ||
+          memcmp((char *)data->d_buf + name_offset, "AMDGPU", 7) != 0)
+        continue;
+      if (found.bytes)
+        return error_set(error, "the code object has two metadata notes");
+      found = (struct bytes_view){(char *)data->d_buf + text_offset, note.n_descsz};
+    }
+  }
+  if (!found.bytes)
+    return error_set(error, "the code object has no NT_AMDGPU_METADATA note: it is damaged or was not compiled for "
+                            "amdhsa");
+  *ret = found;
+  return true;
+}
+
+/* What the object that begins at at[0] is made of: bytes of its header, of its value, and objects within it. False when
+ * its header is cut off or metadata has no use for its type. */
+static bool object_extent(const unsigned char *at, uint64_t left, uint64_t *ret_bytes, uint64_t *ret_members) {
+  unsigned char type = at[0];
+  unsigned width = 0; /* of the count that follows the type */
+  uint64_t count = 0, bytes = 0, members = 0;
+  switch (type) {
+  case 0x00 ... 0x7f:
+  case 0xe0 ... 0xff:
+  case 0xc0:
+  case 0xc2 ... 0xc3:
+    break; /* small integers, nil, false, true */
+  case 0x80 ... 0x8f:
+    members = 2 * (type & 0x0fu);
+    break;
+  case 0x90 ... 0x9f:
+    members = type & 0x0f;
+    break;
+  case 0xa0 ... 0xbf:
+    bytes = type & 0x1f;
+    break;
+  case 0xcc ... 0xcf:
+  case 0xd0 ... 0xd3:
+    bytes = 1u << (type & 3);
+    break; /* integers */
+  case 0xd9 ... 0xdb:
+    width = 1u << (type - 0xd9);
+    break; /* text */
+  case 0xdc ... 0xdd:
+    width = 2u << (type - 0xdc);
+    break; /* arrays */
+  case 0xde ... 0xdf:
+    width = 2u << (type - 0xde);
+    break; /* maps */
+  default:
+    return false;
+  }
+  if (width >= left)
+    return false;
+  for (unsigned i = 1; i <= width; i++)
+    count = count << 8 | at[i];
+  if (width && type <= 0xdb)
+    bytes = count;
+  else if (width)
+    members = type <= 0xdd ? count : 2 * count;
+  *ret_bytes = 1 + width + bytes;
+  *ret_members = members;
+  return true;
+}
+
+/* Whether the bytes are one object in which no array or map claims more members than there are bytes left. msgpack-c
+ * allocates what a count says before it reads the first member, so that a few bytes could ask for 200 GB. */
+static bool counts_are_sane(struct bytes_view view) {
+  const unsigned char *at = (const unsigned char *)view.bytes;
+  uint64_t left = view.size, wanted = 1;
+  while (wanted > 0) {
+    uint64_t bytes, members;
+    if (wanted > left || !object_extent(at, left, &bytes, &members) || bytes > left)
+      return false;
+    at += bytes;
+    left -= bytes;
+    wanted += members - 1;
+  }
+  return left == 0;
+}
+
+/* That a map can be read by its members' names: few members, each a text, no two the same. */
+static bool check_map(const msgpack_object *map, const char *pointer, struct error *error) {
+  if (map->type != MSGPACK_OBJECT_MAP)
+    return error_at(error, pointer, "must be a map");
+  if (map->via.map.size > MEMBERS_MAX)
+    return error_at(error, pointer, "has %u members, at most %d are read", map->via.map.size, MEMBERS_MAX);
+  for (uint32_t i = 0; i < map->via.map.size; i++) {
+    const msgpack_object *key = &map->via.map.ptr[i].key;
+    if (key->type != MSGPACK_OBJECT_STR)
+      return error_at(error, pointer, "the name of member %u is no text", i);
+    for (uint32_t j = 0; j < i; j++) {
+      const msgpack_object_str *other = &map->via.map.ptr[j].key.via.str;
+      if (other->size == key->via.str.size && memcmp(other->ptr, key->via.str.ptr, other->size) == 0) {
+        char cut[NAME_TEXT_SIZE];
+        return error_at(error, pointer, "the member \"%s\" is there twice", name_cut(other->ptr, other->size, cut));
+      }
+    }
+  }
+  return true;
+}
+
+/* A member of a checked map; NULL when it is absent. */
+static const msgpack_object *find_member(const msgpack_object *map, const char *name) {
+  size_t length = strlen(name);
+  for (uint32_t i = 0; i < map->via.map.size; i++) {
+    const msgpack_object_str *key = &map->via.map.ptr[i].key.via.str;
+    if (key->size == length && memcmp(key->ptr, name, length) == 0)
+      return &map->via.map.ptr[i].val;
+  }
+  return NULL;
+}
+
+/* A member that must be there and have the type. */
+static bool get_member(const msgpack_object *map, const char *pointer, const char *name, msgpack_object_type type,
+                       const char *type_name, const msgpack_object **ret, struct error *error) {
+  const msgpack_object *member = find_member(map, name);
+  if (!member)
+    return error_at(error, pointer, "the member \"%s\" is missing", name);
+  if (member->type != type) {
+    char path[JSON_POINTER_SIZE];
+    return error_at(error, json_pointer_member(path, sizeof path, pointer, name), "must be %s", type_name);
+  }
+  *ret = member;
+  return true;
+}
+
+static bool get_number(const msgpack_object *map, const char *pointer, const char *name, int64_t max, int64_t *ret,
+                       struct error *error) {
+  const msgpack_object *member;
+  if (!get_member(map, pointer, name, MSGPACK_OBJECT_POSITIVE_INTEGER, "an integer that is not negative", &member,
+                  error))
+    return false;
+  if (member->via.u64 > (uint64_t)max) {
+    char path[JSON_POINTER_SIZE];
+    return error_at(error, json_pointer_member(path, sizeof path, pointer, name), "is %llu, can be at most %lld",
+                    (unsigned long long)member->via.u64, (long long)max);
+  }
+  *ret = (int64_t)member->via.u64;
+  return true;
+}
+
+/* The numbers of a kernel: where each goes, how large it can be. */
+static const struct {
+  const char *name;
+  size_t offset;
+  int64_t max;
+  bool is_optional;
+} kernel_numbers[] = {
+    {".vgpr_count", offsetof(struct code_resources, vgprs), 1024, false},
+    {".agpr_count", offsetof(struct code_resources, agprs), 1024, true},
+    {".sgpr_count", offsetof(struct code_resources, sgprs), 1024, false},
+    {".vgpr_spill_count", offsetof(struct code_resources, vgpr_spills), NUMBER_MAX, true},
+    {".sgpr_spill_count", offsetof(struct code_resources, sgpr_spills), NUMBER_MAX, true},
+    {".group_segment_fixed_size", offsetof(struct code_resources, lds_bytes), NUMBER_MAX, false},
+    {".private_segment_fixed_size", offsetof(struct code_resources, scratch_bytes), NUMBER_MAX, false},
+    {".kernarg_segment_size", offsetof(struct code_resources, kernarg_bytes), NUMBER_MAX, false},
+    {".wavefront_size", offsetof(struct code_resources, wavefront_size), 64, false},
+    {".max_flat_workgroup_size", offsetof(struct code_resources, workgroup_max), 1 << 16, false},
+};
+
+static bool read_argument(const msgpack_object *map, const char *pointer, struct code_kernel *kernel,
+                          struct error *error) {
+  struct code_argument argument = {0};
+  const msgpack_object *kind;
+  if (!check_map(map, pointer, error) || !get_number(map, pointer, ".offset", NUMBER_MAX, &argument.offset, error) ||
+      !get_number(map, pointer, ".size", NUMBER_MAX, &argument.size, error) ||
+      !get_member(map, pointer, ".value_kind", MSGPACK_OBJECT_STR, "text", &kind, error))
+    return false;
+  char text[NAME_TEXT_SIZE];
+  name_cut(kind->via.str.ptr, kind->via.str.size, text);
+  if (text[0] == '\0' || strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789_") != strlen(text))
+    return error_at(error, pointer, "\"%s\" is no kind of argument", text);
+  argument.kind = xstrdup(text);
+  argument.is_hidden = string_starts(argument.kind, "hidden_");
+  kernel->arguments[kernel->n_arguments++] = argument;
+  return true;
+}
+
+static bool read_arguments(const msgpack_object *map, const char *pointer, struct code_kernel *kernel,
+                           struct error *error) {
+  char path[JSON_POINTER_SIZE], item[JSON_POINTER_SIZE];
+  const msgpack_object *list;
+  if (!find_member(map, ".args"))
+    return true;
+  if (!get_member(map, pointer, ".args", MSGPACK_OBJECT_ARRAY, "an array", &list, error))
+    return false;
+  json_pointer_member(path, sizeof path, pointer, ".args");
+  if (list->via.array.size > CODE_ARGUMENTS_MAX)
+    return error_at(error, path, "has %u arguments, at most %d are read", list->via.array.size, CODE_ARGUMENTS_MAX);
+  kernel->arguments = xcalloc(list->via.array.size, sizeof *kernel->arguments);
+  for (uint32_t i = 0; i < list->via.array.size; i++) {
+    if (!read_argument(&list->via.array.ptr[i], json_pointer_index(item, sizeof item, path, i), kernel, error))
+      return false;
+  }
+  if (!code_kernel_order_arguments(kernel, error)) {
+    struct error reason = *error;
+    return error_at(error, path, "%s", reason.message);
+  }
+  return true;
+}
+
+static bool read_kernel(const msgpack_object *map, const char *pointer, struct code_object *object,
+                        struct error *error) {
+  const msgpack_object *name;
+  struct code_kernel *kernel;
+  if (!check_map(map, pointer, error) || !get_member(map, pointer, ".name", MSGPACK_OBJECT_STR, "text", &name, error))
+    return false;
+  if (!code_object_add_kernel(object, name->via.str.ptr, name->via.str.size, &kernel, error)) {
+    struct error reason = *error;
+    return error_at(error, pointer, "%s", reason.message);
+  }
+  for (size_t i = 0; i < ARRAY_LENGTH(kernel_numbers); i++) {
+    int64_t *number = (int64_t *)((char *)&kernel->resources + kernel_numbers[i].offset);
+    if (kernel_numbers[i].is_optional && !find_member(map, kernel_numbers[i].name))
+      continue;
+    if (!get_number(map, pointer, kernel_numbers[i].name, kernel_numbers[i].max, number, error))
+      return false;
+  }
+  if (kernel->resources.wavefront_size != 32 && kernel->resources.wavefront_size != 64)
+    return error_at(error, pointer, "the wavefront has %lld lanes, it can have 32 or 64",
+                    (long long)kernel->resources.wavefront_size);
+  return read_arguments(map, pointer, kernel, error);
+}
+
+/* "amdgcn-amd-amdhsa--gfx942:sramecc+:xnack-": the target id without its features, held against the ELF header. */
+static bool read_target(const struct elf_image *image, const msgpack_object *text, struct code_object *object,
+                        struct error *error) {
+  char full[NAME_TEXT_SIZE];
+  name_cut(text->via.str.ptr, text->via.str.size, full);
+  const char *id = string_starts(full, TARGET_PREFIX) ? strchr(full + strlen(TARGET_PREFIX), '-') : NULL;
+  size_t length = id ? strcspn(++id, ":") : 0;
+  if (length == 0 || strspn(full, "abcdefghijklmnopqrstuvwxyz0123456789-_:+") != strlen(full))
+    return error_at(error, "/amdhsa.target", "must be \"" TARGET_PREFIX "-TARGET\", is \"%s\"", full);
+  cleanup_free char *target = xstrndup(id, length);
+  for (size_t i = 0; i < ARRAY_LENGTH(machs); i++) {
+    if (machs[i].mach == (image->header.e_flags & 0xff) && !string_equal(machs[i].name, target))
+      return error_at(error, "/amdhsa.target", "says %s, the ELF header says %s", target, machs[i].name);
+  }
+  object->target = TAKE(target);
+  object->target_full = xstrdup(full);
+  return true;
+}
+
+/* A value of the note, whatever it is; as deep as msgpack-c reads (32). */
+static json_t *note_to_json(const msgpack_object *value) {
+  json_t *json = NULL;
+  cleanup_free char *text = NULL;
+  switch (value->type) {
+  case MSGPACK_OBJECT_BOOLEAN:
+    return json_boolean(value->via.boolean);
+  case MSGPACK_OBJECT_POSITIVE_INTEGER:
+    return json_integer(value->via.u64 < INT64_MAX ? (json_int_t)value->via.u64 : INT64_MAX);
+  case MSGPACK_OBJECT_NEGATIVE_INTEGER:
+    return json_integer(value->via.i64);
+  case MSGPACK_OBJECT_STR:
+    text = name_plain(value->via.str.ptr, value->via.str.size);
+    return json_string(text);
+  case MSGPACK_OBJECT_ARRAY:
+    json = json_array();
+    for (uint32_t i = 0; i < value->via.array.size; i++)
+      ALWAYS(json_array_append_new(json, note_to_json(&value->via.array.ptr[i])) == 0);
+    return json;
+  case MSGPACK_OBJECT_MAP:
+    json = json_object();
+    for (uint32_t i = 0; i < value->via.map.size; i++) {
+      const msgpack_object_kv *member = &value->via.map.ptr[i];
+      if (member->key.type != MSGPACK_OBJECT_STR)
+        continue;
+      cleanup_free char *name = name_plain(member->key.via.str.ptr, member->key.via.str.size);
+      ALWAYS(json_object_set_new(json, name, note_to_json(&member->val)) == 0);
+    }
+    return json;
+  default:
+    return json_null();
+  }
+}
+
+static bool read_metadata(const struct elf_image *image, const msgpack_object *root, struct code_object *object,
+                          struct error *error) {
+  char pointer[JSON_POINTER_SIZE];
+  const msgpack_object *target, *kernels;
+  if (!check_map(root, "", error) ||
+      !get_member(root, "", "amdhsa.target", MSGPACK_OBJECT_STR, "text", &target, error) ||
+      !read_target(image, target, object, error))
+    return false;
+  object->notes = note_to_json(root);
+  if (!find_member(root, "amdhsa.kernels"))
+    return true;
+  if (!get_member(root, "", "amdhsa.kernels", MSGPACK_OBJECT_ARRAY, "an array", &kernels, error))
+    return false;
+  for (uint32_t i = 0; i < kernels->via.array.size; i++) {
+    json_pointer_index(pointer, sizeof pointer, "/amdhsa.kernels", i);
+    if (!read_kernel(&kernels->via.array.ptr[i], pointer, object, error))
+      return false;
+  }
+  return true;
+}
+
+bool amdgpu_parse(const struct elf_image *image, struct code_object *object, struct error *error) {
+  /* EI_ABIVERSION is 1 for code object version 3, 2 for 4, …; 3 had no target in its metadata. */
+  int version = image->header.e_ident[EI_ABIVERSION] + 2;
+  if (image->header.e_ident[EI_OSABI] != OSABI_AMDGPU_HSA || version < 4 || version > 6)
+    return error_set(error,
+                     "the code object has ABI %d of version %d, known are amdhsa's versions 4 to 6: compile with "
+                     "-mcode-object-version=5",
+                     image->header.e_ident[EI_OSABI], version);
+  if (image->header.e_type != ET_DYN)
+    return error_set(error, "the code object is not linked (ELF type %d): link it with ld.lld -shared",
+                     image->header.e_type);
+  struct bytes_view note;
+  if (!find_metadata(image, &note, error))
+    return false;
+  if (!counts_are_sane(note))
+    return error_set(error, "the metadata of the code object is damaged: it is cut off, or no msgpack");
+  object->version = version;
+  msgpack_unpacked unpacked;
+  msgpack_unpacked_init(&unpacked);
+  size_t end = 0;
+  bool is_read = msgpack_unpack_next(&unpacked, note.bytes, note.size, &end) == MSGPACK_UNPACK_SUCCESS;
+  if (!is_read)
+    error_set(error, "the metadata of the code object is damaged: msgpack of more than 32 levels");
+  else
+    is_read =
+        read_metadata(image, &unpacked.data, object, error) || error_prefix(error, "the metadata of the code object: ");
+  msgpack_unpacked_destroy(&unpacked);
+  return is_read;
+}

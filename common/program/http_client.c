@@ -1,0 +1,335 @@
+/* One libcurl easy handle in a multi handle: the multi keeps connections alive and can be woken by http_client_cancel.
+ *
+ * Memory: a client owns its handles and its URL; a response owns its texts. Threads: as http_client.h says. */
+#include "common/program/http_client.h"
+
+#include <curl/curl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+#define TIMEOUT_MS_DEFAULT 60000
+#define RESPONSE_MAX_DEFAULT ((size_t)64 << 20)
+#define POLL_MS 1000 /* curl's own timers and a cancel wake it earlier */
+
+struct http_client {
+  CURLM *multi;
+  CURL *easy;
+  char *url;           /* without a "/" at its end */
+  char *authorization; /* the whole header, or NULL */
+  bool is_loopback;
+  int64_t connect_timeout_ms;
+  atomic_bool cancelled;
+};
+
+#define RECEIVER_MAGIC 0x48545250u
+struct receiver {
+  uint32_t magic;
+  char *bytes;
+  size_t size, capacity, max;
+  bool too_large;
+};
+
+DEFINE_CLEANUP(CURLU *, cleanup_curl_url_free, curl_url_cleanup)
+DEFINE_CLEANUP(struct curl_slist *, cleanup_curl_list_free, curl_slist_free_all)
+static void cleanup_curl_text_free(char **text) { curl_free(*text); }
+
+static void curl_start(void) {
+  if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
+    die("libcurl cannot be initialised");
+}
+
+/* What may stand in a header line: a CR or LF in it would begin another header. */
+static bool header_text_is_plain(const char *text) {
+  for (; *text; text++) {
+    if ((unsigned char)*text < 0x20 || *text == 0x7f)
+      return false;
+  }
+  return true;
+}
+
+static bool host_is_loopback(const char *host) {
+  bool is_number = host[strspn(host, "0123456789.")] == '\0';
+  return string_equal(host, "localhost") || string_equal(host, "[::1]") || (is_number && string_starts(host, "127."));
+}
+
+/* Refuses what is not a plain base URL. A user or password in it would end up in logs. */
+static bool url_check(const char *url, bool *ret_is_loopback, struct error *error) {
+  __attribute__((cleanup(cleanup_curl_url_free))) CURLU *parts = curl_url();
+  __attribute__((cleanup(cleanup_curl_text_free))) char *host = NULL;
+  ALWAYS(parts != NULL);
+  if (!string_starts(url, "http://") && !string_starts(url, "https://"))
+    return error_set(error, "the server's URL must begin with http:// or https://, like http://tuning.example:8080");
+  if (curl_url_set(parts, CURLUPART_URL, url, 0) != CURLUE_OK ||
+      curl_url_get(parts, CURLUPART_HOST, &host, 0) != CURLUE_OK || !header_text_is_plain(url))
+    return error_set(error, "the server's URL is not a URL; write it like http://tuning.example:8080");
+  const CURLUPart refused[] = {CURLUPART_USER, CURLUPART_PASSWORD, CURLUPART_QUERY, CURLUPART_FRAGMENT};
+  for (size_t i = 0; i < ARRAY_LENGTH(refused); i++) {
+    __attribute__((cleanup(cleanup_curl_text_free))) char *part = NULL;
+    if (curl_url_get(parts, refused[i], &part, 0) == CURLUE_OK)
+      return error_set(error, "the server's URL must have no user, password, query or fragment; the token is an option "
+                              "of its own");
+  }
+  *ret_is_loopback = host_is_loopback(host);
+  return true;
+}
+
+bool http_client_new(const char *url, const char *token, int64_t connect_timeout_ms, struct http_client **ret_client,
+                     struct error *error) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  pthread_once(&once, curl_start);
+  bool is_loopback;
+  if (!url_check(url, &is_loopback, error))
+    return false;
+  if (token && (!token[0] || strchr(token, ' ') || !header_text_is_plain(token)))
+    return error_set(error, "the token is empty or has spaces or control characters in it; give it as it was printed");
+  size_t length = strlen(url);
+  while (length && url[length - 1] == '/')
+    length--;
+  struct http_client *client = xcalloc(1, sizeof *client);
+  *client = (struct http_client){
+      .multi = curl_multi_init(),
+      .easy = curl_easy_init(),
+      .url = xstrndup(url, length),
+      .authorization = token ? xasprintf("Authorization: Bearer %s", token) : NULL,
+      .is_loopback = is_loopback,
+      .connect_timeout_ms = connect_timeout_ms,
+  };
+  ALWAYS(client->multi && client->easy);
+  *ret_client = client;
+  return true;
+}
+
+void http_client_free(struct http_client *client) {
+  curl_easy_cleanup(client->easy);
+  curl_multi_cleanup(client->multi);
+  free(client->url);
+  free(client->authorization);
+  free(client);
+}
+
+void http_client_cancel(struct http_client *client) {
+  atomic_store(&client->cancelled, true);
+  curl_multi_wakeup(client->multi);
+}
+
+static size_t receive(char *bytes, size_t one, size_t size, void *context) {
+  struct receiver *receiver = context;
+  MAGIC_CHECK(receiver, RECEIVER_MAGIC);
+  (void)one;
+  if (size > receiver->max - receiver->size) {
+    receiver->too_large = true;
+    return CURL_WRITEFUNC_ERROR;
+  }
+  size_t needed = receiver->size + size + 1;
+  if (needed > receiver->capacity) {
+    size_t doubled = receiver->capacity * 2;
+    receiver->capacity = doubled > needed ? doubled : needed;
+    receiver->bytes = xreallocarray(receiver->bytes, receiver->capacity, 1);
+  }
+  memcpy(receiver->bytes + receiver->size, bytes, size);
+  receiver->size += size;
+  receiver->bytes[receiver->size] = '\0';
+  return size;
+}
+
+static bool header_add(struct curl_slist **headers, const char *name, const char *value, struct error *error) {
+  if (!value)
+    return true;
+  if (!header_text_is_plain(value))
+    return error_set(error, "the header %s has control characters in its value", name);
+  cleanup_free char *line = xasprintf("%s: %s", name, value);
+  struct curl_slist *longer = curl_slist_append(*headers, line);
+  ALWAYS(longer != NULL);
+  *headers = longer;
+  return true;
+}
+
+static bool headers_make(const struct http_client *client, const struct http_request *request,
+                         struct curl_slist **headers, struct error *error) {
+  /* Without "Expect:" curl waits for "100 Continue" before a body over 1 MiB. */
+  *headers = curl_slist_append(NULL, "Expect:");
+  ALWAYS(*headers != NULL);
+  if (client->authorization) {
+    struct curl_slist *longer = curl_slist_append(*headers, client->authorization);
+    ALWAYS(longer != NULL);
+    *headers = longer;
+  }
+  const char *content_type = request->content_type ? request->content_type : "application/json";
+  return header_add(headers, "Content-Type", request->body ? content_type : NULL, error) &&
+         header_add(headers, "If-Match", request->if_match, error) &&
+         header_add(headers, "If-None-Match", request->if_none_match, error);
+}
+
+static void easy_set_method(CURL *easy, const struct http_request *request) {
+  if (string_equal(request->method, "HEAD")) {
+    curl_easy_setopt(easy, CURLOPT_NOBODY, 1L);
+    return;
+  }
+  if (string_equal(request->method, "GET"))
+    return;
+  /* A PUT or POST without a body says "Content-Length: 0"; a DELETE without one says nothing. */
+  if (request->body || !string_equal(request->method, "DELETE")) {
+    curl_easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)(request->body ? request->body_size : 0));
+    curl_easy_setopt(easy, CURLOPT_POSTFIELDS, request->body ? request->body : "");
+  }
+  curl_easy_setopt(easy, CURLOPT_CUSTOMREQUEST, request->method);
+}
+
+static void easy_prepare(const struct http_client *client, const struct http_request *request, const char *url,
+                         struct curl_slist *headers, struct receiver *receiver, char *reason) {
+  CURL *easy = client->easy;
+  curl_easy_reset(easy);
+  curl_easy_setopt(easy, CURLOPT_URL, url);
+  curl_easy_setopt(easy, CURLOPT_PATH_AS_IS, 1L);
+  curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
+  curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
+  curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
+  curl_easy_setopt(easy, CURLOPT_TCP_NODELAY, 1L);
+  curl_easy_setopt(easy, CURLOPT_TCP_KEEPALIVE, 1L);
+  curl_easy_setopt(easy, CURLOPT_USERAGENT, "wavetune/" WAVETUNE_VERSION);
+  curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, (long)client->connect_timeout_ms);
+  curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS, (long)(request->timeout_ms ? request->timeout_ms : TIMEOUT_MS_DEFAULT));
+  curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, reason);
+  curl_easy_setopt(easy, CURLOPT_HTTPHEADER, headers);
+  curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, receive);
+  curl_easy_setopt(easy, CURLOPT_WRITEDATA, receiver);
+  if (client->is_loopback)
+    curl_easy_setopt(easy, CURLOPT_PROXY, "");
+  const char *certificates = getenv("SSL_CERT_FILE");
+  if (certificates && certificates[0])
+    curl_easy_setopt(easy, CURLOPT_CAINFO, certificates);
+  easy_set_method(easy, request);
+}
+
+/* Runs the prepared handle. False: it was cancelled; else *ret_code says how it ended. */
+static bool easy_run(struct http_client *client, CURLcode *ret_code) {
+  ALWAYS(curl_multi_add_handle(client->multi, client->easy) == CURLM_OK);
+  int running = 1;
+  bool cancelled = atomic_exchange(&client->cancelled, false);
+  while (running && !cancelled) {
+    ALWAYS(curl_multi_perform(client->multi, &running) == CURLM_OK);
+    if (running) {
+      ALWAYS(curl_multi_poll(client->multi, NULL, 0, POLL_MS, NULL) == CURLM_OK);
+      cancelled = atomic_exchange(&client->cancelled, false);
+    }
+  }
+  int left;
+  CURLMsg *message = cancelled ? NULL : curl_multi_info_read(client->multi, &left);
+  ALWAYS(cancelled || (message && message->msg == CURLMSG_DONE));
+  if (message)
+    *ret_code = message->data.result;
+  curl_multi_remove_handle(client->multi, client->easy);
+  return !cancelled;
+}
+
+/* Whether the connection ended after an answer had begun: less came than its Content-Length, or no last chunk. */
+static bool answer_is_truncated(CURL *easy, CURLcode code) {
+  long status = 0;
+  curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &status);
+  return code == CURLE_PARTIAL_FILE || (code == CURLE_RECV_ERROR && status != 0);
+}
+
+static bool send_error(CURLcode code, const struct http_request *request, const char *url,
+                       const struct receiver *receiver, bool is_truncated, const char *reason, struct error *error) {
+  if (receiver->too_large)
+    return error_set(error, "the answer of %s %s is larger than %zu bytes", request->method, url, receiver->max);
+  if (is_truncated)
+    return error_set(error, "the answer of %s ended after %zu bytes: %s", url, receiver->size,
+                     reason[0] ? reason : curl_easy_strerror(code));
+  return error_set(error, "no answer from %s: %s", url, reason[0] ? reason : curl_easy_strerror(code));
+}
+
+/* The value of the answer's header, owned by the caller, or NULL. */
+static char *header_copy(CURL *easy, const char *name) {
+  struct curl_header *header;
+  return curl_easy_header(easy, name, 0, CURLH_HEADER, -1, &header) == CURLHE_OK ? xstrdup(header->value) : NULL;
+}
+
+bool http_send(struct http_client *client, const struct http_request *request, struct http_response *ret,
+               struct error *error) {
+  *ret = (struct http_response){0};
+  ALWAYS(request->path[0] == '/');
+  cleanup_free char *url = xasprintf("%s%s", client->url, request->path);
+  __attribute__((cleanup(cleanup_curl_list_free))) struct curl_slist *headers = NULL;
+  if (!headers_make(client, request, &headers, error))
+    return false;
+  struct receiver receiver = {
+      .magic = RECEIVER_MAGIC,
+      .bytes = xcalloc(1, 1),
+      .capacity = 1,
+      .max = request->response_max ? request->response_max : RESPONSE_MAX_DEFAULT,
+  };
+  cleanup_free char *reason = xcalloc(1, CURL_ERROR_SIZE);
+  easy_prepare(client, request, url, headers, &receiver, reason);
+  CURLcode code = CURLE_OK;
+  bool finished = easy_run(client, &code);
+  if (!finished || code != CURLE_OK) {
+    free(receiver.bytes);
+    if (!finished)
+      return error_set(error, "the request to %s was cancelled", url);
+    ret->is_truncated = answer_is_truncated(client->easy, code);
+    return send_error(code, request, url, &receiver, ret->is_truncated, reason, error);
+  }
+  long status = 0;
+  curl_off_t retry_after_s = 0;
+  curl_easy_getinfo(client->easy, CURLINFO_RESPONSE_CODE, &status);
+  curl_easy_getinfo(client->easy, CURLINFO_RETRY_AFTER, &retry_after_s);
+  *ret = (struct http_response){
+      .status = (int)status,
+      .body = receiver.bytes,
+      .size = receiver.size,
+      .etag = header_copy(client->easy, "ETag"),
+      .match = header_copy(client->easy, "Wavetune-Match"),
+      .retry_after_s = retry_after_s > 0 ? retry_after_s : 0,
+  };
+  return true;
+}
+
+void http_response_release(struct http_response *response) {
+  free(response->body);
+  free(response->etag);
+  free(response->match);
+  *response = (struct http_response){0};
+}
+
+/* Says why the server refused: its problem document (RFC 9457), else the bare status. */
+static bool problem_error(const struct http_response *response, const char *method, const char *path,
+                          struct error *error) {
+  cleanup_json json_t *problem = NULL;
+  struct error ignored;
+  if (response->size && json_parse(response->body, response->size, &problem, &ignored) && json_is_object(problem)) {
+    const char *detail = json_string_value(json_object_get(problem, "detail"));
+    const char *title = json_string_value(json_object_get(problem, "title"));
+    const char *pointer = json_string_value(json_object_get(problem, "pointer"));
+    if (detail || title)
+      return error_at(error, pointer ? pointer : "", "%s", detail ? detail : title);
+  }
+  return error_set(error, "the server answered %d to %s %s and did not say why", response->status, method, path);
+}
+
+bool http_json(struct http_client *client, const char *method, const char *path, const json_t *body, int64_t timeout_ms,
+               json_t **ret_answer, int *ret_status, struct error *error) {
+  cleanup_free char *text = body ? json_dumps(body, JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(17)) : NULL;
+  struct http_request request = {
+      .method = method, .path = path, .body = text, .body_size = text ? strlen(text) : 0, .timeout_ms = timeout_ms};
+  cleanup_http_response struct http_response response = {0};
+  bool answered = http_send(client, &request, &response, error);
+  if (ret_status)
+    *ret_status = response.status;
+  if (!answered)
+    return false;
+  if (response.status < 200 || response.status > 299)
+    return problem_error(&response, method, path, error);
+  cleanup_json json_t *answer = NULL;
+  if (response.size && !json_parse(response.body, response.size, &answer, error))
+    return error_prefix(error, "the server's answer to %s %s is ", method, path);
+  if (ret_answer)
+    *ret_answer = TAKE(answer);
+  return true;
+}
+
+char *http_escape(const char *text) {
+  __attribute__((cleanup(cleanup_curl_text_free))) char *escaped = curl_easy_escape(NULL, text, 0);
+  ALWAYS(escaped != NULL);
+  return xstrdup(escaped);
+}

@@ -1,0 +1,63 @@
+/* HTTP requests of the agent and the command line, over libcurl, with a bearer token and JSON bodies.
+ *
+ * Memory: a response owns its body. Threads: an http_client belongs to one thread at a time (it keeps connections
+ * alive); http_client_cancel may be called from any. */
+#ifndef WAVETUNE_COMMON_HTTP_CLIENT_H
+#define WAVETUNE_COMMON_HTTP_CLIENT_H
+
+#include "common/base/json.h"
+
+struct http_client;
+
+/* `url` is the server's base, http:// or https://, perhaps with a path but without user, query or fragment; `token` may
+ * be NULL. Connecting takes at most connect_timeout_ms. Proxies come from the environment as curl reads it
+ * (https_proxy, no_proxy, …), never for loopback; certificates are checked against $SSL_CERT_FILE where it is set. */
+must_check bool http_client_new(const char *url, const char *token, int64_t connect_timeout_ms,
+                                struct http_client **ret_client, struct error *error);
+void http_client_free(struct http_client *client);
+DEFINE_CLEANUP(struct http_client *, cleanup_http_client_free, http_client_free)
+#define cleanup_http_client __attribute__((cleanup(cleanup_http_client_free)))
+
+struct http_request {
+  const char *method; /* GET, PUT, POST, DELETE, HEAD */
+  const char *path;   /* "/v1/…" with its query, escaped */
+  const void *body;   /* NULL: none */
+  size_t body_size;
+  const char *content_type; /* NULL: application/json */
+  const char *if_match;     /* entity tags with their quotes, or NULL */
+  const char *if_none_match;
+  int64_t timeout_ms;  /* for the whole request, 0: 60 s */
+  size_t response_max; /* bytes accepted, 0: 64 MiB */
+};
+
+struct http_response {
+  int status; /* 0: no answer */
+  char *body; /* NUL-terminated, may hold NULs */
+  size_t size;
+  char *etag;            /* or NULL */
+  char *match;           /* Wavetune-Match, or NULL */
+  int64_t retry_after_s; /* 0: not said */
+  bool is_truncated;     /* http_send was false because the connection ended in the middle of an answer */
+};
+
+/* False only when no whole answer came (connection refused, time-out, too large, ended early, …): the error says why and
+ * names the URL. Any HTTP status is success here. */
+must_check bool http_send(struct http_client *client, const struct http_request *request, struct http_response *ret,
+                          struct error *error);
+void http_response_release(struct http_response *response);
+#define cleanup_http_response __attribute__((cleanup(http_response_release)))
+
+/* Sends `body` (may be NULL; its members in their order, which means something in a space) and demands a 2xx answer: *ret_answer is its JSON (NULL where empty).
+ * Otherwise false, with the problem document's detail and pointer; *ret_status is the status or 0 in either case.
+ * ret_answer and ret_status may be NULL. */
+must_check bool http_json(struct http_client *client, const char *method, const char *path, const json_t *body,
+                          int64_t timeout_ms, json_t **ret_answer, int *ret_status, struct error *error);
+
+/* Percent-encodes for a path segment or a query value. Owned by the caller. */
+must_check char *http_escape(const char *text);
+
+/* Makes the running http_send of this client return false soon, from another thread; when none is running, the next
+ * one, so that a cancel just before a long poll is not lost. */
+void http_client_cancel(struct http_client *client);
+
+#endif

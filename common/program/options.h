@@ -1,0 +1,82 @@
+/* Options of the programs from one table: flags, then WAVETUNE_* variables, then a file, then defaults, in that order.
+ *
+ * A program states its options once; parsing, --help and the names of variables and file members follow from the table.
+ * Every command has --help, --version and --config FILE (default: $WAVETUNE_CONFIG, else
+ * ~/.config/wavetune/config.json, else /etc/wavetune/config.json, where there is one): a JSON object {"url": "…",
+ * "token": "…"} whose members are the options' names with "_". An unknown flag is an error with the nearest name. A
+ * variable that is set to nothing counts as not set; a flag's variable holds true, false, 1 or 0; a list's variable
+ * holds one value, its member an array of strings. Members of the file that this command does not have are ignored:
+ * other commands read the same file. The values of text options (tokens) are never printed: not in --help and not in an
+ * error.
+ *
+ * Memory: values are borrowed from argv, the environment or the options' own store, until options_release.
+ * Threads: one, at start. */
+#ifndef WAVETUNE_COMMON_OPTIONS_H
+#define WAVETUNE_COMMON_OPTIONS_H
+
+#include "common/base/json.h"
+
+enum option_type { OPTION_FLAG, OPTION_TEXT, OPTION_INTEGER, OPTION_LIST /* may be given several times */ };
+
+struct option_spec {
+  const char *name; /* "lease-seconds": --lease-seconds, WAVETUNE_LEASE_SECONDS, "lease_seconds" */
+  enum option_type type;
+  const char *argument;     /* what --help shows for the value: "SECONDS"; NULL for a flag */
+  const char *default_text; /* NULL: none */
+  int64_t min, max;         /* of an integer; both 0: any */
+  const char *help;         /* one line */
+  bool flag_only;           /* neither variable nor file (e.g. --json is both, --wait only a flag) */
+};
+
+struct options;
+
+struct command_spec {
+  const char *name;        /* "kernel push" */
+  const char *arguments;   /* "DIR[:VERSION]…"; "": a positional argument is an error */
+  const char *summary;     /* one line, for the list of commands */
+  const char *description; /* for --help, which wraps it; each newline begins a paragraph; may be NULL */
+  const struct option_spec *options;
+  size_t n_options;
+  int (*run)(struct options *options); /* returns the exit code */
+};
+
+/* Parses `argv`, which begins after the command's words. `--name value` and `--name=value`, before, between and after
+ * positional arguments; all after `--` is positional. On --help or --version it prints and exits with 0; on an error it
+ * prints one sentence with how to get help and exits with 2 (the exit code for usage, everywhere). */
+void options_parse(const char *program, const struct command_spec *command, int argc, char **argv,
+                   struct options **ret_options);
+void options_free(struct options *options);
+DEFINE_CLEANUP(struct options *, cleanup_options_free, options_free)
+#define cleanup_options __attribute__((cleanup(cleanup_options_free)))
+
+const char *option_text(const struct options *options, const char *name); /* NULL: not given, no default */
+int64_t option_integer(const struct options *options, const char *name);  /* aborts when it has no value */
+bool option_flag(const struct options *options, const char *name);
+size_t option_list(const struct options *options, const char *name, const char *const **ret_values);
+size_t options_arguments(const struct options *options, char *const **ret_arguments); /* positional */
+
+/* Finds the command (one or two words) in a table and runs it; prints the list of commands for --help or no command;
+ * returns its exit code. What main() of all three programs calls. */
+int commands_run(const char *program, const char *summary, const struct command_spec *commands, size_t n_commands,
+                 int argc, char **argv);
+
+/* Exit codes of all programs, documented in docs/exit-codes.md. */
+enum exit_code {
+  EXIT_OK = 0,
+  EXIT_FAILED = 1,      /* the work was done and the answer is no: a job failed, a check did not pass */
+  EXIT_USAGE = 2,       /* flags, arguments or input files are wrong */
+  EXIT_UNREACHABLE = 3, /* the server did not answer */
+  EXIT_REFUSED = 4,     /* the server said no (4xx) */
+  EXIT_STALE = 5,       /* fetch: the last good cache was kept */
+  EXIT_NOTHING = 6,     /* fetch: there is no cache, new or old */
+  EXIT_UNCHANGED = 7,   /* fetch --exit-code: the cache that is there is the newest */
+  /* fetch: what the server sent was refused; whether a cache was kept, the sentence says */
+  EXIT_TAMPERED = 10,  /* other bytes than their digest says */
+  EXIT_REPLAYED = 11,  /* an older channel entry than one that was seen */
+  EXIT_EXPIRED = 12,   /* a channel entry past its time */
+  EXIT_UNTRUSTED = 13, /* no valid signature by a trusted key, or not what was asked for */
+  EXIT_TRUNCATED = 14, /* the connection ended in the middle of an answer */
+  EXIT_INTERNAL = 70,
+};
+
+#endif

@@ -1,0 +1,38 @@
+/* Confining a child process that handles what a stranger wrote (a compiler, a disassembler): Landlock for files, seccomp
+ * for system calls. Resource limits are struct command's.
+ *
+ * After sandbox_enter the process and all that it starts may read and execute below `readable`, write below `writable`,
+ * and open nothing else, and it has no sockets, no ptrace, no mounts, no keyrings, no shared memory of System V, no new
+ * namespaces and no new privileges. What it had open before stays open. On a kernel without Landlock (before 5.13, or not
+ * enabled) files are not confined: sandbox_kind() says so, and whoever demands more refuses to start.
+ *
+ * What is not confined: whether a path exists, its size and its mode (stat, chmod: no kernel's Landlock sees them), and
+ * before Linux 6.12 signals to processes of the same user.
+ *
+ * Memory: a sandbox owns its rule set and filter. Threads: a sandbox is used by one thread at a time; sandbox_enter is
+ * async-signal-safe, for use between fork and exec. */
+#ifndef WAVETUNE_COMMON_SANDBOX_H
+#define WAVETUNE_COMMON_SANDBOX_H
+
+#include "common/base/error.h"
+
+struct sandbox_rules {
+  const char *const *readable; /* files and folders; NULL-terminated; those that do not exist are left out */
+  const char *const *writable; /* folders, readable too; NULL-terminated */
+};
+
+struct sandbox;
+must_check bool sandbox_new(const struct sandbox_rules *rules, struct sandbox **ret_sandbox, struct error *error);
+void sandbox_free(struct sandbox *sandbox);
+DEFINE_CLEANUP(struct sandbox *, cleanup_sandbox_free, sandbox_free)
+#define cleanup_sandbox __attribute__((cleanup(cleanup_sandbox_free)))
+
+/* In the child: 0, or the errno of the step that failed (the child must end then). */
+must_check int sandbox_enter(const struct sandbox *sandbox);
+
+/* What this kernel offers: "landlock 7, seccomp", "seccomp", "none". A static text. */
+const char *sandbox_kind(void);
+/* Whether files are confined here. */
+bool sandbox_confines_files(void);
+
+#endif

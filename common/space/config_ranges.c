@@ -1,0 +1,84 @@
+/* Sets of ordinals as ranges. Memory: a config_ranges owns its array. Threads: one to a set while it is written. */
+#include "common/space/space.h"
+
+void config_ranges_add(struct config_ranges *ranges, uint64_t ordinal) {
+  if (ranges->n > 0) {
+    struct config_range *last = &ranges->ranges[ranges->n - 1];
+    ALWAYS(ordinal >= last->first + last->count);
+    if (ordinal == last->first + last->count) {
+      last->count++;
+      return;
+    }
+  }
+  GROW(ranges->ranges, ranges->n, ranges->capacity);
+  ranges->ranges[ranges->n++] = (struct config_range){ordinal, 1};
+}
+
+uint64_t config_ranges_count(const struct config_ranges *ranges) {
+  uint64_t count = 0;
+  for (size_t i = 0; i < ranges->n; i++)
+    count += ranges->ranges[i].count;
+  return count;
+}
+
+bool config_ranges_hold(const struct config_ranges *ranges, uint64_t ordinal) {
+  size_t low = 0, high = ranges->n; /* the range that may hold it is below `high` */
+  while (low < high) {
+    size_t middle = low + (high - low) / 2;
+    if (ranges->ranges[middle].first <= ordinal)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low > 0 && ordinal - ranges->ranges[low - 1].first < ranges->ranges[low - 1].count;
+}
+
+json_t *config_ranges_to_json(const struct config_ranges *ranges) {
+  json_t *json = json_array();
+  ALWAYS(json != NULL);
+  for (size_t i = 0; i < ranges->n; i++) {
+    json_t *pair = json_pack("[I, I]", (json_int_t)ranges->ranges[i].first, (json_int_t)ranges->ranges[i].count);
+    ALWAYS(pair != NULL && json_array_append_new(json, pair) == 0);
+  }
+  return json;
+}
+
+static bool range_read(const json_t *json, uint64_t least, struct config_range *ret, struct error *error) {
+  const json_t *first = json_array_get(json, 0), *count = json_array_get(json, 1);
+  if (!json_is_array(json) || json_array_size(json) != 2 || !json_is_integer(first) || !json_is_integer(count))
+    return error_set(error, "a range of configs must be [first, count], two integers");
+  json_int_t from = json_integer_value(first), n = json_integer_value(count);
+  if (from < 0 || n < 1 || n > INT64_MAX - from)
+    return error_set(error, "a range of configs must be of at least one ordinal, all below 2**63 - 1");
+  if ((uint64_t)from < least)
+    return error_set(error, "ranges of configs must rise and leave a gap between them; this one begins before %llu",
+                     (unsigned long long)least);
+  *ret = (struct config_range){(uint64_t)from, (uint64_t)n};
+  return true;
+}
+
+bool config_ranges_from_json(const json_t *json, struct config_ranges *ret_ranges, struct error *error) {
+  if (!json_is_array(json))
+    return error_set(error, "configs must be an array of ranges [first, count]");
+  cleanup_config_ranges struct config_ranges ranges = {0};
+  uint64_t least = 0;
+  size_t index;
+  const json_t *element;
+  json_array_foreach (json, index, element) {
+    char pointer[JSON_POINTER_SIZE];
+    struct config_range range;
+    if (!range_read(element, least, &range, error))
+      return error_pointer_prefix(error, json_pointer_index(pointer, sizeof pointer, "", index));
+    GROW(ranges.ranges, ranges.n, ranges.capacity);
+    ranges.ranges[ranges.n++] = range;
+    least = range.first + range.count + 1;
+  }
+  *ret_ranges = ranges;
+  ranges = (struct config_ranges){0};
+  return true;
+}
+
+void config_ranges_release(struct config_ranges *ranges) {
+  free(ranges->ranges);
+  *ranges = (struct config_ranges){0};
+}

@@ -1,0 +1,458 @@
+/* Spaces: from JSON, ordinals, identity. Memory: a space owns all it points at; its strings lie in its copy of the JSON.
+ * Threads: read-only once parsed. */
+#include "common/base/names.h"
+#include "common/space/space_code.h"
+
+const char *const space_fact_names[SPACE_FACTS] = {"gpu_name", "arch"};
+
+static const char *const role_names[] = {"constexpr", "option", "env"};
+
+bool condition_error(struct error *error, size_t index) {
+  char pointer[JSON_POINTER_SIZE];
+  error_prefix(error, "condition %zu, ", index);
+  error_pointer_prefix(error, json_pointer_index(pointer, sizeof pointer, "/conditions", index));
+  return false;
+}
+
+int value_compare(struct value a, struct value b) {
+  if (a.type != b.type)
+    return a.type < b.type ? -1 : 1;
+  switch (a.type) {
+  case VALUE_BOOL:
+    return (int)a.boolean - (int)b.boolean;
+  case VALUE_INT:
+    return (a.integer > b.integer) - (a.integer < b.integer);
+  case VALUE_STRING:
+    return strcmp(a.string, b.string);
+  default:
+    return 0;
+  }
+}
+
+static int rows_compare(const struct value *a, const struct value *b, size_t n) {
+  int sign = 0;
+  for (size_t i = 0; i < n && sign == 0; i++)
+    sign = value_compare(a[i], b[i]);
+  return sign;
+}
+
+struct rows {
+  const struct value *values;
+  size_t width;
+};
+
+static int rows_sort_compare(const void *a, const void *b, void *context) {
+  const struct rows *rows = context;
+  uint32_t i = *(const uint32_t *)a, j = *(const uint32_t *)b;
+  int sign = rows_compare(rows->values + i * rows->width, rows->values + j * rows->width, rows->width);
+  return sign ? sign : (i > j) - (i < j);
+}
+
+/* The indices of n rows of `width` values, sorted; *ret_twice is the first row that repeats an earlier one, or n. */
+static uint32_t *rows_order(const struct value *values, size_t n, size_t width, size_t *ret_twice) {
+  struct rows rows = {values, width};
+  uint32_t *order = xcalloc(n, sizeof *order);
+  for (size_t i = 0; i < n; i++)
+    order[i] = (uint32_t)i;
+  qsort_r(order, n, sizeof *order, rows_sort_compare, &rows);
+  *ret_twice = n;
+  for (size_t i = 1; i < n; i++)
+    if (order[i] < *ret_twice && rows_compare(values + order[i - 1] * width, values + order[i] * width, width) == 0)
+      *ret_twice = order[i];
+  return order;
+}
+
+static bool row_find(const struct value *values, const uint32_t *order, size_t n, size_t width, const struct value *row,
+                     uint64_t *ret_index) {
+  size_t low = 0, high = n;
+  while (low < high) {
+    size_t middle = low + (high - low) / 2;
+    int sign = rows_compare(values + order[middle] * width, row, width);
+    if (sign == 0) {
+      *ret_index = order[middle];
+      return true;
+    }
+    if (sign < 0)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return false;
+}
+
+static bool space_value_from_json(const json_t *json, const char *pointer, struct value *ret, struct error *error) {
+  if (!value_from_json(json, ret, error))
+    return error_pointer_prefix(error, pointer);
+  if (ret->type == VALUE_FLOAT)
+    return error_at(error, pointer, "a parameter has no float values; write an integer or a string");
+  return true;
+}
+
+/* Adds a parameter of this name, with no values yet. */
+static bool parameter_add(struct space *space, const char *name, const char *pointer, struct error *error) {
+  char shown[NAME_TEXT_SIZE];
+  name_cut(name, strlen(name), shown);
+  if (space->n_parameters == SPACE_PARAMETERS_MAX)
+    return error_at(error, pointer, "the space has more than %d parameters", SPACE_PARAMETERS_MAX);
+  if (!expr_can_name(name))
+    return error_at(error, pointer,
+                    "\"%s\" cannot name a parameter: use letters, digits and _, and no word of expressions", shown);
+  for (size_t i = 0; i < SPACE_FACTS; i++)
+    if (strcmp(name, space_fact_names[i]) == 0)
+      return error_at(error, pointer, "a parameter cannot be named \"%s\": conditions read the GPU's under that name",
+                      shown);
+  space->parameters[space->n_parameters++] = (struct parameter){.name = xstrdup(name)};
+  return true;
+}
+
+static bool parameter_values_parse(struct parameter *parameter, const json_t *json, const char *pointer,
+                                   struct error *error) {
+  if (!json_is_array(json))
+    return error_at(error, pointer, "the values of a parameter must be an array");
+  size_t n = json_array_size(json);
+  if (n == 0 || n > SPACE_VALUES_MAX)
+    return error_at(error, pointer, "a parameter must have 1 to %d values, not %zu", SPACE_VALUES_MAX, n);
+  char at[JSON_POINTER_SIZE];
+  parameter->values = xcalloc(n, sizeof *parameter->values);
+  for (; parameter->n_values < n; parameter->n_values++)
+    if (!space_value_from_json(json_array_get(json, parameter->n_values),
+                               json_pointer_index(at, sizeof at, pointer, parameter->n_values),
+                               &parameter->values[parameter->n_values], error))
+      return false;
+  size_t twice;
+  parameter->values_order = rows_order(parameter->values, n, 1, &twice);
+  if (twice < n)
+    return error_at(error, json_pointer_index(at, sizeof at, pointer, twice), "the value stands twice; take one out");
+  return true;
+}
+
+static bool parameters_parse(struct space *space, const json_t *json, struct error *error) {
+  const char *name;
+  json_t *values;
+  space->raw_count = 1;
+  json_object_foreach ((json_t *)json, name, values) {
+    char pointer[JSON_POINTER_SIZE];
+    json_pointer_member(pointer, sizeof pointer, "/parameters", name);
+    if (!parameter_add(space, name, pointer, error))
+      return false;
+    struct parameter *parameter = &space->parameters[space->n_parameters - 1];
+    if (!parameter_values_parse(parameter, values, pointer, error))
+      return false;
+    if (__builtin_mul_overflow(space->raw_count, (uint64_t)parameter->n_values, &space->raw_count) ||
+        space->raw_count > INT64_MAX)
+      return error_at(error, pointer, "the raw product of the parameters exceeds 2**63 - 1 points; split the space");
+  }
+  if (space->n_parameters == 0)
+    return error_at(error, "/parameters", "the space has no parameters; a kernel without any has one of one value");
+  return true;
+}
+
+static bool parameter_find(const struct space *space, const char *name, size_t *ret_index) {
+  for (size_t i = 0; i < space->n_parameters; i++) {
+    if (strcmp(space->parameters[i].name, name) == 0) {
+      *ret_index = i;
+      return true;
+    }
+  }
+  return false;
+}
+
+static bool parameter_is_unknown(const struct space *space, const char *name, const char *pointer,
+                                 struct error *error) {
+  const char *names[SPACE_PARAMETERS_MAX];
+  for (size_t i = 0; i < space->n_parameters; i++)
+    names[i] = space->parameters[i].name;
+  char at[JSON_POINTER_SIZE], shown[NAME_TEXT_SIZE];
+  error_at(error, json_pointer_member(at, sizeof at, pointer, name), "the space has no parameter \"%s\"",
+           name_cut(name, strlen(name), shown));
+  error_suggest(error, name, names, space->n_parameters);
+  return false;
+}
+
+/* Reads {name: value}, whose members must be exactly the parameters, into a row. */
+static bool row_parse(const struct space *space, const json_t *json, const char *pointer, struct value *row,
+                      struct error *error) {
+  if (!json_is_object(json))
+    return error_at(error, pointer, "a config must be an object of parameters and values");
+  const char *name;
+  json_t *member;
+  char at[JSON_POINTER_SIZE];
+  json_object_foreach ((json_t *)json, name, member) {
+    size_t index;
+    if (!parameter_find(space, name, &index))
+      return parameter_is_unknown(space, name, pointer, error);
+    if (!space_value_from_json(member, json_pointer_member(at, sizeof at, pointer, name), &row[index], error))
+      return false;
+  }
+  for (size_t i = 0; i < space->n_parameters; i++)
+    if (!json_object_get(json, space->parameters[i].name))
+      return error_at(error, json_pointer_member(at, sizeof at, pointer, space->parameters[i].name),
+                      "the config has no value for parameter \"%.64s\"", space->parameters[i].name);
+  return true;
+}
+
+static bool list_parse(struct space *space, const json_t *json, struct error *error) {
+  size_t n = json_array_size(json);
+  if (n == 0 || n > SPACE_LIST_MAX)
+    return error_at(error, "/configs", "a list must have 1 to %d configs, not %zu", SPACE_LIST_MAX, n);
+  char pointer[JSON_POINTER_SIZE];
+  const char *name;
+  json_t *member;
+  json_object_foreach (json_array_get(json, 0), name, member) {
+    json_pointer_member(pointer, sizeof pointer, "/configs/0", name);
+    if (!parameter_add(space, name, pointer, error))
+      return false;
+  }
+  space->is_list = true;
+  space->raw_count = n;
+  space->list = xcalloc(n, space->n_parameters * sizeof *space->list);
+  for (size_t i = 0; i < n; i++)
+    if (!row_parse(space, json_array_get(json, i), json_pointer_index(pointer, sizeof pointer, "/configs", i),
+                   space->list + i * space->n_parameters, error))
+      return false;
+  if (space->n_parameters == 0)
+    return error_at(error, "/configs/0", "the configs have no parameters; a kernel without any has one of one value");
+  size_t twice;
+  space->list_order = rows_order(space->list, n, space->n_parameters, &twice);
+  if (twice < n)
+    return error_at(error, json_pointer_index(pointer, sizeof pointer, "/configs", twice),
+                    "the config stands twice in the list; take one out");
+  return true;
+}
+
+static bool role_parse(const char *text, enum role *ret) {
+  for (size_t i = 0; i < ARRAY_LENGTH(role_names); i++) {
+    if (strcmp(text, role_names[i]) == 0) {
+      *ret = (enum role)i;
+      return true;
+    }
+  }
+  *ret = ROLE_CONSTEXPR;
+  return strcmp(text, "define") == 0;
+}
+
+static bool roles_parse(struct space *space, const json_t *json, struct error *error) {
+  const char *name;
+  json_t *role;
+  json_object_foreach ((json_t *)json, name, role) {
+    size_t index;
+    char pointer[JSON_POINTER_SIZE];
+    if (!parameter_find(space, name, &index))
+      return parameter_is_unknown(space, name, "/roles", error);
+    json_pointer_member(pointer, sizeof pointer, "/roles", name);
+    if (!json_is_string(role) || !role_parse(json_string_value(role), &space->parameters[index].role))
+      return error_at(error, pointer, "a role must be \"constexpr\", \"define\", \"option\" or \"env\"");
+  }
+  return true;
+}
+
+static bool conditions_parse(struct space *space, const json_t *json, struct error *error) {
+  size_t n = json_array_size(json);
+  if (n > SPACE_CONDITIONS_MAX)
+    return error_at(error, "/conditions", "the space has %zu conditions; at most %d are taken", n,
+                    SPACE_CONDITIONS_MAX);
+  space->conditions = xcalloc(n, sizeof *space->conditions);
+  space->condition_exprs = xcalloc(n, sizeof(struct expr *));
+  for (size_t i = 0; i < n; i++) {
+    const char *text = json_string_value(json_array_get(json, i));
+    if (!text) {
+      char pointer[JSON_POINTER_SIZE];
+      return error_at(error, json_pointer_index(pointer, sizeof pointer, "/conditions", i),
+                      "a condition must be a string that holds an expression");
+    }
+    space->conditions[i] = xstrdup(text);
+    space->n_conditions = i + 1;
+    if (!expr_parse(text, &space->condition_exprs[i], error))
+      return condition_error(error, i);
+  }
+  return true;
+}
+
+static json_t *row_to_json(const struct space *space, const struct value *row) {
+  json_t *json = json_object();
+  ALWAYS(json != NULL);
+  for (size_t i = 0; i < space->n_parameters; i++)
+    ALWAYS(json_object_set_new(json, space->parameters[i].name, value_to_json(row[i])) == 0);
+  return json;
+}
+
+static json_t *values_to_json(const struct value *values, size_t n) {
+  json_t *json = json_array();
+  ALWAYS(json != NULL);
+  for (size_t i = 0; i < n; i++)
+    ALWAYS(json_array_append_new(json, value_to_json(values[i])) == 0);
+  return json;
+}
+
+/* The canonical form: the order of parameters, values, configs and conditions counts; what is absent, empty or the
+ * default is left out. {"parameters": [[name, [values]]] or "names": [name], "configs": [[values]],
+ * "roles": {name: "option" or "env"}, "conditions": [text], "default": {name: value}} */
+static struct digest identity(const struct space *space) {
+  cleanup_json json_t *form = json_object();
+  json_t *parameters = json_array(), *roles = json_object();
+  ALWAYS(form && parameters && roles);
+  for (size_t i = 0; i < space->n_parameters; i++) {
+    const struct parameter *parameter = &space->parameters[i];
+    json_t *member = space->is_list
+                         ? json_string(parameter->name)
+                         : json_pack("[s, o]", parameter->name, values_to_json(parameter->values, parameter->n_values));
+    ALWAYS(json_array_append_new(parameters, member) == 0);
+    if (parameter->role != ROLE_CONSTEXPR)
+      ALWAYS(json_object_set_new(roles, parameter->name, json_string(role_names[parameter->role])) == 0);
+  }
+  ALWAYS(json_object_set_new(form, space->is_list ? "names" : "parameters", parameters) == 0);
+  if (space->is_list) {
+    json_t *configs = json_array();
+    ALWAYS(configs && json_object_set_new(form, "configs", configs) == 0);
+    for (uint64_t i = 0; i < space->raw_count; i++)
+      ALWAYS(json_array_append_new(configs,
+                                   values_to_json(space->list + i * space->n_parameters, space->n_parameters)) == 0);
+  }
+  if (space->n_conditions > 0)
+    ALWAYS(json_object_set(form, "conditions", json_object_get(space->json, "conditions")) == 0);
+  if (json_object_size(roles) > 0)
+    ALWAYS(json_object_set(form, "roles", roles) == 0);
+  json_decref(roles);
+  if (space->has_default)
+    ALWAYS(json_object_set_new(form, "default", space_config_to_json(space, space->default_ordinal)) == 0);
+  return json_digest(form);
+}
+
+bool space_parse(const json_t *json, struct space **ret_space, struct error *error) {
+  static const char *const members[] = {"parameters", "configs", "roles", "conditions", "default", NULL};
+  if (!json_is_object(json))
+    return error_set(error, "a space must be an object with \"parameters\" or \"configs\"");
+  if (!json_only_members(json, "", members, error))
+    return false;
+  json_t *parameters = NULL, *configs = NULL, *roles = NULL, *conditions = NULL, *given = NULL;
+  cleanup_space struct space *space = xcalloc(1, sizeof *space);
+  space->json = json_deep_copy(json);
+  ALWAYS(space->json != NULL);
+  if (!json_get_object(space->json, "", "parameters", JSON_OPTIONAL, &parameters, error) ||
+      !json_get_array(space->json, "", "configs", JSON_OPTIONAL, &configs, error) ||
+      !json_get_object(space->json, "", "roles", JSON_OPTIONAL, &roles, error) ||
+      !json_get_array(space->json, "", "conditions", JSON_OPTIONAL, &conditions, error) ||
+      !json_get_object(space->json, "", "default", JSON_OPTIONAL, &given, error))
+    return false;
+  if (!parameters == !configs)
+    return error_set(error, "a space must have either \"parameters\" or \"configs\", %s",
+                     parameters ? "not both" : "and it has neither");
+  if (configs && conditions)
+    return error_at(error, "/conditions", "a list of configs has no conditions; leave the excluded ones out of it");
+  space->parameters = xcalloc(SPACE_PARAMETERS_MAX, sizeof *space->parameters);
+  if (parameters ? !parameters_parse(space, parameters, error) : !list_parse(space, configs, error))
+    return false;
+  if (!roles_parse(space, roles, error) || !conditions_parse(space, conditions, error))
+    return false;
+  if (given) {
+    if (!space_config_from_json(space, given, &space->default_ordinal, error))
+      return error_pointer_prefix(error, "/default");
+    space->has_default = true;
+  }
+  space->digest = identity(space);
+  *ret_space = TAKE(space);
+  return true;
+}
+
+void space_free(struct space *space) {
+  if (!space)
+    return;
+  for (size_t i = 0; i < space->n_parameters; i++) {
+    free(space->parameters[i].name);
+    free(space->parameters[i].values);
+    free(space->parameters[i].values_order);
+  }
+  for (size_t i = 0; i < space->n_conditions; i++) {
+    free(space->conditions[i]);
+    expr_free(space->condition_exprs[i]);
+  }
+  free(space->parameters);
+  free(space->conditions);
+  free(space->condition_exprs);
+  free(space->list);
+  free(space->list_order);
+  json_decref(space->json);
+  free(space);
+}
+
+bool space_config(const struct space *space, uint64_t ordinal, struct value *values) {
+  if (ordinal >= space->raw_count)
+    return false;
+  if (space->is_list) {
+    memcpy(values, space->list + ordinal * space->n_parameters, space->n_parameters * sizeof *values);
+    return true;
+  }
+  for (size_t i = space->n_parameters; i-- > 0;) {
+    const struct parameter *parameter = &space->parameters[i];
+    values[i] = parameter->values[ordinal % parameter->n_values];
+    ordinal /= parameter->n_values;
+  }
+  return true;
+}
+
+bool space_ordinal(const struct space *space, const struct value *values, uint64_t *ret_ordinal) {
+  if (space->is_list)
+    return row_find(space->list, space->list_order, (size_t)space->raw_count, space->n_parameters, values, ret_ordinal);
+  uint64_t ordinal = 0;
+  for (size_t i = 0; i < space->n_parameters; i++) {
+    const struct parameter *parameter = &space->parameters[i];
+    uint64_t index;
+    if (!row_find(parameter->values, parameter->values_order, parameter->n_values, 1, &values[i], &index))
+      return false;
+    ordinal = ordinal * parameter->n_values + index;
+  }
+  *ret_ordinal = ordinal;
+  return true;
+}
+
+json_t *space_config_to_json(const struct space *space, uint64_t ordinal) {
+  struct value values[SPACE_PARAMETERS_MAX];
+  ALWAYS(space_config(space, ordinal, values));
+  return row_to_json(space, values);
+}
+
+char *space_config_format(const struct space *space, uint64_t ordinal) {
+  struct value values[SPACE_PARAMETERS_MAX];
+  ALWAYS(space_config(space, ordinal, values));
+  char *text = NULL;
+  size_t size;
+  FILE *out = open_memstream(&text, &size);
+  ALWAYS(out != NULL);
+  for (size_t i = 0; i < space->n_parameters; i++) {
+    cleanup_free char *value = value_format(values[i], false);
+    fprintf(out, "%s%s=%s", i ? " " : "", space->parameters[i].name, value);
+  }
+  ALWAYS(fclose(out) == 0);
+  return text;
+}
+
+bool space_config_from_json(const struct space *space, const json_t *json, uint64_t *ret_ordinal, struct error *error) {
+  struct value row[SPACE_PARAMETERS_MAX];
+  if (!row_parse(space, json, "", row, error))
+    return false;
+  if (space_ordinal(space, row, ret_ordinal))
+    return true;
+  if (space->is_list)
+    return error_set(error, "the config is not in the list of the space");
+  for (size_t i = 0; i < space->n_parameters; i++) {
+    const struct parameter *parameter = &space->parameters[i];
+    uint64_t ignored;
+    if (row_find(parameter->values, parameter->values_order, parameter->n_values, 1, &row[i], &ignored))
+      continue;
+    char pointer[JSON_POINTER_SIZE], shown[NAME_TEXT_SIZE];
+    cleanup_free char *value = value_format(row[i], true);
+    return error_at(error, json_pointer_member(pointer, sizeof pointer, "", parameter->name),
+                    "%s is not one of the %zu values of parameter \"%.64s\"", name_cut(value, strlen(value), shown),
+                    parameter->n_values, parameter->name);
+  }
+  die("space_config_from_json: every value was found and the config was not");
+}
+
+bool space_scope_add(const struct space *space, uint64_t ordinal, struct scope *scope, struct error *error) {
+  struct value values[SPACE_PARAMETERS_MAX];
+  ALWAYS(space_config(space, ordinal, values));
+  for (size_t i = 0; i < space->n_parameters; i++)
+    if (!scope_add(scope, space->parameters[i].name, values[i], error))
+      return false;
+  return true;
+}

@@ -1,0 +1,333 @@
+/* Which points of a space hold: depth-first over the parameters, cutting below every condition that fails.
+ *
+ * Memory: an iterator borrows its space and its facts, which must outlive it. Threads: one to an iterator. */
+#include "common/base/names.h"
+#include "common/space/space_code.h"
+
+#define NONE_FAILED SIZE_MAX
+
+/* A condition that reads few parameters is met again and again with the same values: what was decided is kept. */
+#define MEMO_READS_MAX 8
+#define MEMO_ENTRIES_MAX 65536
+#define MEMO_TOTAL_MAX (4u << 20)
+
+/* Decisions of one condition by the mixed-radix number of the parameters that it reads. */
+struct memo {
+  uint8_t *decisions; /* NULL: the condition reads too much to keep them */
+  size_t n_reads;
+  struct {
+    uint32_t parameter;
+    uint32_t stride;
+  } reads[MEMO_READS_MAX];
+};
+
+/* One parameter of the descent. */
+struct level {
+  const struct value *values;
+  size_t n_values;
+  size_t at;       /* index of the value to be tried next */
+  uint64_t prefix; /* mixed-radix number of the values chosen above */
+  size_t failed;   /* the first condition that could not be evaluated at this level or above, NONE_FAILED */
+  size_t n_conditions;
+  size_t *conditions; /* indices of those that this parameter decides, rising */
+};
+
+struct space_iterator {
+  const struct space *space;
+  struct conditions conditions;
+  struct level levels[SPACE_PARAMETERS_MAX];
+  size_t *decided;    /* what the levels' lists of conditions lie in */
+  struct memo *memos; /* one a condition */
+  size_t n_levels;    /* parameters visited; those behind are multiplied by the caller */
+  size_t depth;       /* level whose next value is tried */
+  uint64_t list_at;
+  uint64_t steps, step_limit, found;
+  bool ended;
+};
+
+void conditions_release(struct conditions *conditions) {
+  for (size_t i = 0; i < conditions->n; i++)
+    expr_free(conditions->exprs[i]);
+  free(conditions->exprs);
+}
+
+static bool member_hides(const char *name, const char *what, struct error *error) {
+  char shown[NAME_TEXT_SIZE];
+  return error_set(error, "conditions cannot tell the key's member \"%s\" from the %s of that name; rename one of them",
+                   name_cut(name, strlen(name), shown), what);
+}
+
+bool conditions_bind(const struct space *space, const struct space_facts *facts, struct conditions *conditions,
+                     struct error *error) {
+  const char *names[SLOTS_MAX];
+  const struct key *key = facts ? facts->key : NULL;
+  const char *const fact_values[SPACE_FACTS] = {facts && facts->gpu_name ? facts->gpu_name : "",
+                                                facts && facts->arch ? facts->arch : ""};
+  size_t n = 0;
+  ALWAYS(!key || key->n <= KEY_MEMBERS_MAX);
+  for (size_t i = 0; key && i < key->n; i++) {
+    for (size_t j = 0; j < SPACE_FACTS; j++)
+      if (strcmp(key->names[i], space_fact_names[j]) == 0)
+        return member_hides(key->names[i], "GPU's fact", error);
+    for (size_t j = 0; j < space->n_parameters; j++)
+      if (strcmp(key->names[i], space->parameters[j].name) == 0)
+        return member_hides(key->names[i], "parameter", error);
+    conditions->slots[n] = key->values[i];
+    names[n++] = key->names[i];
+  }
+  for (size_t i = 0; i < SPACE_FACTS; i++) {
+    conditions->slots[n] = value_string(fact_values[i]);
+    names[n++] = space_fact_names[i];
+  }
+  conditions->n_fixed = n;
+  for (size_t i = 0; i < space->n_parameters; i++)
+    names[n++] = space->parameters[i].name;
+  conditions->exprs = xcalloc(space->n_conditions, sizeof(struct expr *));
+  for (size_t i = 0; i < space->n_conditions; i++) {
+    if (!expr_parse(space->conditions[i], &conditions->exprs[i], error))
+      return condition_error(error, i);
+    conditions->n = i + 1;
+    if (!expr_bind(conditions->exprs[i], names, n, error))
+      return condition_error(error, i);
+  }
+  return true;
+}
+
+enum decision condition_decide(const struct conditions *conditions, size_t index, struct error *error) {
+  struct value value;
+  if (!expr_eval(conditions->exprs[index], conditions->slots, &value, error))
+    return CONDITION_FAILED;
+  return value_is_true(value) ? CONDITION_TRUE : CONDITION_FALSE;
+}
+
+/* "condition N, column C: what, for the config BLOCK=64 …" */
+static bool point_error(const struct space *space, uint64_t ordinal, size_t index, struct error *error) {
+  condition_error(error, index);
+  char shown[160];
+  cleanup_free char *config = space_config_format(space, ordinal);
+  size_t length = strlen(config), used = strlen(error->message);
+  bool cut = length > sizeof shown - 1;
+  size_t end = cut ? sizeof shown - 1 : length;
+  while (cut && end > 0 && ((unsigned char)config[end] & 0xc0) == 0x80)
+    end--;
+  snprintf(error->message + used, sizeof error->message - used, ", for the config %.*s%s", (int)end, config,
+           cut ? "..." : "");
+  return false;
+}
+
+/* Gives each level the conditions that its parameter decides. Those that read no parameter are decided by the first. */
+static void levels_init(struct space_iterator *iterator) {
+  const struct conditions *conditions = &iterator->conditions;
+  size_t used = 0;
+  iterator->decided = xcalloc(conditions->n, sizeof *iterator->decided);
+  for (size_t depth = 0; depth < iterator->n_levels; depth++) {
+    struct level *level = &iterator->levels[depth];
+    level->values = iterator->space->parameters[depth].values;
+    level->n_values = iterator->space->parameters[depth].n_values;
+    level->failed = NONE_FAILED;
+    level->conditions = iterator->decided + used;
+    for (size_t i = 0; i < conditions->n; i++) {
+      int last = expr_last_slot(conditions->exprs[i]) - (int)conditions->n_fixed;
+      if ((last < 0 ? 0 : (size_t)last) == depth)
+        iterator->decided[used++] = i;
+    }
+    level->n_conditions = (size_t)(iterator->decided + used - level->conditions);
+  }
+}
+
+static void memos_init(struct space_iterator *iterator) {
+  const struct conditions *conditions = &iterator->conditions;
+  size_t total = 0;
+  iterator->memos = xcalloc(conditions->n, sizeof *iterator->memos);
+  for (size_t i = 0; i < conditions->n; i++) {
+    struct memo memo = {0};
+    size_t entries = 1;
+    for (size_t parameter = iterator->n_levels; parameter-- > 0 && entries <= MEMO_ENTRIES_MAX;) {
+      if (!expr_reads(conditions->exprs[i], conditions->n_fixed + parameter))
+        continue;
+      if (memo.n_reads == MEMO_READS_MAX) {
+        entries = SIZE_MAX;
+        break;
+      }
+      memo.reads[memo.n_reads].parameter = (uint32_t)parameter;
+      memo.reads[memo.n_reads++].stride = (uint32_t)entries;
+      entries *= iterator->levels[parameter].n_values; /* at most 65536 * 65536 */
+    }
+    if (entries > MEMO_ENTRIES_MAX || total + entries > MEMO_TOTAL_MAX)
+      continue;
+    total += entries;
+    memo.decisions = xcalloc(entries, 1);
+    iterator->memos[i] = memo;
+  }
+}
+
+bool space_iterator_new(const struct space *space, const struct space_facts *facts, uint64_t step_limit,
+                        struct space_iterator **ret_iterator, struct error *error) {
+  cleanup_space_iterator struct space_iterator *iterator = xcalloc(1, sizeof *iterator);
+  iterator->space = space;
+  iterator->step_limit = step_limit;
+  if (!conditions_bind(space, facts, &iterator->conditions, error))
+    return false;
+  if (!space->is_list) {
+    iterator->n_levels = space->n_parameters;
+    levels_init(iterator);
+    memos_init(iterator);
+  }
+  *ret_iterator = TAKE(iterator);
+  return true;
+}
+
+void space_iterator_free(struct space_iterator *iterator) {
+  if (!iterator)
+    return;
+  for (size_t i = 0; iterator->memos && i < iterator->conditions.n; i++)
+    free(iterator->memos[i].decisions);
+  conditions_release(&iterator->conditions);
+  free(iterator->memos);
+  free(iterator->decided);
+  free(iterator);
+}
+
+static enum space_step steps_are_exhausted(struct space_iterator *iterator, struct error *error) {
+  iterator->ended = true;
+  error_at(error, "/conditions",
+           "the space was not enumerated: %llu steps reached the limit with %llu configs found; put parameters whose "
+           "conditions exclude most first, or take values out",
+           (unsigned long long)iterator->step_limit, (unsigned long long)iterator->found);
+  return SPACE_ERROR;
+}
+
+static inline enum decision memo_decide(struct space_iterator *iterator, size_t index) {
+  const struct memo *memo = &iterator->memos[index];
+  struct error ignored;
+  if (!memo->decisions)
+    return condition_decide(&iterator->conditions, index, &ignored);
+  size_t entry = 0;
+  for (size_t i = 0; i < memo->n_reads; i++)
+    entry += (iterator->levels[memo->reads[i].parameter].at - 1) * memo->reads[i].stride;
+  if (memo->decisions[entry] == UNDECIDED)
+    memo->decisions[entry] = (uint8_t)condition_decide(&iterator->conditions, index, &ignored);
+  return (enum decision)memo->decisions[entry];
+}
+
+/* Decides what the parameter of this level decides. *failed: the first condition that cannot be evaluated. */
+static inline bool level_holds(struct space_iterator *iterator, const struct level *level, size_t *failed) {
+  for (size_t i = 0; i < level->n_conditions; i++) {
+    enum decision decision = memo_decide(iterator, level->conditions[i]);
+    if (decision == CONDITION_FALSE)
+      return false;
+    if (decision == CONDITION_FAILED && level->conditions[i] < *failed)
+      *failed = level->conditions[i];
+  }
+  return true;
+}
+
+/* A point for which no condition is false and one could not be evaluated. */
+static enum space_step point_failed(struct space_iterator *iterator, uint64_t ordinal, size_t failed,
+                                    struct error *error) {
+  iterator->ended = true;
+  ALWAYS(condition_decide(&iterator->conditions, failed, error) == CONDITION_FAILED);
+  for (size_t i = iterator->n_levels; i < iterator->space->n_parameters; i++)
+    ordinal *= iterator->space->parameters[i].n_values;
+  point_error(iterator->space, ordinal, failed, error);
+  return SPACE_ERROR;
+}
+
+enum space_step space_iterator_next(struct space_iterator *iterator, uint64_t *ret_ordinal, struct error *error) {
+  if (iterator->ended)
+    return SPACE_END;
+  if (iterator->space->is_list) {
+    iterator->ended = iterator->list_at == iterator->space->raw_count;
+    if (iterator->ended)
+      return SPACE_END;
+    *ret_ordinal = iterator->list_at++;
+    return SPACE_POINT;
+  }
+  struct value *parameter_slots = iterator->conditions.slots + iterator->conditions.n_fixed;
+  for (;;) {
+    struct level *level = &iterator->levels[iterator->depth];
+    if (level->at == level->n_values) {
+      if (iterator->depth == 0) {
+        iterator->ended = true;
+        return SPACE_END;
+      }
+      iterator->depth--;
+      continue;
+    }
+    if (iterator->steps++ == iterator->step_limit)
+      return steps_are_exhausted(iterator, error);
+    uint64_t ordinal = level->prefix * level->n_values + level->at;
+    parameter_slots[iterator->depth] = level->values[level->at++];
+    size_t failed = level->failed;
+    if (!level_holds(iterator, level, &failed))
+      continue;
+    if (iterator->depth + 1 == iterator->n_levels) {
+      if (failed != NONE_FAILED)
+        return point_failed(iterator, ordinal, failed, error);
+      iterator->found++;
+      *ret_ordinal = ordinal;
+      return SPACE_POINT;
+    }
+    struct level *below = &iterator->levels[++iterator->depth];
+    below->at = 0;
+    below->prefix = ordinal;
+    below->failed = failed;
+  }
+}
+
+bool space_count(const struct space *space, const struct space_facts *facts, uint64_t step_limit, uint64_t count_limit,
+                 uint64_t *ret_count, struct error *error) {
+  cleanup_space_iterator struct space_iterator *iterator = NULL;
+  if (!space_iterator_new(space, facts, step_limit, &iterator, error))
+    return false;
+  uint64_t count = 0, below = 1, ordinal;
+  while (iterator->n_levels > 1 && iterator->levels[iterator->n_levels - 1].n_conditions == 0)
+    below *= space->parameters[--iterator->n_levels].n_values;
+  for (;;) {
+    switch (space_iterator_next(iterator, &ordinal, error)) {
+    case SPACE_POINT:
+      break;
+    case SPACE_END:
+      *ret_count = count;
+      return true;
+    case SPACE_ERROR:
+      return false;
+    }
+    count += below;
+    if (count > count_limit)
+      return error_at(error, space->is_list ? "/configs" : "/parameters",
+                      "the space has more than %llu configs that hold; add conditions or take values out",
+                      (unsigned long long)count_limit);
+  }
+}
+
+enum decision conditions_decide(const struct space *space, const struct conditions *conditions, uint64_t ordinal,
+                                struct error *error) {
+  struct error failure;
+  size_t failed = NONE_FAILED;
+  for (size_t i = 0; i < conditions->n; i++) {
+    enum decision decision = condition_decide(conditions, i, failed == NONE_FAILED ? error : &failure);
+    if (decision == CONDITION_FALSE)
+      return CONDITION_FALSE;
+    if (decision == CONDITION_FAILED && failed == NONE_FAILED)
+      failed = i;
+  }
+  if (failed == NONE_FAILED)
+    return CONDITION_TRUE;
+  point_error(space, ordinal, failed, error);
+  return CONDITION_FAILED;
+}
+
+bool space_holds(const struct space *space, const struct space_facts *facts, uint64_t ordinal, bool *ret_holds,
+                 struct error *error) {
+  cleanup_conditions struct conditions conditions = {0};
+  if (!conditions_bind(space, facts, &conditions, error))
+    return false;
+  enum decision decision = CONDITION_FALSE;
+  if (space_config(space, ordinal, conditions.slots + conditions.n_fixed))
+    decision = conditions_decide(space, &conditions, ordinal, error);
+  if (decision == CONDITION_FAILED)
+    return false;
+  *ret_holds = decision == CONDITION_TRUE;
+  return true;
+}

@@ -1,0 +1,42 @@
+/* What a measurement came to (Kernel Tuner's T4 vocabulary), and the stage of a job that it belongs to: the words that
+ * agents, the server and its database share.
+ *
+ * Memory: static texts. Threads: pure functions. */
+#ifndef WAVETUNE_COMMON_OUTCOME_H
+#define WAVETUNE_COMMON_OUTCOME_H
+
+#include "common/base/base.h"
+
+#define OUTCOMES(X)                                                                                                    \
+  X(CORRECT, "correct")                                                                                                \
+  X(COMPILE, "compile")                                                                                                \
+  X(RUNTIME, "runtime")                                                                                                \
+  X(CORRECTNESS, "correctness")                                                                                        \
+  X(TIMEOUT, "timeout")                                                                                                \
+  X(CONSTRAINTS, "constraints")
+#define STAGES(X)                                                                                                      \
+  X(SCREEN, "screen")                                                                                                  \
+  X(HALVING, "halving")                                                                                                \
+  X(FINAL, "final")
+
+/* With this reason an agent hands a lease back that has spent its `device_us`: it is not leased again. */
+#define RELEASE_REASON_SPENT "the device time is spent"
+
+#define X(id, name) OUTCOME_##id,
+enum outcome { OUTCOMES(X) OUTCOME_COUNT };
+#undef X
+#define X(id, name) STAGE_##id,
+enum stage { STAGES(X) STAGE_COUNT };
+#undef X
+
+const char *outcome_name(enum outcome outcome);
+const char *stage_name(enum stage stage);
+
+/* False for any other text, and for NULL. */
+must_check bool outcome_parse(const char *name, enum outcome *ret);
+must_check bool stage_parse(const char *name, enum stage *ret);
+
+/* The place of `name` among `n` names; what the parsers of such enums share. False when it is none of them or NULL. */
+must_check bool name_find(const char *const *names, size_t n, const char *name, size_t *ret);
+
+#endif

@@ -1,0 +1,209 @@
+/* What a person reads of a verdict. */
+#include "common/verdict/report.h"
+
+#include <inttypes.h>
+
+#include "common/program/table.h"
+
+static double number(const json_t *object, const char *name) {
+  return json_number_value(json_object_get(object, name));
+}
+static uint64_t ordinal_of(const json_t *object, const char *name) {
+  return (uint64_t)json_integer_value(json_object_get(object, name));
+}
+
+/* Adds the rate at which one config works, "-" where the expression of its work per call has no value for it: a winner
+ * that was found is shown all the same. No cell without an expression. */
+static void rate_cell(const struct report *report, struct table *table, const char *expression, uint64_t config,
+                      double time_us) {
+  struct scope scope = {0};
+  struct error ignored;
+  int64_t work;
+  if (!expression)
+    return;
+  if (key_scope_add(report->key, &scope, &ignored) && space_scope_add(report->space, config, &scope, &ignored) &&
+      scope_add(&scope, "gpu_name", value_string(report->gpu_name ? report->gpu_name : ""), &ignored) &&
+      scope_add(&scope, "arch", value_string(report->arch ? report->arch : ""), &ignored) &&
+      expr_int_in_scope(expression, &scope, 0, INT64_MAX, &work, &ignored))
+    table_cell(table, "%.2f", (double)work / time_us * 1e-3);
+  else
+    table_cell(table, "-");
+}
+
+static const struct {
+  const char *member, *heading;
+} resource_columns[] = {
+    {"vgprs", "vgprs"}, {"spills", "spills"}, {"lds_bytes", "LDS bytes"}, {"occupancy", "occupancy"}};
+#define RESOURCE_COLUMNS ARRAY_LENGTH(resource_columns)
+
+static bool resource_is_known(const struct report *report, const char *member) {
+  size_t index;
+  const json_t *row;
+  json_array_foreach (report->resources, index, row)
+    if (json_is_integer(json_object_get(row, member)))
+      return true;
+  return false;
+}
+
+static void resource_cell(const struct report *report, struct table *table, const char *member, uint64_t config) {
+  size_t index;
+  const json_t *row, *value = NULL;
+  json_array_foreach (report->resources, index, row)
+    if (ordinal_of(row, "config") == config)
+      value = json_object_get(row, member);
+  if (json_is_integer(value))
+    table_cell(table, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
+  else
+    table_cell(table, "-");
+}
+
+static void head_print(const struct report *report, FILE *out) {
+  cleanup_free char *key = key_format(report->key);
+  fprintf(out, "%s  %s\n", report->kernel->name, key);
+  if (!report->outcomes)
+    return;
+  const char *name;
+  json_t *count;
+  const char *joint = "";
+  json_object_foreach ((json_t *)report->outcomes, name, count) {
+    if (json_integer_value(count) == 0)
+      continue;
+    fprintf(out, "%s%" JSON_INTEGER_FORMAT " %s", joint, json_integer_value(count), name);
+    joint = ", ";
+  }
+  fprintf(out, "%s of %" PRIu64 " points\n\n", joint[0] ? "" : "nothing measured", report->space->raw_count);
+}
+
+static const char *baseline_name(const struct report *report) {
+  const char *from = report->baseline_from;
+  return from && from[0] ? from : "default";
+}
+
+static void table_of_finalists(const struct report *report, FILE *out) {
+  const struct kernel *kernel = report->kernel;
+  struct table_column columns[8 + RESOURCE_COLUMNS] = {
+      {"", false}, {"config", true}, {"time us", true}, {"ratio", true}, {"95 % interval", false}};
+  size_t n_columns = 5;
+  if (kernel->bytes)
+    columns[n_columns++] = (struct table_column){"GB/s", true};
+  if (kernel->flops)
+    columns[n_columns++] = (struct table_column){"GFLOP/s", true};
+  bool is_known[RESOURCE_COLUMNS];
+  for (size_t i = 0; i < RESOURCE_COLUMNS; i++) {
+    is_known[i] = resource_is_known(report, resource_columns[i].member);
+    if (is_known[i])
+      columns[n_columns++] = (struct table_column){resource_columns[i].heading, true};
+  }
+  columns[n_columns++] = (struct table_column){"values", false};
+  cleanup_table struct table *table = table_new(columns, n_columns);
+  uint64_t winner = ordinal_of(report->verdict, "winner");
+  size_t index;
+  json_t *finalist;
+  json_array_foreach (json_object_get(report->verdict, "finalists"), index, finalist) {
+    uint64_t config = ordinal_of(finalist, "config");
+    double time_us = number(finalist, "median_us");
+    bool is_equivalent = json_is_true(json_object_get(finalist, "equivalent"));
+    table_cell(table, "%s", config == winner ? "*" : is_equivalent ? "=" : "");
+    table_cell(table, "%" PRIu64, config);
+    table_cell(table, "%.2f", time_us);
+    table_cell(table, "%.4f", number(finalist, "ratio"));
+    if (json_object_get(finalist, "upper"))
+      table_cell(table, "%.4f to %.4f", number(finalist, "lower"), number(finalist, "upper"));
+    else /* too few processes in common with the best for an interval */
+      table_cell(table, "-");
+    rate_cell(report, table, kernel->bytes, config, time_us);
+    rate_cell(report, table, kernel->flops, config, time_us);
+    for (size_t i = 0; i < RESOURCE_COLUMNS; i++)
+      if (is_known[i])
+        resource_cell(report, table, resource_columns[i].member, config);
+    cleanup_free char *values = space_config_format(report->space, config);
+    if (config == report->baseline)
+      table_cell(table, "%s  (%s)", values, baseline_name(report));
+    else
+      table_cell(table, "%s", values);
+  }
+  table_print(table, out);
+}
+
+/* What one condition was over all finalists. */
+struct condition {
+  double least, most; /* of numbers, and of the lengths of arrays */
+  size_t n_numbers;
+  const char *text; /* of truths and texts: the first; NULL: none */
+  bool differs;
+};
+
+static void condition_add(struct condition *condition, const json_t *value) {
+  const char *text = json_is_boolean(value) ? (json_is_true(value) ? "yes" : "no") : json_string_value(value);
+  if (json_is_number(value) || json_is_array(value)) {
+    double found = json_is_array(value) ? (double)json_array_size(value) : json_number_value(value);
+    condition->least = condition->n_numbers && condition->least < found ? condition->least : found;
+    condition->most = condition->n_numbers && condition->most > found ? condition->most : found;
+    condition->n_numbers++;
+  } else if (text) {
+    condition->differs |= condition->text && strcmp(condition->text, text) != 0;
+    condition->text = condition->text ? condition->text : text;
+  }
+}
+
+/* Prints a name or text that came from elsewhere: it must not drive a terminal. */
+static void plain_print(const char *text, FILE *out) {
+  for (; *text; text++)
+    fputc((unsigned char)*text < 0x20 || *text == 0x7f ? '?' : *text, out);
+}
+
+static void condition_print(const char *name, const struct condition *condition, FILE *out) {
+  plain_print(name, out);
+  if (condition->n_numbers)
+    fprintf(out, condition->least < condition->most ? " %.6g to %.6g" : " %.6g", condition->least, condition->most);
+  if (condition->text)
+    fputc(' ', out);
+  if (condition->text)
+    plain_print(condition->differs ? "differs" : condition->text, out);
+}
+
+/* One line for the state that the device was in; the whole is in the job's JSON. */
+static void conditions_print(const struct report *report, FILE *out) {
+  cleanup_json json_t *names = json_object(); /* in the order in which they occur */
+  size_t index, n = 0;
+  const json_t *row;
+  const char *name;
+  json_t *value;
+  json_array_foreach (report->resources, index, row)
+    json_object_update_missing(names, json_object_get(row, "conditions"));
+  json_object_foreach (names, name, value) {
+    struct condition condition = {0};
+    json_array_foreach (report->resources, index, row)
+      condition_add(&condition, json_object_get(json_object_get(row, "conditions"), name));
+    if (!condition.n_numbers && !condition.text)
+      continue;
+    fputs(n++ ? ", " : "conditions          ", out);
+    condition_print(name, &condition, out);
+  }
+  if (n)
+    fputc('\n', out);
+}
+
+void report_print(const struct report *report, FILE *out) {
+  const json_t *verdict = report->verdict;
+  head_print(report, out);
+  table_of_finalists(report, out);
+  uint64_t winner = ordinal_of(verdict, "winner");
+  cleanup_free char *values = space_config_format(report->space, winner);
+  fprintf(out, "\nwinner (*)          config %" PRIu64 ": %s\n", winner, values);
+  fputs("equivalence set (=)", out);
+  size_t index;
+  json_t *config;
+  json_array_foreach (json_object_get(verdict, "equivalence_set"), index, config)
+    fprintf(out, "%s%" JSON_INTEGER_FORMAT, index ? ", " : " ", json_integer_value(config));
+  fprintf(out, "\nagainst the %-7s %.3f times as fast, %s (%.3f to %.3f, simultaneous over all finalists)\n",
+          baseline_name(report), number(verdict, "speedup"), json_string_value(json_object_get(verdict, "verdict")),
+          1 / number(verdict, "baseline_upper"), 1 / number(verdict, "baseline_lower"));
+  fprintf(out,
+          "regret bound        %.2f %% among the finalists (over %" JSON_INTEGER_FORMAT
+          " paired samples, processes: %" JSON_INTEGER_FORMAT ", devices: %" JSON_INTEGER_FORMAT ")\n",
+          100 * number(verdict, "regret_bound"), json_integer_value(json_object_get(verdict, "samples")),
+          json_integer_value(json_object_get(verdict, "processes")),
+          json_integer_value(json_object_get(verdict, "devices")));
+  conditions_print(report, out);
+}

@@ -1,0 +1,30 @@
+/* What a person reads of a verdict: the table of finalists, the winner, the equivalence set, the gain over the baseline.
+ * `wavetune show`, `submit --wait` and `wavetune-agent tune` print the same.
+ *
+ * Memory: everything is borrowed. Threads: one. */
+#ifndef WAVETUNE_COMMON_REPORT_H
+#define WAVETUNE_COMMON_REPORT_H
+
+#include "common/kernel/kernel.h"
+
+struct report {
+  const struct kernel *kernel;
+  const struct key *key;
+  const struct space *space;
+  const char *gpu_name, *arch; /* for flops and bytes expressions; may be NULL */
+  uint64_t baseline;
+  const char
+      *baseline_from;     /* "incumbent", "imported", "default" or "first": why that one; NULL or empty: the default */
+  const json_t *outcomes; /* {"correct": 90, "compile": 2, …} of the whole job; may be NULL */
+  const json_t *verdict;  /* as verdict_to_json writes it */
+  /* What the finalists took: an array of {"config", "vgprs", "spills", "lds_bytes", "occupancy", "conditions"} with any
+   * of them null or absent; may be NULL. */
+  const json_t *resources;
+};
+
+/* Rates come from the kernel's flops and bytes expressions; a column whose expression is absent is left out, a cell for
+ * which it has no value (it divides by zero) holds "-". Resources have a column where one finalist's is known; of the
+ * conditions, numbers, truths and texts are summed up in a line. */
+void report_print(const struct report *report, FILE *out);
+
+#endif

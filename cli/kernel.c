@@ -1,7 +1,7 @@
 /* wavetune kernel push|list|show|builds|hash: kernels and their builds on the server. */
 #include "cli/cli.h"
 #include "common/base/file.h"
-#include "common/build/build.h"
+#include "common/builds/build.h"
 #include "common/kernel/kernel_folder.h"
 #include "common/program/progress.h"
 #include "common/program/table.h"

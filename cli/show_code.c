@@ -4,7 +4,7 @@
  * job whose kernel agents compile themselves: the object that was stored with a measurement of the final.
  * Memory: the scope's. One thread. */
 #include "cli/cli.h"
-#include "common/build/build.h"
+#include "common/builds/build.h"
 #include "common/review/disassemble.h"
 #include "common/review/isa_review.h"
 #include "common/review/ttgir_review.h"

@@ -5,7 +5,7 @@
 #include "agent/compile/objects.h"
 #include "agent/measure/scalar.h"
 #include "common/base/file.h"
-#include "common/build/build_launch.h"
+#include "common/builds/build_launch.h"
 
 #define BLOB_MAX ((size_t)64 << 20)
 

@@ -9,7 +9,7 @@
 
 #include "agent/compile/launch_spec.h"
 #include "agent/compile/sources.h"
-#include "common/build/build.h"
+#include "common/builds/build.h"
 #include "common/verdict/outcome.h"
 
 /* The compiled object of one config, wherever it came from. */

@@ -10,7 +10,7 @@
 #ifndef WAVETUNE_COMMON_FORMATS_FORMAT_H
 #define WAVETUNE_COMMON_FORMATS_FORMAT_H
 
-#include "common/build/build.h"
+#include "common/builds/build.h"
 #include "common/cache/identity.h"
 #include "common/cache/release.h"
 

@@ -3,7 +3,7 @@
  * Memory: an identity owns everything. Threads: any; read-only after parsing. */
 #include "common/cache/identity.h"
 
-#include "common/build/record_text.h"
+#include "common/builds/record_text.h"
 
 #define FUNCTIONS_MAX 65536
 #define VALIDATORS_MAX 64

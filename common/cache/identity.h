@@ -16,7 +16,7 @@
 #ifndef WAVETUNE_COMMON_CACHE_IDENTITY_H
 #define WAVETUNE_COMMON_CACHE_IDENTITY_H
 
-#include "common/build/function_record.h"
+#include "common/builds/function_record.h"
 
 #define IDENTITY_SIZE_MAX ((size_t)16 << 20)
 

@@ -13,7 +13,7 @@
 #ifndef WAVETUNE_COMMON_CACHE_TRITON_FUNCTION_H
 #define WAVETUNE_COMMON_CACHE_TRITON_FUNCTION_H
 
-#include "common/build/triton_folder.h"
+#include "common/builds/triton_folder.h"
 #include "common/cache/identity.h"
 #include "common/cache/tuning_key.h"
 

@@ -5,7 +5,7 @@
 #ifndef WAVETUNE_COMMON_CACHE_TUNING_KEY_H
 #define WAVETUNE_COMMON_CACHE_TUNING_KEY_H
 
-#include "common/build/function_record.h"
+#include "common/builds/function_record.h"
 #include "common/kernel/kernel.h"
 
 /* Where a value comes from: a member of the kernel's key, or an expression over the members. */

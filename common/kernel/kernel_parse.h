@@ -1,4 +1,4 @@
-/* What the files that read manifests, builds and folders share. Private to common/kernel/kernel*.c and common/build/build.c.
+/* What the files that read manifests, builds and folders share. Private to common/kernel/ and common/builds/build.c.
  *
  * Memory: texts returned are the caller's. Threads: any. */
 #ifndef WAVETUNE_COMMON_KERNEL_PARSE_H

@@ -6,7 +6,7 @@
 #include <inttypes.h>
 
 #include "common/base/names.h"
-#include "common/build/build_launch.h"
+#include "common/builds/build_launch.h"
 #include "common/code/occupancy.h"
 
 #define FINDINGS_MAX 20 /* refused objects that are told one by one */

@@ -8,7 +8,7 @@
 #ifndef WAVETUNE_COMMON_BUILD_REVIEW_H
 #define WAVETUNE_COMMON_BUILD_REVIEW_H
 
-#include "common/build/build.h"
+#include "common/builds/build.h"
 #include "common/code/code_object.h"
 #include "common/review/review.h"
 

@@ -1,4 +1,4 @@
-"""Function records (common/build/function_record.h): what paths of other tools' caches are made of.
+"""Function records (common/builds/function_record.h): what paths of other tools' caches are made of.
 
 Triton's own autotune cache and triton-dejavu find their files by hashes of the installed Triton, of the function's text
 and line, and of the printed configs. Those are taken here, where Triton and the file are: of the file that is packed, or

@@ -4,7 +4,7 @@
 #ifndef WAVETUNE_SERVER_CORE_MATCH_H
 #define WAVETUNE_SERVER_CORE_MATCH_H
 
-#include "common/build/build.h"
+#include "common/builds/build.h"
 #include "common/node/environment.h"
 
 enum runner { RUNNER_BUILD, RUNNER_PYTHON };

@@ -4,7 +4,7 @@
 #ifndef WAVETUNE_SERVER_STORE_KERNELS_H
 #define WAVETUNE_SERVER_STORE_KERNELS_H
 
-#include "common/build/build.h"
+#include "common/builds/build.h"
 #include "server/store/db.h"
 
 /* All that a manifest or a build refers to must be stored; blobs_missing says what is not. One transaction. */

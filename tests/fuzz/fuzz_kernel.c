@@ -1,7 +1,7 @@
 /* Manifests and builds from anybody: {"manifest": …, "key": …, "space": …, "build": …}, each member optional. What is
  * accepted must hold together: a hash that parsing again gives too, a build and a job that can be asked about, and a
  * head that chooses as its build does. */
-#include "common/build/build.h"
+#include "common/builds/build.h"
 
 static void check_build(const struct kernel *kernel, json_t *json, const struct key *key) {
   cleanup_build struct build *build = NULL, *head = NULL;

@@ -1,7 +1,7 @@
 /* Builds: what is read, every refusal with its pointer, and the choice of a variant by a key. */
 #include <criterion/criterion.h>
 
-#include "common/build/build.h"
+#include "common/builds/build.h"
 
 #define DIGEST_A "sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
 #define DIGEST_B "sha256:bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"

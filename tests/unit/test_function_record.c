@@ -1,7 +1,7 @@
 /* Function records: what is read, and what is refused where it would become a part of a path. */
 #include <criterion/criterion.h>
 
-#include "common/build/function_record.h"
+#include "common/builds/function_record.h"
 
 #define KERNEL "sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
 #define HEX "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"

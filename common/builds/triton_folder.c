@@ -1,7 +1,7 @@
 /* The names of folders in Triton's cache.
  *
  * Memory: none. Threads: any. */
-#include "common/build/triton_folder.h"
+#include "common/builds/triton_folder.h"
 
 static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
 

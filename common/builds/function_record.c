@@ -1,9 +1,9 @@
 /* Reading function records: what goes into paths of caches is checked here, once.
  *
  * Memory: a record owns everything; nothing is kept of what was refused. Threads: any. */
-#include "common/build/function_record.h"
+#include "common/builds/function_record.h"
 
-#include "common/build/record_text.h"
+#include "common/builds/record_text.h"
 
 #define CONFIGS_MAX 65536
 #define NAMES_MAX 256

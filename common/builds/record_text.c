@@ -1,7 +1,7 @@
 /* Texts of function records and identities.
  *
  * Memory: what is taken is the caller's. Threads: any. */
-#include "common/build/record_text.h"
+#include "common/builds/record_text.h"
 
 bool record_take_text(const json_t *object, const char *pointer, const char *name, enum json_presence presence,
                       enum record_text_kind kind, char **ret, struct error *error) {

@@ -1,10 +1,10 @@
 /* Reading a build strictly, and choosing its variant by a job's key.
  *
  * Memory: a build owns everything. Threads: any; read-only after build_parse. */
-#include "common/build/build.h"
+#include "common/builds/build.h"
 
-#include "common/build/function_record.h"
-#include "common/build/triton_folder.h"
+#include "common/builds/function_record.h"
+#include "common/builds/triton_folder.h"
 #include "common/kernel/kernel_parse.h"
 
 #define TEXT_MAX 200

@@ -1,5 +1,5 @@
 /* Launches that builds describe. Pure functions over borrowed values. */
-#include "common/build/build_launch.h"
+#include "common/builds/build_launch.h"
 
 #include <inttypes.h>
 

@@ -11,7 +11,7 @@
  * are objects that only the agent reads, but for metadata's "files": names with the digests of texts kept beside the
  * code, and "cache": {"folder": 52 characters of base32, "files": {name: digest}}: what Triton itself keeps in that folder
  * of its cache for the object, one of them NAME.json (the metadata).
- * Optional: "record", a function record (common/build/function_record.h) of the function that was packed.
+ * Optional: "record", a function record (common/builds/function_record.h) of the function that was packed.
  * The digest of a build is that of its canonical JSON. Objects and files are blobs.
  *
  * Memory: owns everything. Threads: read-only after build_parse. */

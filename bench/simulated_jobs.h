@@ -111,9 +111,9 @@ struct simulated_counts {
   size_t covered_baseline;     /* the interval against the baseline holds the true ratio of the winner */
   size_t pairs, covered_pairs; /* intervals to the best */
   size_t below_regret;         /* the true regret is above the bound */
-  size_t equivalents,
-      wrong_equivalents;       /* in all sets; slower than the best in truth by more than VERDICT_EQUIVALENCE */
-  double regret, worst_regret; /* sum, most */
+  size_t equivalents;
+  size_t slower, slower_equivalents; /* than the best by more than VERDICT_EQUIVALENCE in truth; of these in the set */
+  double regret, worst_regret;       /* sum, most */
 };
 
 static inline void simulated_count(const struct simulated *job, const struct verdict *verdict,
@@ -128,7 +128,8 @@ static inline void simulated_count(const struct simulated *job, const struct ver
     double ratio = simulated_ratio(job, finalist->config) / best;
     counts->pairs++;
     counts->covered_pairs += finalist->lower <= ratio + slack && ratio - slack <= finalist->upper;
-    counts->wrong_equivalents += finalist->equivalent && ratio > VERDICT_EQUIVALENCE;
+    counts->slower += ratio > VERDICT_EQUIVALENCE;
+    counts->slower_equivalents += finalist->equivalent && ratio > VERDICT_EQUIVALENCE;
   }
   counts->n++;
   counts->processes += verdict->n_processes;

@@ -9,7 +9,7 @@ config in PROCESSES processes of ROUNDS interleaved rounds, which only those lea
 best. Printed for every key: the seconds of both, their ratio, what each one's choice loses against the oracle's best
 (regret), the noise floor. Wavetune's seconds of a key are those of the whole process over the number of keys; beside them
 stand one key alone, and with --cold compiling and tuning one key from nothing on the same cores. Four keys at a time go to the
-peer and the oracle, and what is known of them is printed at once; after --limit seconds no more do.
+peer and the oracle, and what is known of them is printed at once; --limit seconds after a kernel was packed no more do.
 With --gpus N each GPU runs a whole campaign, and compares every Nth key with the peer and the oracle, with --every E every
 Eth of those; --cold runs one kernel on each, with its share of the cores (and nothing else with --keys 0).
 """
@@ -164,13 +164,12 @@ def main():
     parser.add_argument("--every", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=100)
     parser.add_argument("--processes", type=int, default=5)
-    parser.add_argument("--limit", type=float, default=math.inf, help="seconds after which no more keys are compared")
+    parser.add_argument("--limit", type=float, default=math.inf, help="seconds of a kernel after which no more of its keys are compared; the first four are")
     parser.add_argument("--warm", type=int, default=max(1, len(os.sched_getaffinity(0)) // 2))
     parser.add_argument("--cold", action="store_true")
     parser.add_argument("--arch", default="sm_90")
     parser.add_argument("--json")
     arguments = parser.parse_args()
-    arguments.end = time.monotonic() + arguments.limit
     if arguments.cpu:
         arguments.gpus = 1
     kernels = [k for k in (tuning.CPU if arguments.cpu else tuning.TRITON)
@@ -186,6 +185,7 @@ def main():
                 build, seconds = tuning.pack(kernel, scratch, arguments.arch, keys)
                 everything, whole = tuning.pack(kernel, scratch, arguments.arch, keys, options=["--keep-spilling"])
                 print(f"{kernel.name}: packed in {seconds:.1f} s, for the oracle with what spills in {whole:.1f} s")
+            arguments.end = time.monotonic() + arguments.limit
             with concurrent.futures.ThreadPoolExecutor(arguments.gpus) as pool:
                 shares = list(pool.map(lambda gpu, k=kernel, b=build, e=everything: compare(k, scratch, b, e, gpu, arguments),
                                        range(arguments.gpus)))

@@ -1,9 +1,10 @@
-"""Holds the includes of every C file against the table of docs/house.md: a folder includes itself and what its row says.
+"""Holds the C files of the programs against docs/house.md: each includes its own folder and what its folder's row says.
 
     tests/house.py
 
 A name in the last column is a folder beside the row's own (`space` in a row of common/) or a path; `common` stands for all
-below it, as `agent/*` and `server/*` do. Run by ctest.
+below it, as `server/*` does. No rooms of common/ and agent/ may include each other, around corners neither. A header's guard is its
+path. Run by ctest.
 """
 
 import pathlib
@@ -13,7 +14,12 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 TOPS = ("common", "server", "agent", "cli")
 ROW = re.compile(r"\| `([a-z_/]+)/` \|.*\| ([^|]*) \|$")
-INCLUDE = re.compile(r'^#include "((?:common|server|agent|cli)/[^"]+)"', re.MULTILINE)
+INCLUDE = re.compile(r'^# *include ["<]((?:common|server|agent|cli)/[^">]+)[">]', re.MULTILINE)
+GUARD = re.compile(r"^#ifndef (\w+)\n#define \1$", re.MULTILINE)
+
+
+def below(folder):
+    return {folder} | {str(path.relative_to(ROOT)) for path in (ROOT / folder).rglob("*") if path.is_dir()}
 
 
 def rules():
@@ -21,31 +27,49 @@ def rules():
     answer = {}
     for row in map(ROW.match, (ROOT / "docs/house.md").read_text().splitlines()):
         top = row[1].split("/")[0] if row else None
-        if top in TOPS:
-            answer[row[1]] = {row[1]}
-            for name in re.findall(r"`([^`]+)`", row[2]):
-                place = next((p for p in (f"{top}/{name}", name) if (ROOT / p.removesuffix("/*")).is_dir()), None)
-                if not place:
-                    sys.exit(f"docs/house.md: there is no folder {name}, which {row[1]}/ may include")
-                below = ROOT / place.removesuffix("/*")
-                answer[row[1]] |= ({str(p.relative_to(ROOT)) for p in below.rglob("*") if p.is_dir()} | {str(below.relative_to(ROOT))}
-                                   if place == "common" or place.endswith("/*") else {place})
+        if top not in TOPS:
+            continue
+        answer[row[1]] = {row[1]}
+        for name in re.findall(r"`([^`]+)`", row[2]):
+            folder = name.removesuffix("/*")
+            place = next((p for p in (f"{top}/{folder}", folder) if (ROOT / p).is_dir()), None)
+            if not place:
+                sys.exit(f"docs/house.md: there is no folder {folder}/, which {row[1]}/ may include")
+            answer[row[1]] |= below(place) if name == "common" or name.endswith("/*") else {place}
     return answer
 
 
+def circle(allowed, folder, way=()):
+    """Folders that include one another, from `folder` back to it."""
+    if folder in way:
+        return way[way.index(folder):] + (folder,)
+    return next(filter(None, (circle(allowed, to, way + (folder,)) for to in sorted(allowed[folder] - {folder})
+                              if to in allowed and not to.startswith("server"))), None)
+
+
+def problems(allowed, path):
+    """What is wrong with one file."""
+    folder, text = str(path.parent.relative_to(ROOT)), path.read_text()
+    if folder not in allowed:
+        yield f"{folder}/ has no row in docs/house.md"
+        return
+    for include in INCLUDE.findall(text):
+        if str(pathlib.Path(include).parent) not in allowed[folder]:
+            yield f"{path.relative_to(ROOT)} includes {include}, which docs/house.md does not let {folder}/ do"
+    guard = "WAVETUNE_" + re.sub("[^A-Z0-9]", "_", str(path.relative_to(ROOT)).upper())
+    if path.suffix == ".h" and guard not in GUARD.findall(text):
+        yield f"{path.relative_to(ROOT)} has no guard {guard}"
+
+
 def main():
-    allowed, wrong, n = rules(), [], 0
-    for path in sorted(path for top in TOPS for path in (ROOT / top).rglob("*.[ch]")):
-        folder = str(path.parent.relative_to(ROOT))
-        if folder not in allowed:
-            wrong.append(f"{folder}/ has no row in docs/house.md")
-            continue
-        for include in INCLUDE.findall(path.read_text()):
-            n += 1
-            if str(pathlib.Path(include).parent) not in allowed[folder]:
-                wrong.append(f"{path.relative_to(ROOT)} includes {include}, which docs/house.md does not let {folder}/ do")
-    print("\n".join(dict.fromkeys(wrong)) or f"{n} includes, each as docs/house.md has it")
-    return 1 if wrong or not n else 0
+    allowed = rules()
+    files = sorted(path for top in TOPS for path in (ROOT / top).rglob("*.[ch]"))
+    wrong = [f"docs/house.md has a row of {folder}/, which is not there" for folder in allowed if not (ROOT / folder).is_dir()]
+    wrong += [f"docs/house.md lets folders include one another: {' -> '.join(way)}"
+              for way in (circle(allowed, folder) for folder in allowed if not folder.startswith("server")) if way][:1]
+    wrong += [problem for path in files for problem in problems(allowed, path)]
+    print("\n".join(dict.fromkeys(wrong)) or f"{len(files)} files, as docs/house.md has them")
+    return 1 if wrong or not files else 0
 
 
 if __name__ == "__main__":

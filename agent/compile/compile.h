@@ -12,8 +12,8 @@
  * outcome, not an error: its log's first lines say why.
  *
  * Memory: the pool copies what it needs of a request; results are the caller's. Threads: submit and wait from any. */
-#ifndef WAVETUNE_AGENT_COMPILE_H
-#define WAVETUNE_AGENT_COMPILE_H
+#ifndef WAVETUNE_AGENT_COMPILE_COMPILE_H
+#define WAVETUNE_AGENT_COMPILE_COMPILE_H
 
 #include "common/code/code_object.h"
 #include "common/kernel/kernel.h"

@@ -11,8 +11,8 @@
  *    "resources": {…}}                   code_resources_to_json
  *
  * Memory: a spec owns its strings. Threads: plain value. */
-#ifndef WAVETUNE_AGENT_LAUNCH_SPEC_H
-#define WAVETUNE_AGENT_LAUNCH_SPEC_H
+#ifndef WAVETUNE_AGENT_COMPILE_LAUNCH_SPEC_H
+#define WAVETUNE_AGENT_COMPILE_LAUNCH_SPEC_H
 
 #include "common/code/code_object.h"
 

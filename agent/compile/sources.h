@@ -2,8 +2,8 @@
  * states, all of them or none.
  *
  * Memory: the path is the caller's. Threads: any. */
-#ifndef WAVETUNE_AGENT_SOURCES_H
-#define WAVETUNE_AGENT_SOURCES_H
+#ifndef WAVETUNE_AGENT_COMPILE_SOURCES_H
+#define WAVETUNE_AGENT_COMPILE_SOURCES_H
 
 #include "common/kernel/kernel.h"
 

@@ -4,8 +4,8 @@
  * The variant is chosen by the key, configs are matched by value. Objects lie in FOLDER/blob-<digest>.co, each fetched
  * once and checked against its digest whenever a build is opened that needs it.
  * Memory: build_objects own everything. Threads: any; several may share a folder, a build_code belongs to one. */
-#ifndef WAVETUNE_AGENT_BUILDS_H
-#define WAVETUNE_AGENT_BUILDS_H
+#ifndef WAVETUNE_AGENT_LEASE_BUILDS_H
+#define WAVETUNE_AGENT_LEASE_BUILDS_H
 
 #include "agent/compile/launch_spec.h"
 #include "agent/compile/sources.h"

@@ -3,8 +3,8 @@
  *
  * What it prints and the variables that load it: ROCm documentation, "ROCR Debug Agent user guide".
  * Memory: texts are the caller's. Threads: any. */
-#ifndef WAVETUNE_AGENT_DEBUG_AGENT_H
-#define WAVETUNE_AGENT_DEBUG_AGENT_H
+#ifndef WAVETUNE_AGENT_LEASE_DEBUG_AGENT_H
+#define WAVETUNE_AGENT_LEASE_DEBUG_AGENT_H
 
 #include "common/base/error.h"
 

@@ -2,8 +2,8 @@
  * `run` gets leases from a server and spools what they yield; `tune` makes them itself and keeps the measurements.
  *
  * Memory: a lease owns its kernel, key, space and objects. Threads: one thread executes a lease on one device. */
-#ifndef WAVETUNE_AGENT_LEASE_H
-#define WAVETUNE_AGENT_LEASE_H
+#ifndef WAVETUNE_AGENT_LEASE_LEASE_H
+#define WAVETUNE_AGENT_LEASE_LEASE_H
 
 #include <stdatomic.h>
 

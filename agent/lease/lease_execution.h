@@ -1,8 +1,8 @@
 /* A lease being executed: what the files of lease_execute.h share, and nobody else.
  *
  * Memory: an execution owns its configs' compiles and objects until execution_release. Threads: the executor's. */
-#ifndef WAVETUNE_AGENT_LEASE_EXECUTION_H
-#define WAVETUNE_AGENT_LEASE_EXECUTION_H
+#ifndef WAVETUNE_AGENT_LEASE_LEASE_EXECUTION_H
+#define WAVETUNE_AGENT_LEASE_LEASE_EXECUTION_H
 
 #include "agent/lease/lease_execute.h"
 

@@ -1,8 +1,8 @@
 /* A lease as the server grants it (docs/api.md, Leases), read into struct lease.
  *
  * Memory: the lease owns what it holds. Threads: any. */
-#ifndef WAVETUNE_AGENT_LEASE_READ_H
-#define WAVETUNE_AGENT_LEASE_READ_H
+#ifndef WAVETUNE_AGENT_LEASE_LEASE_READ_H
+#define WAVETUNE_AGENT_LEASE_LEASE_READ_H
 
 #include "agent/lease/lease.h"
 

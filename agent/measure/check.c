@@ -124,15 +124,25 @@ static bool far_ask(struct problem *problem, const struct holding *holding, size
 static bool first_hold(struct problem *problem, size_t i, struct error *error) {
   const struct operand *operand = &problem->operands[i];
   size_t pieces = (size_t)((operand->elements + SCAN_ELEMENTS - 1) / SCAN_ELEMENTS);
-  size_t share = pieces < CHECK_FAR_ASKED ? CHECK_FAR_ASKED / pieces : 1;
   cleanup_free int64_t *far = xcalloc(pieces + 1, sizeof *far);
   struct holding holding = {problem->kernel, problem->kernel->arguments[i].dtype, operand, far};
   team_run(pieces > 1 ? team_size() : 1, pieces, piece_hold, &holding);
-  for (size_t piece = 0; piece < pieces; piece++) {
-    int64_t k = far[piece];
-    for (size_t asked = 0; k >= 0 && asked < share; asked++, k = far_find(&holding, piece, k + 1))
-      if (!far_ask(problem, &holding, i, k, error))
+  size_t n_asked = 0, n_far = pieces;
+  /* One of each piece in turn, so that many of one piece that are right do not hide another that is wrong. */
+  for (size_t turn = 0; n_far > 0; turn++) {
+    n_far = 0;
+    for (size_t piece = 0; piece < pieces; piece++) {
+      if (turn > 0 && n_asked >= CHECK_FAR_ASKED)
+        return true;
+      if (turn > 0 && far[piece] >= 0)
+        far[piece] = far_find(&holding, piece, far[piece] + 1);
+      if (far[piece] < 0)
+        continue;
+      n_far++;
+      n_asked++;
+      if (!far_ask(problem, &holding, i, far[piece], error))
         return false;
+    }
   }
   return true;
 }

@@ -10,8 +10,8 @@
  *
  * Samples do not find the one tile that is wrong. So all elements of an output are held against those of the first one that
  * was right, which is the baseline's: where they differ by more than CHECK_FAR tolerances the reference is asked, for
- * CHECK_FAR_ASKED elements at most (in an output of more pieces than that, half a million elements each, for one of each
- * piece), and what is more than CHECK_FAR tolerances off is wrong. (So many, because of a hundred
+ * one element of each piece (half a million elements) in turn until it was asked for CHECK_FAR_ASKED, and for one of every
+ * piece in any case; what is more than CHECK_FAR tolerances off is wrong. (So many, because of a hundred
  * million rounding errors the largest is about twice the largest of a thousand: 5.7 and 3.3 standard deviations.) Where it
  * is the baseline that is wrong, problem->baseline_wrong says so: nothing that is paired with it is worth anything.
  *
@@ -31,8 +31,8 @@
 #include "common/verdict/outcome.h"
 
 #define CHECK_NANS_MAX 4096
-#define CHECK_FAR 4.0 /* tolerances */
-#define CHECK_FAR_ASKED 256
+#define CHECK_FAR 4.0       /* tolerances */
+#define CHECK_FAR_ASKED 256 /* of an output; each may cost the reference a row times a column */
 
 /* OUTCOME_CORRECT, OUTCOME_CORRECTNESS or OUTCOME_RUNTIME; of the latter two the error says why. The candidate keeps
  * both. That of earlier candidates may change with this call, never from wrong to right. */

@@ -4,8 +4,8 @@
  * Checking only reads. Setting writes what was there to a file first and never writes over such a file, so that what is
  * put back is what was there before the first set.
  * A root folder other than "" stands in for / (tests). Memory: findings own their texts. Threads: one at a time. */
-#ifndef WAVETUNE_AGENT_MACHINE_SETTINGS_H
-#define WAVETUNE_AGENT_MACHINE_SETTINGS_H
+#ifndef WAVETUNE_AGENT_NODE_MACHINE_SETTINGS_H
+#define WAVETUNE_AGENT_NODE_MACHINE_SETTINGS_H
 
 #include "common/base/json.h"
 

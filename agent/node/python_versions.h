@@ -2,8 +2,8 @@
  * and touches the GPU.
  *
  * Memory: versions own their texts. Threads: any. */
-#ifndef WAVETUNE_AGENT_PYTHON_VERSIONS_H
-#define WAVETUNE_AGENT_PYTHON_VERSIONS_H
+#ifndef WAVETUNE_AGENT_NODE_PYTHON_VERSIONS_H
+#define WAVETUNE_AGENT_NODE_PYTHON_VERSIONS_H
 
 #include "common/base/error.h"
 

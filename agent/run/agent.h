@@ -3,8 +3,8 @@
  * Threads: the main one starts workers (supervise.h); the keeper enrols, keeps heartbeats and renews leases (keeper.c);
  * each device has one that leases and measures (device_thread.c); one posts what lies in the spool (poster.c).
  * Memory: the agent owns all of it until every thread has ended. `mutex` guards `id`, the counters and the waits. */
-#ifndef WAVETUNE_AGENT_AGENT_H
-#define WAVETUNE_AGENT_AGENT_H
+#ifndef WAVETUNE_AGENT_RUN_AGENT_H
+#define WAVETUNE_AGENT_RUN_AGENT_H
 
 #include <pthread.h>
 

@@ -3,8 +3,8 @@
  * A lease is renewed in time, also while its results wait for the server, and given up on this side before the server
  * may give it to another: held_is_alive turns false a margin before it expires.
  * Memory: the table owns its entries; an entry lives until held_drop. Threads: any. */
-#ifndef WAVETUNE_AGENT_HELD_H
-#define WAVETUNE_AGENT_HELD_H
+#ifndef WAVETUNE_AGENT_RUN_HELD_H
+#define WAVETUNE_AGENT_RUN_HELD_H
 
 #include <stdatomic.h>
 

@@ -1,8 +1,8 @@
 /* What the agent's threads share to talk with the server: one request with its answer judged, and waiting between tries.
  *
  * Memory: answers are the caller's. Threads: a client and a back-off belong to one thread each. */
-#ifndef WAVETUNE_AGENT_SERVER_CLIENT_H
-#define WAVETUNE_AGENT_SERVER_CLIENT_H
+#ifndef WAVETUNE_AGENT_RUN_SERVER_CLIENT_H
+#define WAVETUNE_AGENT_RUN_SERVER_CLIENT_H
 
 #include "common/base/rng.h"
 #include "common/program/http_client.h"

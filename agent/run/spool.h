@@ -7,8 +7,8 @@
  * FOLDER/lock is held while the spool is open: two agents on one folder would mix their numbers.
  *
  * Memory: owns its files. Threads: append from any, peek and acknowledge from one. */
-#ifndef WAVETUNE_AGENT_SPOOL_H
-#define WAVETUNE_AGENT_SPOOL_H
+#ifndef WAVETUNE_AGENT_RUN_SPOOL_H
+#define WAVETUNE_AGENT_RUN_SPOOL_H
 
 #include "common/base/json.h"
 

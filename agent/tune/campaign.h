@@ -9,8 +9,8 @@
  *
  * Memory: a campaign borrows what it is given; keys own what they learn (agent/tune/key_tuning.h). Threads: the supervisor's
  * working one. */
-#ifndef WAVETUNE_AGENT_CAMPAIGN_H
-#define WAVETUNE_AGENT_CAMPAIGN_H
+#ifndef WAVETUNE_AGENT_TUNE_CAMPAIGN_H
+#define WAVETUNE_AGENT_TUNE_CAMPAIGN_H
 
 #include "agent/lease/lease_execute.h"
 #include "agent/tune/key_tuning.h"

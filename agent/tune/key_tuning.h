@@ -1,8 +1,8 @@
 /* What `tune` knows of one key: its configs with what became of them, the samples of its finals, its verdict.
  *
  * Memory: a key_tuning owns what it holds. Threads: one. */
-#ifndef WAVETUNE_AGENT_KEY_TUNING_H
-#define WAVETUNE_AGENT_KEY_TUNING_H
+#ifndef WAVETUNE_AGENT_TUNE_KEY_TUNING_H
+#define WAVETUNE_AGENT_TUNE_KEY_TUNING_H
 
 #include "agent/lease/lease.h"
 #include "common/verdict/verdict.h"

@@ -3,8 +3,8 @@
  * The profiler starts its program with no other open files, so it is not a worker that it starts but this program's
  * `tune --only CONFIG`. Command lines: ROCm documentation, "Using rocprofv3" and "rocprof command reference".
  * Memory: none kept. Threads: any. */
-#ifndef WAVETUNE_AGENT_PROFILE_H
-#define WAVETUNE_AGENT_PROFILE_H
+#ifndef WAVETUNE_AGENT_TUNE_PROFILE_H
+#define WAVETUNE_AGENT_TUNE_PROFILE_H
 
 #include "common/program/options.h"
 

@@ -1,8 +1,8 @@
 /* The file of --samples: every measurement as one JSON object a line, as soon as it is there.
  *
  * Memory: a samples_file owns its stream. Threads: one. */
-#ifndef WAVETUNE_AGENT_SAMPLES_FILE_H
-#define WAVETUNE_AGENT_SAMPLES_FILE_H
+#ifndef WAVETUNE_AGENT_TUNE_SAMPLES_FILE_H
+#define WAVETUNE_AGENT_TUNE_SAMPLES_FILE_H
 
 #include "agent/lease/lease.h"
 

@@ -2,8 +2,8 @@
  *
  * A line is NAME=VALUE,… as --key takes it, or a JSON object; `#` begins a comment. Blank lines are left out.
  * Memory: the keys are the caller's. Threads: any. */
-#ifndef WAVETUNE_AGENT_TUNE_KEYS_H
-#define WAVETUNE_AGENT_TUNE_KEYS_H
+#ifndef WAVETUNE_AGENT_TUNE_TUNE_KEYS_H
+#define WAVETUNE_AGENT_TUNE_TUNE_KEYS_H
 
 #include "common/kernel/kernel_folder.h"
 

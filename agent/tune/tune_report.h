@@ -1,8 +1,8 @@
 /* What `tune` prints: of each key a table or one line of JSON, of a campaign what it took.
  *
  * Memory: everything is borrowed. Threads: one. */
-#ifndef WAVETUNE_AGENT_TUNE_REPORT_H
-#define WAVETUNE_AGENT_TUNE_REPORT_H
+#ifndef WAVETUNE_AGENT_TUNE_TUNE_REPORT_H
+#define WAVETUNE_AGENT_TUNE_TUNE_REPORT_H
 
 #include "agent/tune/campaign.h"
 

@@ -1,8 +1,8 @@
 /* The devices of this machine, as a worker sees them: the supervisor itself never loads a GPU runtime.
  *
  * Memory: devices own their texts and JSON. Threads: any but the main one (agent/worker/spawner.h). */
-#ifndef WAVETUNE_AGENT_DEVICES_H
-#define WAVETUNE_AGENT_DEVICES_H
+#ifndef WAVETUNE_AGENT_WORKER_DEVICES_H
+#define WAVETUNE_AGENT_WORKER_DEVICES_H
 
 #include "agent/node/python_versions.h"
 #include "agent/worker/spawner.h"

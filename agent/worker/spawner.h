@@ -5,8 +5,8 @@
  * file descriptors and nothing else open but stderr, no new privileges, no WAVETUNE_TOKEN, and the first to go when memory
  * runs out.
  * Memory: spawned is a plain value; its owner closes the socket and unmaps the page. Threads: below. */
-#ifndef WAVETUNE_AGENT_SPAWNER_H
-#define WAVETUNE_AGENT_SPAWNER_H
+#ifndef WAVETUNE_AGENT_WORKER_SPAWNER_H
+#define WAVETUNE_AGENT_WORKER_SPAWNER_H
 
 #include <sys/types.h>
 

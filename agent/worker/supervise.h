@@ -2,8 +2,8 @@
  *
  * The first SIGTERM or SIGINT asks the work to end (supervisor_stopped), a second one ends the program at once: workers
  * die with it. Threads: supervise is called from the main one. */
-#ifndef WAVETUNE_AGENT_SUPERVISE_H
-#define WAVETUNE_AGENT_SUPERVISE_H
+#ifndef WAVETUNE_AGENT_WORKER_SUPERVISE_H
+#define WAVETUNE_AGENT_WORKER_SUPERVISE_H
 
 #include <stdatomic.h>
 

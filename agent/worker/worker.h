@@ -41,8 +41,8 @@
  * names it when it renews the lease.
  *
  * Threads: the worker is single-threaded but for what a device runtime starts. */
-#ifndef WAVETUNE_AGENT_WORKER_H
-#define WAVETUNE_AGENT_WORKER_H
+#ifndef WAVETUNE_AGENT_WORKER_WORKER_H
+#define WAVETUNE_AGENT_WORKER_WORKER_H
 
 #include <stdatomic.h>
 

@@ -3,8 +3,8 @@
  * Deadlines: a worker must change its status page's (config, phase) within limits.open_ms while it opens (or has not
  * begun), and within limits.config_ms in each phase of a config. What passes is killed with its process group.
  * Memory: a worker_client owns its child, socket and page. Threads: one at a time. */
-#ifndef WAVETUNE_AGENT_WORKER_CLIENT_H
-#define WAVETUNE_AGENT_WORKER_CLIENT_H
+#ifndef WAVETUNE_AGENT_WORKER_WORKER_CLIENT_H
+#define WAVETUNE_AGENT_WORKER_WORKER_CLIENT_H
 
 #include "agent/worker/spawner.h"
 #include "common/base/json.h"

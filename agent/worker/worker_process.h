@@ -2,8 +2,8 @@
  *
  * Memory: a worker owns its device from the first request that names one, and what "open" made until the next "open" or
  * "close". Threads: one. */
-#ifndef WAVETUNE_AGENT_WORKER_PROCESS_H
-#define WAVETUNE_AGENT_WORKER_PROCESS_H
+#ifndef WAVETUNE_AGENT_WORKER_WORKER_PROCESS_H
+#define WAVETUNE_AGENT_WORKER_WORKER_PROCESS_H
 
 #include "agent/measure/race.h"
 #include "agent/worker/worker.h"

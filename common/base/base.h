@@ -2,8 +2,8 @@
  *
  * Memory: an allocation that fails logs and aborts (a supervisor restarts the daemon); no caller handles NULL.
  * Threads: everything here may be called from any thread. */
-#ifndef WAVETUNE_COMMON_BASE_H
-#define WAVETUNE_COMMON_BASE_H
+#ifndef WAVETUNE_COMMON_BASE_BASE_H
+#define WAVETUNE_COMMON_BASE_BASE_H
 
 #include <stdbool.h>
 #include <stddef.h>

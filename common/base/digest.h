@@ -1,8 +1,8 @@
 /* SHA-256 digests, written as "sha256:" and 64 lower-case hexadecimal digits, and random identifiers.
  *
  * Threads: any; a digest_stream belongs to one thread at a time. */
-#ifndef WAVETUNE_COMMON_DIGEST_H
-#define WAVETUNE_COMMON_DIGEST_H
+#ifndef WAVETUNE_COMMON_BASE_DIGEST_H
+#define WAVETUNE_COMMON_BASE_DIGEST_H
 
 #include "common/base/error.h"
 

@@ -4,8 +4,8 @@
  * writes its `ret_` parameters only on success and fills *error only on failure. It does not log.
  * Memory: plain value, no ownership. Text that does not fit is cut, never overrun; bytes
  * that are not UTF-8 become '?', so that an error always travels as JSON. */
-#ifndef WAVETUNE_COMMON_ERROR_H
-#define WAVETUNE_COMMON_ERROR_H
+#ifndef WAVETUNE_COMMON_BASE_ERROR_H
+#define WAVETUNE_COMMON_BASE_ERROR_H
 
 #include "common/base/base.h"
 

@@ -1,8 +1,8 @@
 /* Whole files and folders: bounded reading, writing that is either complete or absent.
  *
  * Memory: what ret_ parameters return is the caller's. Threads: any. */
-#ifndef WAVETUNE_COMMON_FILE_H
-#define WAVETUNE_COMMON_FILE_H
+#ifndef WAVETUNE_COMMON_BASE_FILE_H
+#define WAVETUNE_COMMON_BASE_FILE_H
 
 #include "common/base/error.h"
 

@@ -6,8 +6,8 @@
  * repr writes them (shortest text that reads back equal), so that equal values have equal bytes and equal digests.
  *
  * Memory: getters return borrowed references into the object. Threads: any, one thread to a value. */
-#ifndef WAVETUNE_COMMON_JSON_H
-#define WAVETUNE_COMMON_JSON_H
+#ifndef WAVETUNE_COMMON_BASE_JSON_H
+#define WAVETUNE_COMMON_BASE_JSON_H
 
 #include <jansson.h>
 

@@ -4,8 +4,8 @@
  * WAVETUNE_LOG (a level's name; default info) or log_set_level(). Under journald ($JOURNAL_STREAM) the time is left
  * out and the sd-daemon level prefix is written. Never log a token.
  * Threads: any. */
-#ifndef WAVETUNE_COMMON_LOG_H
-#define WAVETUNE_COMMON_LOG_H
+#ifndef WAVETUNE_COMMON_BASE_LOG_H
+#define WAVETUNE_COMMON_BASE_LOG_H
 
 #include "common/base/base.h"
 

@@ -2,8 +2,8 @@
  * mistyped one.
  *
  * Memory: results are borrowed from the arguments, unless said otherwise. Threads: any. */
-#ifndef WAVETUNE_COMMON_NAMES_H
-#define WAVETUNE_COMMON_NAMES_H
+#ifndef WAVETUNE_COMMON_BASE_NAMES_H
+#define WAVETUNE_COMMON_BASE_NAMES_H
 
 #include "common/base/error.h"
 

@@ -3,8 +3,8 @@
  *
  * splitmix64: Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014.
  * Memory: plain value. Threads: one to a generator. */
-#ifndef WAVETUNE_COMMON_RNG_H
-#define WAVETUNE_COMMON_RNG_H
+#ifndef WAVETUNE_COMMON_BASE_RNG_H
+#define WAVETUNE_COMMON_BASE_RNG_H
 
 #include "common/base/base.h"
 

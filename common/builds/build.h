@@ -15,8 +15,8 @@
  * The digest of a build is that of its canonical JSON. Objects and files are blobs.
  *
  * Memory: owns everything. Threads: read-only after build_parse. */
-#ifndef WAVETUNE_COMMON_BUILD_H
-#define WAVETUNE_COMMON_BUILD_H
+#ifndef WAVETUNE_COMMON_BUILDS_BUILD_H
+#define WAVETUNE_COMMON_BUILDS_BUILD_H
 
 #include "common/kernel/kernel.h"
 

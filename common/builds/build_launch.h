@@ -2,8 +2,8 @@
  * and the arguments that its variant passes. docs/builds.md is the format.
  *
  * Memory: none of its own; what is read is borrowed from the build's JSON. Threads: pure functions. */
-#ifndef WAVETUNE_COMMON_BUILD_LAUNCH_H
-#define WAVETUNE_COMMON_BUILD_LAUNCH_H
+#ifndef WAVETUNE_COMMON_BUILDS_BUILD_LAUNCH_H
+#define WAVETUNE_COMMON_BUILDS_BUILD_LAUNCH_H
 
 #include "common/code/code_object.h"
 #include "common/kernel/kernel.h"

@@ -14,8 +14,8 @@
  * kernel and name: at least one, the wavetune kernel it stands for. Unknown members are ignored.
  *
  * Memory: a record owns everything. Threads: read-only after parsing. */
-#ifndef WAVETUNE_COMMON_CACHE_FUNCTION_RECORD_H
-#define WAVETUNE_COMMON_CACHE_FUNCTION_RECORD_H
+#ifndef WAVETUNE_COMMON_BUILDS_FUNCTION_RECORD_H
+#define WAVETUNE_COMMON_BUILDS_FUNCTION_RECORD_H
 
 #include "common/base/json.h"
 

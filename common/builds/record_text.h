@@ -1,8 +1,8 @@
 /* Texts of function records and identities: bounded, and safe where they become parts of paths.
  *
  * Memory: what is taken is the caller's. Threads: any. */
-#ifndef WAVETUNE_COMMON_CACHE_RECORD_TEXT_H
-#define WAVETUNE_COMMON_CACHE_RECORD_TEXT_H
+#ifndef WAVETUNE_COMMON_BUILDS_RECORD_TEXT_H
+#define WAVETUNE_COMMON_BUILDS_RECORD_TEXT_H
 
 #include "common/base/json.h"
 

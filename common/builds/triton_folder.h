@@ -1,8 +1,8 @@
 /* The names of folders in Triton's cache: a SHA-256 in base32 (RFC 4648, upper case, no padding).
  *
  * Memory: none. Threads: any. */
-#ifndef WAVETUNE_COMMON_CACHE_TRITON_FOLDER_H
-#define WAVETUNE_COMMON_CACHE_TRITON_FOLDER_H
+#ifndef WAVETUNE_COMMON_BUILDS_TRITON_FOLDER_H
+#define WAVETUNE_COMMON_BUILDS_TRITON_FOLDER_H
 
 #include "common/base/digest.h"
 

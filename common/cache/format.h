@@ -1,14 +1,14 @@
 /* Cache formats: a release written as the files that some tool reads, and such files read back.
  *
- * A format is one file of this folder, NAME.c, which defines `const struct cache_format format_NAME` (with '-' in the
+ * A format is one file of common/formats/, NAME.c, which defines `const struct cache_format format_NAME` (with '-' in the
  * format's name as '_'); the table of all is made from the names of the files when the tree is configured. What several
- * formats share lives in common/cache/.
+ * formats share lies beside this file.
  * `fetch` renders what it verified with this code, and the server's export route uses the same.
  *
  * Memory: files are the caller's, freed by cache_files_release. Threads: pure functions over what they are given; a source
  * is called by the thread that renders. */
-#ifndef WAVETUNE_COMMON_FORMATS_FORMAT_H
-#define WAVETUNE_COMMON_FORMATS_FORMAT_H
+#ifndef WAVETUNE_COMMON_CACHE_FORMAT_H
+#define WAVETUNE_COMMON_CACHE_FORMAT_H
 
 #include "common/builds/build.h"
 #include "common/cache/identity.h"

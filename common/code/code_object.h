@@ -9,8 +9,8 @@
  *
  * The bytes may come from a stranger: every offset is checked, and what is claimed twice or cut off is an error.
  * Memory: owns everything. Threads: any; read-only after it was parsed. */
-#ifndef WAVETUNE_COMMON_CODE_OBJECT_H
-#define WAVETUNE_COMMON_CODE_OBJECT_H
+#ifndef WAVETUNE_COMMON_CODE_CODE_OBJECT_H
+#define WAVETUNE_COMMON_CODE_CODE_OBJECT_H
 
 #include "common/base/json.h"
 

@@ -1,8 +1,8 @@
 /* What the readers of the two formats share. Private to common/code/code_object*.c.
  *
  * Memory: an image borrows the caller's copy of the bytes; section data and names are borrowed from it. Threads: one. */
-#ifndef WAVETUNE_COMMON_CODE_OBJECT_PARSE_H
-#define WAVETUNE_COMMON_CODE_OBJECT_PARSE_H
+#ifndef WAVETUNE_COMMON_CODE_CODE_OBJECT_PARSE_H
+#define WAVETUNE_COMMON_CODE_CODE_OBJECT_PARSE_H
 
 #include <gelf.h>
 

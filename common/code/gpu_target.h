@@ -2,8 +2,8 @@
  *
  * Each row of gpu_target.c names its source. An arch that is not among them is no error: callers then prune nothing.
  * Memory: static. Threads: any. */
-#ifndef WAVETUNE_COMMON_GPU_TARGET_H
-#define WAVETUNE_COMMON_GPU_TARGET_H
+#ifndef WAVETUNE_COMMON_CODE_GPU_TARGET_H
+#define WAVETUNE_COMMON_CODE_GPU_TARGET_H
 
 #include "common/base/base.h"
 

@@ -7,8 +7,8 @@
  * NVIDIA's rule: the CUDA occupancy calculator's, with registers allocated by warp.
  *
  * Memory: none. Threads: pure functions. */
-#ifndef WAVETUNE_COMMON_OCCUPANCY_H
-#define WAVETUNE_COMMON_OCCUPANCY_H
+#ifndef WAVETUNE_COMMON_CODE_OCCUPANCY_H
+#define WAVETUNE_COMMON_CODE_OCCUPANCY_H
 
 #include "common/code/code_object.h"
 #include "common/code/gpu_target.h"

@@ -35,8 +35,8 @@
  * least one buffer and has a reference entry for each. Every extent is at least 1.
  *
  * Memory: a kernel owns everything. Threads: read-only after kernel_parse. */
-#ifndef WAVETUNE_COMMON_KERNEL_H
-#define WAVETUNE_COMMON_KERNEL_H
+#ifndef WAVETUNE_COMMON_KERNEL_KERNEL_H
+#define WAVETUNE_COMMON_KERNEL_KERNEL_H
 
 #include "common/space/space.h"
 

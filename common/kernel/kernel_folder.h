@@ -11,8 +11,8 @@
  * inside DIR, also when links are followed.
  *
  * Memory: owns everything. Threads: one at a time. */
-#ifndef WAVETUNE_COMMON_KERNEL_FOLDER_H
-#define WAVETUNE_COMMON_KERNEL_FOLDER_H
+#ifndef WAVETUNE_COMMON_KERNEL_KERNEL_FOLDER_H
+#define WAVETUNE_COMMON_KERNEL_KERNEL_FOLDER_H
 
 #include "common/kernel/kernel.h"
 

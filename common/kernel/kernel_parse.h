@@ -1,8 +1,8 @@
 /* What the files that read manifests, builds and folders share. Private to common/kernel/ and common/builds/build.c.
  *
  * Memory: texts returned are the caller's. Threads: any. */
-#ifndef WAVETUNE_COMMON_KERNEL_PARSE_H
-#define WAVETUNE_COMMON_KERNEL_PARSE_H
+#ifndef WAVETUNE_COMMON_KERNEL_KERNEL_PARSE_H
+#define WAVETUNE_COMMON_KERNEL_KERNEL_PARSE_H
 
 #include "common/kernel/kernel.h"
 

@@ -6,8 +6,8 @@
  * guessed. compute_units is 1 to 1,000,000.
  *
  * Memory: owns its strings; NULL means not stated. Threads: plain value. */
-#ifndef WAVETUNE_COMMON_ENVIRONMENT_H
-#define WAVETUNE_COMMON_ENVIRONMENT_H
+#ifndef WAVETUNE_COMMON_NODE_ENVIRONMENT_H
+#define WAVETUNE_COMMON_NODE_ENVIRONMENT_H
 
 #include "common/base/json.h"
 

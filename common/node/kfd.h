@@ -3,8 +3,8 @@
  * All paths are given by the caller, so that a folder of files can stand for a machine. What a file does not tell is 0,
  * "" or absent, which is no error.
  * Memory: as the comments say. Threads: any. */
-#ifndef WAVETUNE_COMMON_KFD_H
-#define WAVETUNE_COMMON_KFD_H
+#ifndef WAVETUNE_COMMON_NODE_KFD_H
+#define WAVETUNE_COMMON_NODE_KFD_H
 
 #include "common/base/json.h"
 

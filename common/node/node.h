@@ -2,8 +2,8 @@
  * in files. Members that a node does not tell, or whose GPUs differ in them, are left out: nothing is guessed.
  *
  * Memory: as the comments say. Threads: any. */
-#ifndef WAVETUNE_COMMON_NODE_H
-#define WAVETUNE_COMMON_NODE_H
+#ifndef WAVETUNE_COMMON_NODE_NODE_H
+#define WAVETUNE_COMMON_NODE_NODE_H
 
 #include "common/node/environment.h"
 

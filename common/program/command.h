@@ -2,8 +2,8 @@
  * it does not end, and when this process dies, however it dies.
  *
  * Memory: the result's output is the caller's. Threads: any; the child is killed when the calling thread ends. */
-#ifndef WAVETUNE_COMMON_COMMAND_H
-#define WAVETUNE_COMMON_COMMAND_H
+#ifndef WAVETUNE_COMMON_PROGRAM_COMMAND_H
+#define WAVETUNE_COMMON_PROGRAM_COMMAND_H
 
 #include "common/program/sandbox.h"
 

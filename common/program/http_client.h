@@ -2,8 +2,8 @@
  *
  * Memory: a response owns its body. Threads: an http_client belongs to one thread at a time (it keeps connections
  * alive); http_client_cancel may be called from any. */
-#ifndef WAVETUNE_COMMON_HTTP_CLIENT_H
-#define WAVETUNE_COMMON_HTTP_CLIENT_H
+#ifndef WAVETUNE_COMMON_PROGRAM_HTTP_CLIENT_H
+#define WAVETUNE_COMMON_PROGRAM_HTTP_CLIENT_H
 
 #include "common/base/json.h"
 

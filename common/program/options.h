@@ -11,8 +11,8 @@
  *
  * Memory: values are borrowed from argv, the environment or the options' own store, until options_release.
  * Threads: one, at start. */
-#ifndef WAVETUNE_COMMON_OPTIONS_H
-#define WAVETUNE_COMMON_OPTIONS_H
+#ifndef WAVETUNE_COMMON_PROGRAM_OPTIONS_H
+#define WAVETUNE_COMMON_PROGRAM_OPTIONS_H
 
 #include "common/base/json.h"
 

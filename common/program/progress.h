@@ -2,8 +2,8 @@
  * file nothing is written.
  *
  * Memory: a progress borrows `what`. Threads: one at a time. */
-#ifndef WAVETUNE_COMMON_PROGRESS_H
-#define WAVETUNE_COMMON_PROGRESS_H
+#ifndef WAVETUNE_COMMON_PROGRAM_PROGRESS_H
+#define WAVETUNE_COMMON_PROGRAM_PROGRESS_H
 
 #include "common/base/base.h"
 

@@ -11,8 +11,8 @@
  *
  * Memory: a sandbox owns its rule set and filter. Threads: a sandbox is used by one thread at a time; sandbox_enter is
  * async-signal-safe, for use between fork and exec. */
-#ifndef WAVETUNE_COMMON_SANDBOX_H
-#define WAVETUNE_COMMON_SANDBOX_H
+#ifndef WAVETUNE_COMMON_PROGRAM_SANDBOX_H
+#define WAVETUNE_COMMON_PROGRAM_SANDBOX_H
 
 #include "common/base/error.h"
 

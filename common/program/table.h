@@ -3,8 +3,8 @@
  * Cells are UTF-8; what is not, and control characters (a name from elsewhere must not drive a terminal), become '?'.
  * Widths count code points, combining marks as none.
  * Memory: a table owns its cells; headings are borrowed. Threads: one. */
-#ifndef WAVETUNE_COMMON_TABLE_H
-#define WAVETUNE_COMMON_TABLE_H
+#ifndef WAVETUNE_COMMON_PROGRAM_TABLE_H
+#define WAVETUNE_COMMON_PROGRAM_TABLE_H
 
 #include "common/base/base.h"
 

@@ -5,8 +5,8 @@
  * with the same types.
  *
  * Memory: a review owns everything. Threads: any; the reader is called from the calling one. */
-#ifndef WAVETUNE_COMMON_BUILD_REVIEW_H
-#define WAVETUNE_COMMON_BUILD_REVIEW_H
+#ifndef WAVETUNE_COMMON_REVIEW_BUILD_REVIEW_H
+#define WAVETUNE_COMMON_REVIEW_BUILD_REVIEW_H
 
 #include "common/builds/build.h"
 #include "common/code/code_object.h"

@@ -10,8 +10,8 @@
  *           /usr/local/cuda, of a Triton package of the system's Python; the same places for cuobjdump
  *
  * Memory: the text is the caller's. Threads: any. */
-#ifndef WAVETUNE_COMMON_DISASSEMBLE_H
-#define WAVETUNE_COMMON_DISASSEMBLE_H
+#ifndef WAVETUNE_COMMON_REVIEW_DISASSEMBLE_H
+#define WAVETUNE_COMMON_REVIEW_DISASSEMBLE_H
 
 #include "common/code/code_object.h"
 

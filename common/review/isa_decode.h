@@ -2,8 +2,8 @@
  *
  * Both naming families are read: global_load_dwordx4, ds_read_b128 (gfx9) and global_load_b128, ds_load_b128 (gfx11 and
  * later). Memory: none. Threads: pure functions. */
-#ifndef WAVETUNE_COMMON_ISA_DECODE_H
-#define WAVETUNE_COMMON_ISA_DECODE_H
+#ifndef WAVETUNE_COMMON_REVIEW_ISA_DECODE_H
+#define WAVETUNE_COMMON_REVIEW_ISA_DECODE_H
 
 #include "common/base/base.h"
 

@@ -5,8 +5,8 @@
  * The work is bounded: code too tangled to be decided within the bound is an error.
  *
  * Memory: a flow owns its arrays. Threads: pure functions. */
-#ifndef WAVETUNE_COMMON_ISA_FLOW_H
-#define WAVETUNE_COMMON_ISA_FLOW_H
+#ifndef WAVETUNE_COMMON_REVIEW_ISA_FLOW_H
+#define WAVETUNE_COMMON_REVIEW_ISA_FLOW_H
 
 #include "common/base/error.h"
 #include "common/review/isa_decode.h"

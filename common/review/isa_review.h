@@ -8,8 +8,8 @@
  * (dwordx4), LDS accesses of 16 or 8 (b128, b64), no scratch, no full stop for loads in flight (vmcnt(0)).
  *
  * Memory: a review owns everything. Threads: any; pure functions. */
-#ifndef WAVETUNE_COMMON_ISA_REVIEW_H
-#define WAVETUNE_COMMON_ISA_REVIEW_H
+#ifndef WAVETUNE_COMMON_REVIEW_ISA_REVIEW_H
+#define WAVETUNE_COMMON_REVIEW_ISA_REVIEW_H
 
 #include "common/code/code_object.h"
 #include "common/review/isa_decode.h"

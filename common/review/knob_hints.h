@@ -8,8 +8,8 @@
  * than KNOB_POINTS_MAX configs), every value counts.
  *
  * Memory: everything is borrowed; findings are the caller's. Threads: pure functions. */
-#ifndef WAVETUNE_COMMON_KNOB_HINTS_H
-#define WAVETUNE_COMMON_KNOB_HINTS_H
+#ifndef WAVETUNE_COMMON_REVIEW_KNOB_HINTS_H
+#define WAVETUNE_COMMON_REVIEW_KNOB_HINTS_H
 
 #include "common/code/code_object.h"
 #include "common/kernel/kernel_folder.h"

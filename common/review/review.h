@@ -1,8 +1,8 @@
 /* What reviews find: sentences for a person, each with how much it matters and where the rule comes from.
  *
  * Memory: findings own their sentences; sources are static texts. Threads: plain value. */
-#ifndef WAVETUNE_COMMON_REVIEW_H
-#define WAVETUNE_COMMON_REVIEW_H
+#ifndef WAVETUNE_COMMON_REVIEW_REVIEW_H
+#define WAVETUNE_COMMON_REVIEW_REVIEW_H
 
 #include "common/base/json.h"
 

@@ -9,8 +9,8 @@
  * the next one, slices of MFMA layouts) is "may".
  *
  * Memory: texts are borrowed. Threads: pure functions. */
-#ifndef WAVETUNE_COMMON_TTGIR_LAYOUT_H
-#define WAVETUNE_COMMON_TTGIR_LAYOUT_H
+#ifndef WAVETUNE_COMMON_REVIEW_TTGIR_LAYOUT_H
+#define WAVETUNE_COMMON_REVIEW_TTGIR_LAYOUT_H
 
 #include "common/base/base.h"
 

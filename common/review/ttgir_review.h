@@ -6,8 +6,8 @@
  * after LDS was allotted; 3.6 does not, and a build's metadata has it.
  *
  * Memory: a review owns everything. Threads: any; pure functions. */
-#ifndef WAVETUNE_COMMON_TTGIR_REVIEW_H
-#define WAVETUNE_COMMON_TTGIR_REVIEW_H
+#ifndef WAVETUNE_COMMON_REVIEW_TTGIR_REVIEW_H
+#define WAVETUNE_COMMON_REVIEW_TTGIR_REVIEW_H
 
 #include "common/review/review.h"
 #include "common/review/ttgir_layout.h"

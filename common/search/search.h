@@ -11,8 +11,8 @@
  * replays them asks the same.
  *
  * Memory: a search borrows space and facts. Threads: one to a search. */
-#ifndef WAVETUNE_COMMON_SEARCH_H
-#define WAVETUNE_COMMON_SEARCH_H
+#ifndef WAVETUNE_COMMON_SEARCH_SEARCH_H
+#define WAVETUNE_COMMON_SEARCH_SEARCH_H
 
 #include "common/space/space.h"
 

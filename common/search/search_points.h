@@ -3,8 +3,8 @@
  *
  * Every parameter has an axis: its values in the order given or, of an explicit list, those that occur, sorted.
  * Memory: points and draws own what they point at, borrow the space and its facts. Threads: one to a struct. */
-#ifndef WAVETUNE_COMMON_SEARCH_POINTS_H
-#define WAVETUNE_COMMON_SEARCH_POINTS_H
+#ifndef WAVETUNE_COMMON_SEARCH_SEARCH_POINTS_H
+#define WAVETUNE_COMMON_SEARCH_SEARCH_POINTS_H
 
 #include "common/base/rng.h"
 #include "common/space/space_code.h"

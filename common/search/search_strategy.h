@@ -1,8 +1,8 @@
 /* What the strategies share: what was asked and told, and the table of strategies. Private to search*.c.
  *
  * Memory: a search owns all but the space and its facts. Threads: one to a search. */
-#ifndef WAVETUNE_COMMON_SEARCH_STRATEGY_H
-#define WAVETUNE_COMMON_SEARCH_STRATEGY_H
+#ifndef WAVETUNE_COMMON_SEARCH_SEARCH_STRATEGY_H
+#define WAVETUNE_COMMON_SEARCH_SEARCH_STRATEGY_H
 
 #include <math.h>
 

@@ -15,8 +15,8 @@
  *
  * Memory: an expr owns its tree and its strings; a string value that it returns is borrowed from it or from the slots.
  * Threads: after expr_bind an expr is read-only: any number of threads may evaluate it. */
-#ifndef WAVETUNE_COMMON_EXPR_H
-#define WAVETUNE_COMMON_EXPR_H
+#ifndef WAVETUNE_COMMON_SPACE_EXPR_H
+#define WAVETUNE_COMMON_SPACE_EXPR_H
 
 #include "common/space/value.h"
 

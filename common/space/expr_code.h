@@ -4,8 +4,8 @@
  * An expression becomes a flat list of instructions for a small stack machine: evaluation neither recurses nor
  * allocates. Jumps are forward and relative, so that a finished block can be moved (`x if c else y` is evaluated in
  * another order than it is written). */
-#ifndef WAVETUNE_COMMON_EXPR_CODE_H
-#define WAVETUNE_COMMON_EXPR_CODE_H
+#ifndef WAVETUNE_COMMON_SPACE_EXPR_CODE_H
+#define WAVETUNE_COMMON_SPACE_EXPR_CODE_H
 
 #include "common/space/expr.h"
 

@@ -2,8 +2,8 @@
  *
  * The order is the kernel's; identity is the digest of the canonical JSON object, which does not depend on it.
  * Memory: a key owns its names and strings. Threads: read-only after key_parse. */
-#ifndef WAVETUNE_COMMON_KEY_H
-#define WAVETUNE_COMMON_KEY_H
+#ifndef WAVETUNE_COMMON_SPACE_KEY_H
+#define WAVETUNE_COMMON_SPACE_KEY_H
 
 #include "common/space/expr.h"
 

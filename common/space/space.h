@@ -7,8 +7,8 @@
  * names. The order of "parameters" is meaningful, so a space is stored as text, never as jsonb.
  *
  * Memory: a space owns everything it points at. Threads: read-only after space_parse; an iterator belongs to one. */
-#ifndef WAVETUNE_COMMON_SPACE_H
-#define WAVETUNE_COMMON_SPACE_H
+#ifndef WAVETUNE_COMMON_SPACE_SPACE_H
+#define WAVETUNE_COMMON_SPACE_SPACE_H
 
 #include "common/space/key.h"
 

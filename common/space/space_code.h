@@ -1,6 +1,6 @@
 /* What space.c, space_enumerate.c and search_points.c share. */
-#ifndef WAVETUNE_COMMON_SPACE_CODE_H
-#define WAVETUNE_COMMON_SPACE_CODE_H
+#ifndef WAVETUNE_COMMON_SPACE_SPACE_CODE_H
+#define WAVETUNE_COMMON_SPACE_SPACE_CODE_H
 
 #include "common/space/space.h"
 

@@ -1,8 +1,8 @@
 /* A value of the expression language and of keys and configs: None, bool, 64-bit int, float (keys only) or string.
  *
  * Memory: a value borrows its string; who made it says from where. Threads: plain value. */
-#ifndef WAVETUNE_COMMON_VALUE_H
-#define WAVETUNE_COMMON_VALUE_H
+#ifndef WAVETUNE_COMMON_SPACE_VALUE_H
+#define WAVETUNE_COMMON_SPACE_VALUE_H
 
 #include "common/base/json.h"
 

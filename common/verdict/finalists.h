@@ -1,8 +1,8 @@
 /* Which configs go on from a race that measured each of them in one process: those with the least paired ratios.
  *
  * Memory: the caller's arrays. Threads: a pure function. */
-#ifndef WAVETUNE_COMMON_FINALISTS_H
-#define WAVETUNE_COMMON_FINALISTS_H
+#ifndef WAVETUNE_COMMON_VERDICT_FINALISTS_H
+#define WAVETUNE_COMMON_VERDICT_FINALISTS_H
 
 #include "common/base/base.h"
 

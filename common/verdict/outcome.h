@@ -2,8 +2,8 @@
  * agents, the server and its database share.
  *
  * Memory: static texts. Threads: pure functions. */
-#ifndef WAVETUNE_COMMON_OUTCOME_H
-#define WAVETUNE_COMMON_OUTCOME_H
+#ifndef WAVETUNE_COMMON_VERDICT_OUTCOME_H
+#define WAVETUNE_COMMON_VERDICT_OUTCOME_H
 
 #include "common/base/base.h"
 

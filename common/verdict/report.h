@@ -2,8 +2,8 @@
  * `wavetune show`, `submit --wait` and `wavetune-agent tune` print the same.
  *
  * Memory: everything is borrowed. Threads: one. */
-#ifndef WAVETUNE_COMMON_REPORT_H
-#define WAVETUNE_COMMON_REPORT_H
+#ifndef WAVETUNE_COMMON_VERDICT_REPORT_H
+#define WAVETUNE_COMMON_VERDICT_REPORT_H
 
 #include "common/kernel/kernel.h"
 

@@ -32,8 +32,8 @@
  * VERDICT_EQUIVALENCE], else AMBIGUOUS; a winner that is the baseline config is SAME, with ratio 1.
  *
  * Memory: a verdict owns its arrays. Threads: pure functions. */
-#ifndef WAVETUNE_COMMON_VERDICT_H
-#define WAVETUNE_COMMON_VERDICT_H
+#ifndef WAVETUNE_COMMON_VERDICT_VERDICT_H
+#define WAVETUNE_COMMON_VERDICT_VERDICT_H
 
 #include "common/base/json.h"
 

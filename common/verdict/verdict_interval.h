@@ -25,8 +25,8 @@
  * that kind). One that is far from the best (SPREAD_NEAR) is left out: what takes twice the time varies otherwise.
  *
  * Memory: plain values. Threads: pure functions. */
-#ifndef WAVETUNE_COMMON_VERDICT_INTERVAL_H
-#define WAVETUNE_COMMON_VERDICT_INTERVAL_H
+#ifndef WAVETUNE_COMMON_VERDICT_VERDICT_INTERVAL_H
+#define WAVETUNE_COMMON_VERDICT_VERDICT_INTERVAL_H
 
 #include "common/base/base.h"
 

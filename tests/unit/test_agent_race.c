@@ -238,6 +238,15 @@ Test(race, a_config_that_is_far_slower_is_called_once_to_warm_up) {
   script_free();
 }
 
+Test(race, how_slow_a_short_config_is_one_call_tells_from_SLOW_US_on) {
+  script_new(3, (double[]){5, SLOW_US + 10, SLOW_US - 8});
+  script_race(screen);
+  cr_expect_eq(script->n_samples[1], 2, "once to warm up and in one round");
+  cr_expect_gt(script->n_samples[2], 2, "a call of so little tells nothing");
+  cr_expect_geq(script->configs[2].calls * (SLOW_US - 8), SAMPLE_US);
+  script_free();
+}
+
 Test(race, a_short_kernel_is_called_until_a_sample_is_long_enough) {
   script_new(1, (double[]){0.5});
   script_race(fixed(1));

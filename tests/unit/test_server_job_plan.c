@@ -229,6 +229,23 @@ Test(job_plan, a_regret_bound_that_is_too_wide_gets_one_more_process) {
   cr_expect_eq(plan.n_processes, 1);
 }
 
+/* Config 2 is slower by 0.5, 1.2 and 1.9 %: by 1.2 %, give or take 1.7. Nothing else is in doubt. */
+Test(job_plan, a_config_that_a_wide_interval_keeps_out_of_the_set_gets_one_more_process) {
+  times_fill();
+  static double near[3][PAIRS];
+  for (size_t p = 0; p < 3; p++)
+    for (size_t i = 0; i < PAIRS; i++)
+      near[p][i] = fast[i] * (1.005 + 0.007 * (double)p);
+  struct final_measurement all[] = {measured(1, 0, fast),    measured(2, 0, near[0]), measured(1, 1, fast),
+                                    measured(2, 1, near[1]), measured(1, 2, fast),    measured(2, 2, near[2])};
+  cleanup_job_plan struct job_plan plan;
+  job_after_final(all, ARRAY_LENGTH(all), 0, 7, &plan);
+  cr_assert_eq(plan.step, PLAN_FINAL);
+  cr_expect_eq(plan.first_process, 3);
+  cr_expect_eq(plan.n_processes, 1);
+  cr_expect_eq(plan.n_configs, 2);
+}
+
 Test(job_plan, after_six_processes_an_ambiguous_verdict_stands) {
   bands_fill();
   struct final_measurement all[6];

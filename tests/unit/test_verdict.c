@@ -600,6 +600,7 @@ static bool is_settled(enum verdict_outcome outcome, double regret_bound, double
 Test(verdict, is_settled_when_another_process_can_be_spared) {
   cr_expect(is_settled(VERDICT_FASTER, 0.01, 0.99, 1.019), "as good, and in the set");
   cr_expect(is_settled(VERDICT_SLOWER, 0.02, 1.001, 1.03), "slower for sure");
+  cr_expect_not(is_settled(VERDICT_SLOWER, 0.02, 1, 1.03), "it may be as fast");
   cr_expect_not(is_settled(VERDICT_AMBIGUOUS, 0.01, 0.99, 1.019));
   cr_expect_not(is_settled(VERDICT_SAME, 0.021, 0.99, 1.019));
   cr_expect_not(is_settled(VERDICT_FASTER, 0.01, 0.99, 1.021), "a wide interval keeps it out");

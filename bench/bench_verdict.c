@@ -96,9 +96,10 @@ static void share_print(size_t hits, size_t n) {
 }
 
 static void rows_print(void) {
-  printf("%zu jobs a row; shares in percent with their 95 %% intervals\n\n%-46s%-26s%-26s%-26s%-26s%-26s%-26s%-26s%s\n",
+  printf("%zu jobs a row; shares in percent with their 95 %% "
+         "intervals\n\n%-46s%-26s%-26s%-26s%-26s%-26s%-26s%-26s%-26s%s\n",
          n_jobs, "job", "  FASTER", "  replaces (2 %)", "  AMBIGUOUS", "  against baseline covers", "  pairs covered",
-         "  of 2 % slower in the set", "  regret above its bound", "  processes");
+         "  2 % slower in the set", "  sets with such a one", "  regret above its bound", "  processes");
   for (size_t i = 0; i < ARRAY_LENGTH(rows); i++) {
     const struct simulated_counts *counts = &rows[i].counts;
     printf("%-46s", rows[i].what);
@@ -108,6 +109,7 @@ static void rows_print(void) {
     share_print(counts->covered_baseline, counts->n);
     share_print(counts->covered_pairs, counts->pairs);
     share_print(counts->slower_equivalents, counts->slower);
+    share_print(counts->sets_with_slower, counts->n);
     share_print(counts->below_regret, counts->n);
     printf("  %.2f\n", (double)counts->processes / (double)counts->n);
   }

@@ -112,8 +112,10 @@ struct simulated_counts {
   size_t pairs, covered_pairs; /* intervals to the best */
   size_t below_regret;         /* the true regret is above the bound */
   size_t equivalents;
-  size_t slower, slower_equivalents; /* than the best by more than VERDICT_EQUIVALENCE in truth; of these in the set */
-  double regret, worst_regret;       /* sum, most */
+  /* Not the baseline, and slower than the best in truth by more than VERDICT_EQUIVALENCE; those of them in the set; jobs
+   * whose set holds a config that is slower than the truly best by more than that. */
+  size_t slower, slower_equivalents, sets_with_slower;
+  double regret, worst_regret; /* sum, most */
 };
 
 static inline void simulated_count(const struct simulated *job, const struct verdict *verdict,
@@ -128,8 +130,8 @@ static inline void simulated_count(const struct simulated *job, const struct ver
     double ratio = simulated_ratio(job, finalist->config) / best;
     counts->pairs++;
     counts->covered_pairs += finalist->lower <= ratio + slack && ratio - slack <= finalist->upper;
-    counts->slower += ratio > VERDICT_EQUIVALENCE;
-    counts->slower_equivalents += finalist->equivalent && ratio > VERDICT_EQUIVALENCE;
+    counts->slower += finalist->config != 0 && ratio > VERDICT_EQUIVALENCE;
+    counts->slower_equivalents += finalist->config != 0 && finalist->equivalent && ratio > VERDICT_EQUIVALENCE;
   }
   counts->n++;
   counts->processes += verdict->n_processes;
@@ -138,6 +140,10 @@ static inline void simulated_count(const struct simulated *job, const struct ver
   counts->covered_baseline += verdict->baseline_lower <= winner + slack && winner - slack <= verdict->baseline_upper;
   counts->below_regret += verdict->regret_bound < winner / least - 1 - slack;
   counts->equivalents += verdict->n_equivalents;
+  bool has_slower = false;
+  for (size_t i = 0; i < verdict->n_equivalents; i++)
+    has_slower |= simulated_ratio(job, verdict->equivalents[i]) / least > VERDICT_EQUIVALENCE;
+  counts->sets_with_slower += has_slower;
   counts->regret += winner / least - 1;
   counts->worst_regret = fmax(counts->worst_regret, winner / least - 1);
 }

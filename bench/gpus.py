@@ -1,12 +1,14 @@
 """One campaign of many keys on 1, 2 and 4 devices of one host, through a server: how much of N devices is used?
 
-    bench/gpus.py [--counts 1,2,4] [--kernel matmul] [--keys N] [--copies N] [--postgres-bin DIR] [--cpu] [--json FILE]
+    bench/gpus.py [--counts 1,2,4] [--kernel matmul] [--keys N] [--copies N] [--postgres-bin DIR] [--cpu | --fake] [--json FILE]
 
 A private server, one agent with so many devices. Every count tunes the same keys (--copies times) from the first lease to
 the last verdict, under tags of its own: nobody begins with another's winners as incumbents. Code was brought to the agent
 by a campaign before, and an agent serves for days: its first jobs, in which each device starts a process, are timed apart.
 Efficiency is the time on one device over N times the time on N. Winners agree when each lies in the other's equivalence
 set.
+With --fake the devices are GPUs that are none (tests/fake_hip): a launch takes its time and no core. What is lost then is what
+the server and the agent lose, on as few cores as there are. It says nothing of kernels.
 """
 
 import argparse
@@ -46,6 +48,36 @@ class Server:
     def stop(self):
         self.process.terminate()
         self.process.wait(60)
+
+
+def fake_kernel(scratch):
+    """A folder with one kernel that tests/fake_hip knows: 96 configs, each of which takes half a percent
+    longer than the one before, the first 500 us."""
+    folder = pathlib.Path(scratch, "fake")
+    folder.mkdir()
+    (folder / "add.hip").write_text('extern "C" __global__ void fake_add(float *y, const float *x, int64_t n) {\n'
+                                    "  const int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;\n"
+                                    "  if (i < n && blockIdx.y == 0) y[i] = x[i] + 1;\n}\n")
+    (folder / "reference.c").write_text("#include <stdint.h>\ndouble y_at(int64_t i, float *y, const float *x, int64_t n) {\n"
+                                        "  return x[i] + 1.0;\n}\n")
+    (folder / "space.json").write_text(json.dumps({"parameters": {"SLOWER": list(range(96))}, "default": {"SLOWER": 95}}))
+    (folder / "kernel.json").write_text(json.dumps({
+        "name": "fake", "key": ["n"], "reference": {"source": "reference.c", "outputs": {"y": "y_at"}, "rtol": 1e-6, "atol": 1e-6},
+        "arguments": [{"name": "y", "dtype": "float32", "shape": ["n"], "access": "write"},
+                      {"name": "x", "dtype": "float32", "shape": ["n"], "access": "read"},
+                      {"name": "n", "dtype": "int64", "value": "n"}],
+        "versions": {"only": {"language": "hip", "entry": "fake_add", "sources": ["add.hip"],
+                              "launch": {"grid": ["ceil_div(n, 64)", "1 + 5 * SLOWER"], "block": [64]}}}}))
+    return folder
+
+
+def fake_gpus():
+    """The environment in which there are eight of them; clang-19 compiles for them."""
+    library = pathlib.Path(tuning.program("wavetune-agent")).parent / "tests/fake_hip/libfake_hip.so"
+    if not library.exists():
+        sys.exit(f"there is no {library}: build the tests")
+    return {"WAVETUNE_HIP_LIBRARY": str(library), "WAVETUNE_ARCH": "gfx942", "WAVETUNE_KFD_TOPOLOGY": "/nonexistent",
+            "FAKE_HIP_COUNT": "8", "FAKE_HIP_USABLE": "8", "FAKE_HIP_LAUNCH_US": "500", "FAKE_HIP_WAITS": "1"}
 
 
 def campaign(server, scratch, place, keys, run, devices, copies):
@@ -100,20 +132,23 @@ def main():
     parser.add_argument("--postgres-bin")
     parser.add_argument("--arch", default="sm_90")
     parser.add_argument("--cpu", action="store_true")
+    parser.add_argument("--fake", action="store_true")
     parser.add_argument("--json")
     arguments = parser.parse_args()
     table = tuning.CPU if arguments.cpu else [k for k in tuning.TRITON if k.name.startswith(arguments.kernel)]
-    kernel = table[0]
-    keys = kernel.keys[:arguments.keys]
+    keys = [{"n": 1024 * n} for n in range(1, 33)] if arguments.fake else table[0].keys
+    keys = keys[:arguments.keys]
+    if arguments.fake:
+        os.environ.update(fake_gpus())
     answer = []
     with tempfile.TemporaryDirectory(prefix="wt-gpus-") as scratch:
         os.chmod(scratch, 0o755)
-        place = kernel.folder(scratch)
-        build = None if arguments.cpu else tuning.pack(kernel, scratch, arguments.arch, keys=keys)[0]
+        place = fake_kernel(scratch) if arguments.fake else table[0].folder(scratch)
+        build = None if arguments.cpu or arguments.fake else tuning.pack(table[0], scratch, arguments.arch, keys=keys)[0]
         server = Server(pathlib.Path(scratch, "dev"), arguments.postgres_bin)
         try:
             server.wavetune("kernel", "push", place, *(["--build", build] if build else []))
-            names = [f"cuda{i}" for i in range(8)] if not arguments.cpu else ["cpu0"]
+            names = ["cpu0"] if arguments.cpu else [f"{'hip' if arguments.fake else 'cuda'}{i}" for i in range(8)]
             campaign(server, scratch, place, keys[:1], "first", names[:1], 1)
             for count in map(int, arguments.counts.split(",")):
                 first, seconds, jobs, said = campaign(server, scratch, place, keys, f"on{count}", names[:count], arguments.copies)

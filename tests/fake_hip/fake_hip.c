@@ -3,7 +3,10 @@
  * looked at: fake_add(float *y, const float *x, int64_t n), y = x + 1, the width of whose block says how it goes wrong
  * (enum behaviour), the fingerprint of agent/compile/helper_kernels.h, wrong where $FAKE_HIP_FORGETS is set, and the
  * instruction flush, which does nothing. Fills and copies of BULK_BYTES do nothing either: they
- * are there to displace caches, which this has not. fake_hip.h says what tests may ask of it. While the file that $FAKE_HIP_BROKEN names is there, the GPU fills memory with nothing.
+ * are there to displace caches, which this has not. fake_hip.h says what tests may ask of it. While the file that
+ * $FAKE_HIP_BROKEN names is there, the GPU fills memory with nothing. Where $FAKE_HIP_WAITS is set, who waits for the stream
+ * waits as long as the device would be busy, and each of grid_y adds a tenth of a percent to a launch: GPUs that take time
+ * and no core, for bench/gpus.py.
  *
  * Memory: handles are the caller's until they are given back. Threads: one. */
 #include <stdbool.h>
@@ -46,15 +49,32 @@ static int refused_in; /* the so manieth fingerprint from now on; 0: none */
 
 static char calls[LOG_MAX + 1];
 static size_t n_calls;
-static double clock_us; /* of events, where $FAKE_HIP_LAUNCH_US is set */
+static double clock_us;           /* of events, where $FAKE_HIP_LAUNCH_US is set */
+static struct timespec idle_from; /* where $FAKE_HIP_WAITS is set */
 static const char *const functions[] = {"fake_add", "wavetune_instruction_flush", "wavetune_fingerprint"};
 enum { FAKE_ADD, INSTRUCTION_FLUSH, FINGERPRINT }; /* handles are addresses in it */
+
+static bool is_before(struct timespec a, struct timespec b) {
+  return a.tv_sec < b.tv_sec || (a.tv_sec == b.tv_sec && a.tv_nsec < b.tv_nsec);
+}
+
+static void busy_add(double us) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  if (is_before(idle_from, now))
+    idle_from = now;
+  idle_from.tv_nsec += (long)(us * 1000);
+  idle_from.tv_sec += idle_from.tv_nsec / 1000000000;
+  idle_from.tv_nsec %= 1000000000;
+}
 
 static void call_note(char letter, double us) {
   const char *slow = getenv("FAKE_HIP_SLOW");
   if (slow && strchr(slow, letter))
     usleep(2000);
   clock_us += us;
+  if (us > 0 && getenv("FAKE_HIP_WAITS"))
+    busy_add(us);
   if (n_calls < LOG_MAX)
     calls[n_calls++] = letter;
 }
@@ -81,7 +101,12 @@ const char *hipGetErrorString(int code) {
   return code == ILLEGAL_ADDRESS ? "an illegal memory access was encountered" : "unspecified launch failure";
 }
 
-/* $FAKE_HIP_COUNT GPUs are counted; all but the first cannot be looked at. */
+/* $FAKE_HIP_COUNT GPUs are counted; all but the first $FAKE_HIP_USABLE (1) cannot be looked at. */
+static bool is_usable(int device) {
+  const char *usable = getenv("FAKE_HIP_USABLE");
+  return device >= 0 && device < (usable ? atoi(usable) : 1);
+}
+
 int hipGetDeviceCount(int *count) {
   const char *counted = getenv("FAKE_HIP_COUNT");
   *count = counted ? atoi(counted) : 1;
@@ -90,7 +115,7 @@ int hipGetDeviceCount(int *count) {
 
 int hipDeviceGet(int *device, int ordinal) {
   *device = ordinal;
-  return ordinal == 0 ? 0 : hipErrorInvalidDevice;
+  return is_usable(ordinal) ? 0 : hipErrorInvalidDevice;
 }
 
 int hipDeviceGetName(char *name, int size, int device) {
@@ -125,7 +150,7 @@ int hipDeviceGetPCIBusId(char *id, int size, int device) {
   return 0;
 }
 
-int hipSetDevice(int device) { return device == 0 ? fault : hipErrorInvalidDevice; }
+int hipSetDevice(int device) { return is_usable(device) ? fault : hipErrorInvalidDevice; }
 
 int hipMemGetInfo(size_t *free_bytes, size_t *total_bytes) {
   *free_bytes = *total_bytes = MEMORY_BYTES;
@@ -212,6 +237,8 @@ int hipStreamDestroy(void *stream) {
 int hipStreamSynchronize(void *stream) {
   (void)stream;
   call_note('W', 0);
+  if (idle_from.tv_sec)
+    clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &idle_from, NULL);
   is_in_flight = false;
   return fault;
 }
@@ -334,7 +361,7 @@ int hipModuleLaunchKernel(void *function, unsigned grid_x, unsigned grid_y, unsi
                           void **extra) {
   int64_t n;
   float *y, *x;
-  (void)grid_y, (void)grid_z, (void)block_y, (void)block_z, (void)shared_bytes, (void)stream;
+  (void)grid_z, (void)block_y, (void)block_z, (void)shared_bytes, (void)stream;
   (void)extra;
   if (fault || grid_x == 0 || block_x > 1024)
     return fault ? fault : hipErrorInvalidValue;
@@ -346,7 +373,8 @@ int hipModuleLaunchKernel(void *function, unsigned grid_x, unsigned grid_y, unsi
   if (function == &functions[FINGERPRINT])
     return fingerprint(arguments, grid_x);
   const char *launch_us = getenv("FAKE_HIP_LAUNCH_US");
-  call_note('L', launch_us ? atof(launch_us) : 0);
+  double slower = getenv("FAKE_HIP_WAITS") ? 1 + grid_y * 1e-3 : 1;
+  call_note('L', launch_us ? atof(launch_us) * slower : 0);
   memcpy(&y, arguments[0], sizeof y);
   memcpy(&x, arguments[1], sizeof x);
   memcpy(&n, arguments[2], sizeof n);

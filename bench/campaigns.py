@@ -67,7 +67,7 @@ def main():
 
 def show(kernel, keys, campaigns, choices):
     agree = total = peer_agree = peer_total = 0
-    sizes, distinct, floors = [], [], []
+    sizes, distinct, floors, processes, kept_out = [], [], [], [], 0
     print(f"\n{kernel.name}: {len(campaigns)} campaigns of {len(keys)} keys, {statistics.median(c.seconds for c in campaigns):.1f} s each")
     for i, key in enumerate(keys):
         lines = [c.lines[i] for c in campaigns if "winner" in c.lines[i]]
@@ -75,6 +75,9 @@ def show(kernel, keys, campaigns, choices):
         sets = [set(line["verdict"]["equivalence_set"]) for line in lines]
         sizes += [len(s) for s in sets]
         floors += [line["verdict"]["regret_bound"] for line in lines]
+        processes += [line["verdict"]["processes"] for line in lines]
+        finalists = [{f["config"] for f in line["verdict"]["finalists"]} for line in lines]
+        kept_out += sum(w in finalists[b] and w not in s for a, w in enumerate(winners) for b, s in enumerate(sets) if a != b)
         distinct.append(len(set(winners)))
         pairs = [(w, s) for a, w in enumerate(winners) for b, s in enumerate(sets) if a != b]
         inside = sum(w in s for w, s in pairs)
@@ -91,6 +94,8 @@ def show(kernel, keys, campaigns, choices):
           f"({100 * low:.2f} to {100 * high:.2f}); sets: median {statistics.median(sizes)}, largest {max(sizes)}; different "
           f"winners a key: mean {statistics.mean(distinct):.2f}; noise floor (regret bounds): median "
           f"{100 * statistics.median(floors):.2f} %, worst {100 * max(floors):.2f} %")
+    print(f"of the {total - agree} outside {kept_out} were finalists that their interval kept out; {sum(p > 3 for p in processes)} of "
+          f"{len(processes)} verdicts took more than 3 processes")
     if peer_total:
         low, high = tuning.wilson(peer_agree, peer_total)
         print(f"the peer's choices inside those sets: {peer_agree} of {peer_total} = {100 * peer_agree / peer_total:.2f} % "

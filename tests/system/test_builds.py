@@ -209,6 +209,9 @@ def test_the_migration_of_builds_reads_no_measurement(empty_database, postgres, 
             shutil.copy(file, before)
         subprocess.run([harness.BUILD / "wavetune-server", "migrate", "--database", empty_database], check=True,
                        capture_output=True, env={**harness.os.environ, "WAVETUNE_MIGRATIONS": str(before)})
+        # A session counts what it read when it ends, which is after the program that it was of.
+        harness.wait_until(lambda: postgres.sql("select count(*) from pg_stat_activity where datname = current_database() "
+                                                "and pid <> pg_backend_pid()", conninfo=empty_database) == "0")
         read = postgres.sql(state, conninfo=empty_database)
         if folder.startswith("000["):
             first = read

@@ -1,7 +1,7 @@
 """Tuning against an autotuner: the same kernels, the same configs, the same device, side by side in one run.
 
-    bench/versus_autotuner.py [--gpus N] [--kernel NAME]… [--keys N] [--every E] [--rounds N] [--processes N] [--limit S] [--cold]
-        [--json FILE]
+    bench/versus_autotuner.py [--gpus N] [--kernel NAME]… [--keys N] [--every E] [--skip N] [--rounds N] [--processes N] [--limit S]
+        [--cold] [--json FILE]
 
 On GPUs the peer is Triton's own autotuner (bench/triton_autotune.py, compiled and loaded beforehand); with --cpu it is
 bench/fixed_budget.py, which does the same to kernels in C. Every key is tuned by both and held against an oracle: every
@@ -11,7 +11,8 @@ best. Printed for every key: the seconds of both, their ratio, what each one's c
 stand one key alone, and with --cold compiling and tuning one key from nothing on the same cores. Four keys at a time go to the
 peer and the oracle, and what is known of them is printed at once; --limit seconds after a kernel was packed no more do.
 With --gpus N each GPU runs a whole campaign, and compares every Nth key with the peer and the oracle, with --every E every
-Eth of those; --cold runs one kernel on each, with its share of the cores (and nothing else with --keys 0).
+Eth of those, with --skip S those after the first S (which a run with --limit has told of); --cold runs one kernel on each,
+with its share of the cores (and nothing else with --keys 0).
 """
 
 import argparse
@@ -50,7 +51,7 @@ def compare(kernel, scratch, build, everything, gpu, arguments):
     has also what pack leaves out."""
     device = "cpu0" if arguments.cpu else f"cuda{gpu}"
     keys = kernel.keys[:arguments.keys]
-    mine = list(range(gpu * arguments.every, len(keys), arguments.gpus * arguments.every))
+    mine = list(range(arguments.skip + gpu * arguments.every, len(keys), arguments.gpus * arguments.every))
     place = pathlib.Path(scratch, f"gpu{gpu}")
     place.mkdir(exist_ok=True)
     if arguments.cpu:
@@ -159,9 +160,10 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--gpus", type=int, default=1)
     parser.add_argument("--cpu", action="store_true")
-    parser.add_argument("--kernel", action="append")
+    parser.add_argument("--kernel", action="append", choices=sorted({k.name.split(":")[0] for k in tuning.CPU + tuning.TRITON}))
     parser.add_argument("--keys", type=int, default=1000)
     parser.add_argument("--every", type=int, default=1)
+    parser.add_argument("--skip", type=int, default=0, help="keys at the beginning that are tuned with the others and not compared")
     parser.add_argument("--rounds", type=int, default=100)
     parser.add_argument("--processes", type=int, default=5)
     parser.add_argument("--limit", type=float, default=math.inf, help="seconds of a kernel after which no more of its keys are compared; the first four are")
@@ -174,6 +176,12 @@ def main():
         arguments.gpus = 1
     kernels = [k for k in (tuning.CPU if arguments.cpu else tuning.TRITON)
                if not arguments.kernel or k.name.split(":")[0] in arguments.kernel]
+    if not kernels:
+        parser.error("with --cpu the only kernel is " + " ".join(k.name.split(":")[0] for k in tuning.CPU))
+    shortest = min(len(kernel.keys[:arguments.keys]) for kernel in kernels)
+    if arguments.keys and shortest <= arguments.skip + (arguments.gpus - 1) * arguments.every:
+        parser.error(f"{arguments.gpus} GPUs, --every {arguments.every} and --skip {arguments.skip} leave a GPU none of {shortest} keys "
+                     "to compare: lower one of them or name more --keys")
     answer = {"cores": len(os.sched_getaffinity(0)), "kernels": []}
     print(f"{answer['cores']} cores, {arguments.gpus} device(s); oracle: {arguments.processes} processes of "
           f"{arguments.rounds} rounds")

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The benchmarks of tuning on a machine with NVIDIA GPUs, torch and Triton, and no network.
 #
-#   bench/on_gpu.sh [STEP…]     steps: versus campaigns same gpus; default: all, in this order
+#   bench/on_gpu.sh [STEP…]     steps: versus campaigns same gpus; default: these, in this order; and start
 #
 # Programs are those of $WAVETUNE_BUILD, else of build/gpu-bundle.tar.gz (tests/gpu/bundle.sh). Uses all GPUs there are, or
 # the first $GPUS. What is printed and every JSON document also lie in $OUT (default build/gpu-results). $VERSUS (default
@@ -57,7 +57,8 @@ for name in "${steps[@]}"; do
     same) step same python3 bench/same_config.py "${devices[@]}" --json "$OUT/same.json" ${SAME:-} ;;
     # shellcheck disable=SC2086
     gpus) step gpus python3 bench/gpus.py "${postgres[@]}" --json "$OUT/gpus.json" ${GPUS_OPTIONS:-} ;;
-    *) echo "no step \"$name\"; there are versus, campaigns, same and gpus"; status=2 ;;
+    start) step start python3 bench/gpu_start.py ;;
+    *) echo "no step \"$name\"; there are versus, campaigns, same, gpus and start"; status=2 ;;
   esac
 done
 exit $status

@@ -52,7 +52,7 @@ bool cuda_facts_read(int ordinal, struct gpu_facts *ret_facts, struct error *err
   if (cuda.device_get(&device, ordinal) != 0 || cuda.device_name(name, sizeof name, device) != 0 ||
       cuda.device_pci(pci, sizeof pci, device) != 0 || cuda.device_memory(&memory_bytes, device) != 0 ||
       cuda.driver_version(&version) != 0)
-    return error_set(error, "the CUDA driver does not describe GPU %d; `nvidia-smi` may tell why", ordinal);
+    return error_set(error, "the CUDA driver does not describe the GPU; `nvidia-smi` may tell why");
   int major = attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
   int minor = attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
   struct gpu_facts facts = {

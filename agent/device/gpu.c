@@ -42,25 +42,26 @@ bool gpu_check(const struct gpu_api *api, int code, struct error *error, const c
 
 bool gpu_probe(const struct gpu_api *api, json_t **ret_devices, struct error *error) {
   int n = 0;
-  if (!api->load(error) || !gpu_check(api, api->device_count(&n), error, "counting the GPUs"))
+  if (!gpu_start(api, error) || !gpu_check(api, api->device_count(&n), error, "counting the GPUs"))
     return false;
   if (n < 1)
     return error_set(error, "the %s sees no GPU", api->library);
   cleanup_json json_t *devices = json_array();
   for (int i = 0; i < n; i++) {
     cleanup_gpu_facts struct gpu_facts facts = {0};
+    cleanup_free char *name = xasprintf("%s%d", api->ops->backend, i);
     /* The others are as good as without it. */
     if (!api->facts_read(i, &facts, error)) {
-      log_warning("device: %s%d is left out: %s", api->ops->backend, i, error->message);
+      log_warning("device: %s is left out: %s", name, error->message);
+      error_prefix(error, "%s: ", name);
       continue;
     }
-    cleanup_free char *name = xasprintf("%s%d", api->ops->backend, i);
     json_t *device =
         json_pack("{s:s, s:s, s:s, s:o, s:O}", "backend", api->ops->backend, "device", name, "name",
                   facts.environment.gpu, "environment", environment_to_json(&facts.environment), "facts", facts.facts);
     if (!device) {
       log_warning("device: %s is left out: its name is not UTF-8", name);
-      error_set(error, "the name of GPU %d is not UTF-8", i);
+      error_set(error, "%s: its name is not UTF-8", name);
       continue;
     }
     ALWAYS(json_array_append_new(devices, device) == 0);
@@ -68,19 +69,6 @@ bool gpu_probe(const struct gpu_api *api, json_t **ret_devices, struct error *er
   if (!json_array_size(devices))
     return false;
   *ret_devices = TAKE(devices);
-  return true;
-}
-
-/* The number in "hip3". */
-static bool ordinal_read(const struct gpu_api *api, const char *name, int *ret_ordinal, struct error *error) {
-  const char *digits = name + strlen(api->ops->backend);
-  int n = 0;
-  if (!gpu_check(api, api->device_count(&n), error, "counting the GPUs"))
-    return false;
-  if (!*digits || strspn(digits, "0123456789") != strlen(digits) || strlen(digits) > 4 || atoi(digits) >= n)
-    return error_set(error, "no device %s: the %s sees %d GPU%s, counted from 0", name, api->library, n,
-                     n == 1 ? "" : "s");
-  *ret_ordinal = atoi(digits);
   return true;
 }
 
@@ -98,15 +86,14 @@ bool gpu_open(const struct gpu_api *api, const char *name, struct device **ret_d
   size_t free_bytes, total_bytes;
   int ordinal;
   void *stream;
-  if (!api->load(error))
-    return error_prefix(error, "no device %s: ", name);
-  if (!ordinal_read(api, name, &ordinal, error) || !api->facts_read(ordinal, &facts, error) ||
-      !gpu_check(api, api->device_enter(ordinal), error, "opening the GPU"))
+  if (!gpu_start_for(api, name, &ordinal, error))
     return false;
+  if (!api->facts_read(ordinal, &facts, error) || !gpu_check(api, api->device_enter(ordinal), error, "opening the GPU"))
+    return error_prefix(error, "%s: ", name);
   if (!gpu_check(api, api->memory_info(&free_bytes, &total_bytes), error, "asking the GPU for its free memory") ||
       !gpu_check(api, api->stream_new(&stream), error, "making a stream on the GPU")) {
     api->device_leave(ordinal);
-    return false;
+    return error_prefix(error, "%s: ", name);
   }
   struct gpu_device *device = xcalloc(1, sizeof *device);
   device->base = (struct device){

@@ -85,17 +85,16 @@ bool hip_facts_read(int ordinal, struct gpu_facts *ret_facts, struct error *erro
   const char *arch = getenv("WAVETUNE_ARCH");
   if (hip.device_get(&device, ordinal) != 0 || hip.device_name(name, sizeof name, device) != 0 || !name[0] ||
       hip.device_pci(pci, sizeof pci, device) != 0 || hip.runtime_version(&version) != 0)
-    return error_set(error, "the HIP runtime does not describe GPU %d; `rocminfo` may tell why", ordinal);
+    return error_set(error, "the HIP runtime does not describe the GPU; `rocminfo` may tell why");
   if (!kfd_node_find(kfd_topology_folder(), pci, &node, &no_node) && !(arch && *arch))
     return error_set(error,
-                     "what kind of GPU %d (%s) is is not known: %s; show the container /sys, or name the gfx target in "
+                     "what kind of GPU the %s is is not known: %s; show the container /sys, or name the gfx target in "
                      "WAVETUNE_ARCH",
-                     ordinal, name, no_node.message);
+                     name, no_node.message);
   const struct hip_attributes *known = attributes_find(version);
   node_complete(device, known, &node);
   if (node.compute_units < 1)
-    return error_set(error, "how many compute units GPU %d (%s) has is not known; show the container /sys", ordinal,
-                     name);
+    return error_set(error, "how many compute units the GPU (%s) has is not known; show the container /sys", name);
   *ret_facts = (struct gpu_facts){
       .environment = {.rocm = hip_rocm_version(rocm_folder(), version),
                       .gpu = xstrdup(name),

@@ -23,6 +23,7 @@
 
 #define ALIGNMENT 4096
 #define BULK_BYTES ((size_t)5 << 20)
+#define GPUS_MAX 64
 #define LOG_MAX (64 << 10)
 #define MEMORY_BYTES ((size_t)1 << 30)
 #define ILLEGAL_ADDRESS 700
@@ -101,15 +102,43 @@ const char *hipGetErrorString(int code) {
   return code == ILLEGAL_ADDRESS ? "an illegal memory access was encountered" : "unspecified launch failure";
 }
 
-/* $FAKE_HIP_COUNT GPUs are counted; all but the first $FAKE_HIP_USABLE (1) cannot be looked at. */
+/* $FAKE_HIP_COUNT GPUs are there; all but the first $FAKE_HIP_USABLE (1) cannot be looked at. Of those that are there the ones
+ * in $HIP_VISIBLE_DEVICES are shown, unless $FAKE_HIP_DEAF is set: the list's order is theirs, and it ends where it names one
+ * that is not there. */
+static int gpus_show(int *ret_shown) {
+  const char *counted = getenv("FAKE_HIP_COUNT"), *list = getenv("HIP_VISIBLE_DEVICES");
+  int n = counted ? atoi(counted) : 1, n_shown = 0;
+  bool is_shown[GPUS_MAX] = {false}, has_list = list && *list && !getenv("FAKE_HIP_DEAF");
+  for (int i = 0; !has_list && i < n; i++)
+    ret_shown[n_shown++] = i;
+  while (has_list && *list) {
+    char *end;
+    long gpu = strtol(list, &end, 10);
+    if (end == list || gpu < 0 || gpu >= n)
+      break;
+    if (!is_shown[gpu])
+      ret_shown[n_shown++] = (int)gpu;
+    is_shown[gpu] = true;
+    list = end + (*end == ',');
+  }
+  return n_shown;
+}
+
+/* Which GPU of all is meant; -1: none. */
+static int gpu_of(int device) {
+  int shown[GPUS_MAX], n = gpus_show(shown);
+  return device >= 0 && device < n ? shown[device] : -1;
+}
+
 static bool is_usable(int device) {
   const char *usable = getenv("FAKE_HIP_USABLE");
-  return device >= 0 && device < (usable ? atoi(usable) : 1);
+  int gpu = gpu_of(device);
+  return gpu >= 0 && gpu < (usable ? atoi(usable) : 1);
 }
 
 int hipGetDeviceCount(int *count) {
-  const char *counted = getenv("FAKE_HIP_COUNT");
-  *count = counted ? atoi(counted) : 1;
+  int shown[GPUS_MAX];
+  *count = gpus_show(shown);
   return 0;
 }
 
@@ -145,8 +174,7 @@ int hipDeviceGetAttribute(int *value, int attribute, int device) {
 }
 
 int hipDeviceGetPCIBusId(char *id, int size, int device) {
-  (void)device;
-  snprintf(id, (size_t)size, "ffff:ff:1f.7");
+  snprintf(id, (size_t)size, "ffff:ff:1f.%d", gpu_of(device));
   return 0;
 }
 

@@ -11,6 +11,7 @@
 
 #include <dlfcn.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define DEVICES_MAX 64
@@ -136,7 +137,11 @@ static int load(void) {
   return 0;
 }
 
+/* HIP shows the GPUs that its own variable lists, else those that CUDA's does. */
 int hipInit(unsigned flags) {
+  const char *visible = getenv("HIP_VISIBLE_DEVICES");
+  if (visible && *visible)
+    setenv("CUDA_VISIBLE_DEVICES", visible, 1);
   int code = cuda.init ? 0 : load();
   return code ? code : translate(cuda.init(flags));
 }

@@ -5,7 +5,7 @@
 #include <signal.h>
 #include <sys/wait.h>
 
-#include "agent/device/gpu.h"
+#include "agent/device/gpu_device.h"
 #include "common/base/file.h"
 #include "tests/unit/gpu_kernels.h"
 
@@ -569,6 +569,50 @@ static void child_passes(struct device *gpu) {
   CHILD_EXPECT(gpu->ops->sentinel(gpu, &error));
   device_close(gpu);
   _exit(0);
+}
+
+/* Writes "NAME PCI" of the last GPU to `fd`, as the process that probes does; nothing where there is none. */
+static void child_probes(const char *back_end, int fd) {
+  struct error error;
+  json_t *devices = NULL;
+  hip_choose();
+  if (!(string_equal(back_end, "hip") ? &hip_ops : &cuda_ops)->probe(&devices, &error))
+    _exit(0);
+  const json_t *last = json_array_get(devices, json_array_size(devices) - 1);
+  const char *name = json_string_value(json_object_get(last, "device"));
+  const char *pci = json_string_value(json_object_get(json_object_get(last, "facts"), "pci"));
+  CHILD_EXPECT(name && pci && dprintf(fd, "%s %s", name, pci) > 0);
+  _exit(0);
+}
+
+/* It sees no other, so its runtime counts it as the first. */
+ParameterizedTestParameters(device_gpu, a_process_of_its_own_opens_the_gpu_that_probe_named) {
+  return back_end_parameters();
+}
+ParameterizedTest(char (*back_end)[8], device_gpu, a_process_of_its_own_opens_the_gpu_that_probe_named) {
+  struct error error;
+  struct device *gpu;
+  int ends[2], status = 0;
+  char told[128] = "", *pci;
+  cr_assert_eq(pipe(ends), 0);
+  pid_t child = fork();
+  cr_assert_geq(child, 0);
+  if (child == 0)
+    child_probes(*back_end, ends[1]);
+  cr_assert_eq(waitpid(child, &status, 0), child);
+  cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0, "wait status %x", status);
+  close(ends[1]);
+  ssize_t length = read(ends[0], told, sizeof told - 1);
+  close(ends[0]);
+  if (length <= 0)
+    cr_skip("there is no GPU for %s", *back_end);
+  pci = strchr(told, ' ');
+  *pci++ = '\0';
+  hip_choose();
+  cr_assert(device_open(told, &gpu, &error), "%s", error.message);
+  cr_expect_str_eq(((struct gpu_device *)gpu)->facts.pci, pci);
+  cr_expect(gpu->ops->sentinel(gpu, &error), "%s", error.message);
+  device_close(gpu);
 }
 
 /* An AMD GPU that faults ends the process: HIP has no words for it. */

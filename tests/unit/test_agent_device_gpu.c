@@ -40,6 +40,10 @@ static void hip_choose(void) {
   setenv("WAVETUNE_ARCH", "sm_90", 0);
 }
 
+static const struct device_ops *ops_of(const char *back_end) {
+  return string_equal(back_end, "hip") ? &hip_ops : &cuda_ops;
+}
+
 static bool gpu_open_first(const char *back_end, struct device **ret_gpu, struct error *error) {
   char name[16];
   hip_choose();
@@ -140,10 +144,15 @@ static struct device_launch add_launch(struct add *add, struct device_module *mo
   return (struct device_launch){module, line_of(N), add->arguments};
 }
 
-GPU_TEST(describes_itself) {
+/* Looked at and opened by one process, which only one that looks first can do. */
+ParameterizedTestParameters(device_gpu, describes_itself) { return back_end_parameters(); }
+ParameterizedTest(char (*back_end)[8], device_gpu, describes_itself) {
   struct error error = {0};
   json_t *devices = NULL;
-  cr_assert(gpu->ops->probe(&devices, &error), "%s", error.message);
+  hip_choose();
+  if (!ops_of(*back_end)->probe(&devices, &error))
+    cr_skip("%s", error.message);
+  struct device *gpu = gpu_open_or_skip(*back_end);
   json_t *first = json_array_get(devices, 0);
   struct environment environment;
   cr_assert(environment_parse(json_object_get(first, "environment"), &environment, &error), "%s", error.message);
@@ -156,6 +165,7 @@ GPU_TEST(describes_itself) {
   cr_expect(gpu->warp_size == 32 || gpu->warp_size == 64);
   cr_expect_gt(gpu->cache_bytes, 1 << 20);
   cr_expect_gt(gpu->memory_bytes, 1 << 20);
+  device_close(gpu);
   environment_release(&environment);
   json_decref(devices);
 }
@@ -576,7 +586,7 @@ static void child_probes(const char *back_end, int fd) {
   struct error error;
   json_t *devices = NULL;
   hip_choose();
-  if (!(string_equal(back_end, "hip") ? &hip_ops : &cuda_ops)->probe(&devices, &error))
+  if (!ops_of(back_end)->probe(&devices, &error))
     _exit(0);
   const json_t *last = json_array_get(devices, json_array_size(devices) - 1);
   const char *name = json_string_value(json_object_get(last, "device"));

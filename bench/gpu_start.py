@@ -1,11 +1,11 @@
 """What it costs a process to start a GPU's runtime, by how many GPUs the runtime sees.
 
-    bench/gpu_start.py [--hip] [--rounds N]
+    bench/gpu_start.py [--hip] [--gpus N] [--rounds N]
 
 A worker of wavetune hides all GPUs but its own (agent/device/gpu_runtime.c). Here a process that does nothing else starts
-the CUDA driver (with --hip the HIP runtime) and takes a GPU; in turn with all GPUs visible and with its own alone, one
-process at a time and four a GPU at once. Printed: medians of the wall's seconds from the first process's start to the last
-one's end, and of each process's seconds in the runtime's initialization, in taking the GPU, and in giving it back.
+the CUDA driver (with --hip the HIP runtime) and takes a GPU, in turn with all GPUs visible that there are (the first N) and
+with its own alone: one process, and four a GPU at once. Printed: medians of the wall's seconds from the first process's start
+to the last one's end, and of each process's seconds in the runtime's initialization, in taking the GPU, and in giving it back.
 """
 
 import argparse
@@ -69,13 +69,21 @@ def gpus_counted(is_hip):
     return int(done.stdout) if done.returncode == 0 else 0
 
 
-def run(is_hip, gpus, own):
-    """One process for each of `gpus` at once: the wall's seconds and each one's steps."""
-    variable, begin, children = "HIP_VISIBLE_DEVICES" if is_hip else "CUDA_VISIBLE_DEVICES", time.perf_counter(), []
+def visible(is_hip, n):
+    """The variable that says which GPUs a process sees, and what it calls the first n that this one sees."""
+    variable = "HIP_VISIBLE_DEVICES" if is_hip else "CUDA_VISIBLE_DEVICES"
+    listed = os.environ.get(variable)
+    return variable, listed.split(",")[:n] if listed else [str(gpu) for gpu in range(n)]
+
+
+def run(is_hip, gpus, n, own):
+    """One process for each of `gpus` at once, with all n visible or its own: the wall's seconds and each one's steps."""
+    variable, names = visible(is_hip, n)
+    children, begin = [], time.perf_counter()
     for gpu in gpus:
         command = [sys.executable, __file__, "--start", str(0 if own else gpu)] + ["--hip"] * is_hip
         children.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True,
-                                         env={**os.environ, **({variable: str(gpu)} if own else {})}))
+                                         env={**os.environ, variable: names[gpu] if own else ",".join(names)}))
     steps = [json.loads(child.communicate()[0] or "[]") for child in children]
     if any(child.returncode for child in children):
         sys.exit("bench/gpu_start.py: a process could not start its GPU")
@@ -85,22 +93,22 @@ def run(is_hip, gpus, own):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--hip", action="store_true")
+    parser.add_argument("--gpus", type=int, help="the first so many; without, all that this process sees")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--start", type=int, metavar="GPU", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.start is not None:
         start(arguments.hip, arguments.start)
-    for variable in ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"):
-        os.environ.pop(variable, None)
     n = gpus_counted(arguments.hip)
-    if not n:
+    n = min(n, arguments.gpus) if arguments.gpus else n
+    if n < 1:
         sys.exit("bench/gpu_start.py: there is no GPU that this runtime can start")
     cases = {"one process": [0], f"{AT_ONCE * n} at once": [i % n for i in range(AT_ONCE * n)]}
     seen = collections.defaultdict(list)
     for _ in range(arguments.rounds):
         for case, gpus in cases.items():
             for own in (False, True):
-                seen[case, own].append(run(arguments.hip, gpus, own))
+                seen[case, own].append(run(arguments.hip, gpus, n, own))
     for (case, own), runs in seen.items():
         steps = [statistics.median(each[i] for _, processes in runs for each in processes) for i in range(3)]
         print(f"{case:12} {'its own visible' if own else f'all {n} visible':15} {statistics.median(wall for wall, _ in runs):5.2f} s; "

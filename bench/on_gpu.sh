@@ -57,7 +57,7 @@ for name in "${steps[@]}"; do
     same) step same python3 bench/same_config.py "${devices[@]}" --json "$OUT/same.json" ${SAME:-} ;;
     # shellcheck disable=SC2086
     gpus) step gpus python3 bench/gpus.py "${postgres[@]}" --json "$OUT/gpus.json" ${GPUS_OPTIONS:-} ;;
-    start) step start python3 bench/gpu_start.py ;;
+    start) step start python3 bench/gpu_start.py --gpus "$gpus" ;;
     *) echo "no step \"$name\"; there are versus, campaigns, same, gpus and start"; status=2 ;;
   esac
 done

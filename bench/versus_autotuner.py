@@ -179,6 +179,8 @@ def main():
     if not kernels:
         parser.error("with --cpu the only kernel is " + " ".join(k.name.split(":")[0] for k in tuning.CPU))
     shortest = min(len(kernel.keys[:arguments.keys]) for kernel in kernels)
+    if arguments.skip < 0:
+        parser.error("--skip is a number of keys, 0 or more")
     if arguments.keys and shortest <= arguments.skip + (arguments.gpus - 1) * arguments.every:
         parser.error(f"{arguments.gpus} GPUs, --every {arguments.every} and --skip {arguments.skip} leave a GPU none of {shortest} keys "
                      "to compare: lower one of them or name more --keys")

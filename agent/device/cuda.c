@@ -217,13 +217,11 @@ static const char sentinel_ptx[] = ".version 7.0\n"
                                    "}\n";
 _Static_assert(SENTINEL_STEPS == 64, "the PTX above says 64 too");
 
-static struct gpu_runtime cuda_runtime;
 static const char *const cuda_visible_variables[] = {"CUDA_VISIBLE_DEVICES", NULL};
 
 static const struct gpu_api cuda_api = {
     .ops = &cuda_ops,
     .library = "CUDA driver",
-    .runtime = &cuda_runtime,
     .visible_variables = cuda_visible_variables,
     .load = cuda_load,
     .error_words = cuda_error_words,

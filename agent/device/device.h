@@ -172,8 +172,8 @@ struct device_ops {
  * error; *ret_absent (a new reference) is an array of {"backend", "reason"} that says why. */
 must_check bool devices_probe(json_t **ret_devices, json_t **ret_absent, struct error *error);
 
-/* Opens a device by the name that probe gave it ("cpu0"). A process that opens a GPU and has not probed hides the others
- * from the runtime: it can open no other. */
+/* Opens a device by the name that probe gave it ("cpu0"). A process that opens a GPU and has not probed hides all others from
+ * the runtime: it can open none of them. */
 must_check bool device_open(const char *name, struct device **ret_device, struct error *error);
 static inline void device_close(struct device *device) { device->ops->close(device); }
 DEFINE_CLEANUP(struct device *, cleanup_device_close, device_close)

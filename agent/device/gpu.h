@@ -23,18 +23,10 @@ struct gpu_facts {
 void gpu_facts_release(struct gpu_facts *facts);
 #define cleanup_gpu_facts __attribute__((cleanup(gpu_facts_release)))
 
-/* How this process started a runtime: gpu_runtime.c's. */
-struct gpu_runtime {
-  bool is_started;
-  bool has_one; /* for GPU `one` alone */
-  int one;
-};
-
 struct gpu_api {
   const struct device_ops *ops;
   const char *library; /* in sentences: "HIP runtime" */
-  struct gpu_runtime *runtime;
-  /* Which GPUs it sees, by numbers or ids in a list: of these the first that is set. NULL-terminated. */
+  /* Which GPUs it sees, by numbers or ids in a list: of these the first that is set. Ends with NULL. */
   const char *const *visible_variables;
 
   /* Opens the runtime and starts it; the second call of a process is free. */

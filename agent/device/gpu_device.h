@@ -64,8 +64,8 @@ bool gpu_check(const struct gpu_api *api, int code, struct error *error, const c
 
 /* Starts the runtime for all GPUs that it sees. */
 must_check bool gpu_start(const struct gpu_api *api, struct error *error);
-/* Starts the runtime for the one GPU that is called `name` where it is started for all; *ret_ordinal is what it calls it now.
- * A process that has started it for all, or for this one, goes on so; for another one it cannot. */
+/* Starts the runtime for the one GPU that is `name` where it is started for all; *ret_ordinal is its number now. A
+ * process that has started a runtime for all, or for this GPU, goes on so; for another GPU it cannot. */
 must_check bool gpu_start_for(const struct gpu_api *api, const char *name, int *ret_ordinal, struct error *error);
 
 must_check bool gpu_fill_words(struct gpu_device *device, void *to, uint32_t value, size_t count, struct error *error);

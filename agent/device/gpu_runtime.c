@@ -1,13 +1,18 @@
 /* Starting a GPU runtime: for all GPUs, to look at them, or for the one that this process opens.
  *
  * A runtime starts every GPU that it sees, and a worker needs one of them. With the others hidden by the runtime's own
- * variable it starts sooner, by 0.1 s for each of them on H200s (docs/measurements.md), and cannot reach them. The variables: CUDA's programming guide, "CUDA environment variables"; ROCm's
- * documentation, "GPU isolation techniques".
+ * variable it starts sooner (0.1 s with one GPU less on H200s, docs/measurements.md) and cannot reach them. The
+ * variables: CUDA's programming guide, "CUDA environment variables"; ROCm's documentation, "GPU isolation techniques".
  *
- * Memory: the table's struct gpu_runtime says how it was started, until the process ends. Threads: one. */
+ * Memory: how it was started is known until the process ends. Threads: one. */
 #include "agent/device/gpu_device.h"
 
 #define NUMBER_NONE (-1)
+
+static bool sees_all; /* a runtime of this process does */
+static const struct gpu_api
+    *hiding; /* the runtime that sees GPU `number_seen` alone, NULL: none; then there is no other */
+static int number_seen;
 
 /* The number in "hip3", NUMBER_NONE where there is none. */
 static int number_read(const struct gpu_api *api, const char *name) {
@@ -16,25 +21,30 @@ static int number_read(const struct gpu_api *api, const char *name) {
   return length < 1 || length > 4 || digits[length] ? NUMBER_NONE : atoi(digits);
 }
 
-/* Item `number` of a list of GPUs, NULL where it ends before. Runtimes skip what is named twice. */
+static bool item_is_number(const char *item) {
+  size_t length = strlen(item);
+  return length && strspn(item, "0123456789") == length && (item[0] != '0' || length == 1);
+}
+
+/* Item `number` of a list. NULL where it ends before, and where it is not sure that runtimes count the same: GPUs that are
+ * named twice, spaces, ids among numbers. */
 static char *item_find(const char *list, int number) {
-  cleanup_free char *seen = xstrdup(",");
-  while (*list) {
-    list += strspn(list, " ");
-    size_t length = strcspn(list, ",");
-    cleanup_free char *item = xasprintf(",%.*s,", (int)length, list);
-    if (length && !strstr(seen, item)) {
-      if (number-- == 0)
-        return xasprintf("%.*s", (int)length, list);
-      cleanup_free char *shorter = seen;
-      seen = xasprintf("%s%.*s,", shorter, (int)length, list);
-    }
-    list += length + (list[length] == ',');
+  cleanup_free char *items = xstrdup(list), *all = xasprintf(",%s,", list);
+  bool are_numbers = strspn(list, "0123456789,") == strlen(list);
+  char *rest = items, *item;
+  while ((item = strsep(&rest, ","))) {
+    cleanup_free char *between = xasprintf(",%s,", item);
+    bool is_clear = are_numbers ? item_is_number(item) : string_starts(item, "GPU-") && !strchr(item, ' ');
+    bool is_first = strstr(all, between) == all + (item - items);
+    if (!is_clear || !is_first)
+      return NULL;
+    if (number-- == 0)
+      return xstrdup(item);
   }
   return NULL;
 }
 
-/* False where what is set does not show that GPU: it stays as it is. */
+/* False where what is set does not surely show that GPU: it stays as it is. */
 static bool others_hide(const struct gpu_api *api, int number) {
   const char *list = NULL;
   for (size_t i = 0; !list && api->visible_variables[i]; i++)
@@ -44,32 +54,30 @@ static bool others_hide(const struct gpu_api *api, int number) {
 }
 
 bool gpu_start(const struct gpu_api *api, struct error *error) {
-  if (api->runtime->has_one)
-    return error_set(error, "this process started the %s for %s%d alone", api->library, api->ops->backend,
-                     api->runtime->one);
-  return api->runtime->is_started = api->load(error);
+  if (hiding)
+    return error_set(error, "this process is %s%d's and hides all other GPUs", hiding->ops->backend, number_seen);
+  if (!api->load(error))
+    return false;
+  sees_all = true;
+  return true;
 }
 
 bool gpu_start_for(const struct gpu_api *api, const char *name, int *ret_ordinal, struct error *error) {
-  struct gpu_runtime *runtime = api->runtime;
   int n = 0, number = number_read(api, name);
-  if (!runtime->is_started && !runtime->has_one && number != NUMBER_NONE && others_hide(api, number)) {
-    runtime->has_one = true;
-    runtime->one = number;
+  if (!sees_all && !hiding && number != NUMBER_NONE && others_hide(api, number)) {
+    hiding = api;
+    number_seen = number;
   }
-  if (!api->load(error))
+  if (hiding && (hiding != api || number != number_seen))
+    return error_set(error, "no device %s: this process is %s%d's and hides all other GPUs", name, hiding->ops->backend,
+                     number_seen);
+  if (!api->load(error) || !gpu_check(api, api->device_count(&n), error, "counting the GPUs"))
     return error_prefix(error, "no device %s: ", name);
-  runtime->is_started = true;
-  if (!gpu_check(api, api->device_count(&n), error, "counting the GPUs"))
-    return false;
-  if (runtime->has_one && number != runtime->one)
-    return error_set(error, "no device %s: this process started the %s for %s%d alone", name, api->library,
-                     api->ops->backend, runtime->one);
-  if (runtime->has_one && n == 1) {
-    *ret_ordinal = 0;
-    return true;
-  }
-  if (number == NUMBER_NONE || number >= n)
+  sees_all = !hiding;
+  /* A runtime that hides none is asked by the number, as one that sees all. */
+  if (hiding && n == 1)
+    number = 0;
+  else if (number == NUMBER_NONE || number >= n)
     return error_set(error, "no device %s: the %s sees %d GPU%s, counted from 0", name, api->library, n,
                      n == 1 ? "" : "s");
   *ret_ordinal = number;

@@ -118,13 +118,11 @@ static int hip_launch(void *function, const struct device_geometry *geometry, vo
                                 geometry->shared_bytes, stream, arguments);
 }
 
-static struct gpu_runtime hip_runtime;
 static const char *const hip_visible_variables[] = {"HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", NULL};
 
 static const struct gpu_api hip_api = {
     .ops = &hip_ops,
     .library = "HIP runtime",
-    .runtime = &hip_runtime,
     .visible_variables = hip_visible_variables,
     .load = hip_load,
     .error_words = hip_error_words,

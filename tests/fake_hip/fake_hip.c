@@ -23,7 +23,7 @@
 
 #define ALIGNMENT 4096
 #define BULK_BYTES ((size_t)5 << 20)
-#define GPUS_MAX 64
+#define GPUS_MAX 10
 #define LOG_MAX (64 << 10)
 #define MEMORY_BYTES ((size_t)1 << 30)
 #define ILLEGAL_ADDRESS 700
@@ -102,24 +102,26 @@ const char *hipGetErrorString(int code) {
   return code == ILLEGAL_ADDRESS ? "an illegal memory access was encountered" : "unspecified launch failure";
 }
 
-/* $FAKE_HIP_COUNT GPUs are there; all but the first $FAKE_HIP_USABLE (1) cannot be looked at. Of those that are there the ones
- * in $HIP_VISIBLE_DEVICES are shown, unless $FAKE_HIP_DEAF is set: the list's order is theirs, and it ends where it names one
- * that is not there. */
+/* $FAKE_HIP_COUNT GPUs are there; all but the first $FAKE_HIP_USABLE (1) cannot be looked at. Shown are those that are in
+ * $HIP_VISIBLE_DEVICES, in its order, as numbers or as ids ("GPU-2"); it ends with an item that is neither. What is named
+ * twice is shown once. With $FAKE_HIP_DEAF all are. */
 static int gpus_show(int *ret_shown) {
   const char *counted = getenv("FAKE_HIP_COUNT"), *list = getenv("HIP_VISIBLE_DEVICES");
   int n = counted ? atoi(counted) : 1, n_shown = 0;
+  n = n < GPUS_MAX ? n : GPUS_MAX;
   bool is_shown[GPUS_MAX] = {false}, has_list = list && *list && !getenv("FAKE_HIP_DEAF");
   for (int i = 0; !has_list && i < n; i++)
     ret_shown[n_shown++] = i;
   while (has_list && *list) {
-    char *end;
-    long gpu = strtol(list, &end, 10);
-    if (end == list || gpu < 0 || gpu >= n)
+    size_t length = strcspn(list, ",");
+    const char *digits = strncmp(list, "GPU-", 4) == 0 ? list + 4 : list;
+    int gpu = length == (size_t)(digits - list) + 1 && *digits >= '0' ? *digits - '0' : n;
+    if (gpu >= n)
       break;
     if (!is_shown[gpu])
-      ret_shown[n_shown++] = (int)gpu;
+      ret_shown[n_shown++] = gpu;
     is_shown[gpu] = true;
-    list = end + (*end == ',');
+    list += length + (list[length] == ',');
   }
   return n_shown;
 }
@@ -178,7 +180,17 @@ int hipDeviceGetPCIBusId(char *id, int size, int device) {
   return 0;
 }
 
-int hipSetDevice(int device) { return is_usable(device) ? fault : hipErrorInvalidDevice; }
+/* Appends which GPU it is, and how many are shown, to the file $FAKE_HIP_TAKEN. */
+int hipSetDevice(int device) {
+  const char *path = getenv("FAKE_HIP_TAKEN");
+  int shown[GPUS_MAX];
+  FILE *file = path ? fopen(path, "a") : NULL;
+  if (file) {
+    fprintf(file, "%d of %d\n", gpu_of(device), gpus_show(shown));
+    fclose(file);
+  }
+  return is_usable(device) ? fault : hipErrorInvalidDevice;
+}
 
 int hipMemGetInfo(size_t *free_bytes, size_t *total_bytes) {
   *free_bytes = *total_bytes = MEMORY_BYTES;

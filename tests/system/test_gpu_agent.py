@@ -178,11 +178,13 @@ def test_the_default_that_faults_is_told_also_where_the_runtime_cannot_be_closed
 
 
 def test_tune_takes_the_gpu_that_is_named_in_processes_that_see_no_other(tmp_path):
-    kernel, several = hip_kernel(tmp_path / "kernel", [GOOD, FAULT, GOOD_TOO]), {"FAKE_HIP_COUNT": "3", "FAKE_HIP_USABLE": "3"}
+    kernel, taken = hip_kernel(tmp_path / "kernel", [GOOD, FAULT, GOOD_TOO]), tmp_path / "taken"
+    several = {"FAKE_HIP_COUNT": "3", "FAKE_HIP_USABLE": "3", "FAKE_HIP_TAKEN": str(taken)}
     done = tune(kernel, tmp_path, "--device", "hip2", "--json", **several)
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)
     assert answer["device"] == "hip2" and answer["outcomes"] == {"correct": 2, "runtime": 1}
+    assert set(taken.read_text().splitlines()) == {"2 of 1"}
     done = tune(kernel, tmp_path, "--device", "hip1", HIP_VISIBLE_DEVICES="2", **several)
     assert done.returncode != 0 and 'there is no device "hip1" here; there are hip0' in done.stderr
 

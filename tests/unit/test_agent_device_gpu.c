@@ -621,6 +621,7 @@ ParameterizedTest(char (*back_end)[8], device_gpu, a_process_of_its_own_opens_th
   hip_choose();
   cr_assert(device_open(told, &gpu, &error), "%s", error.message);
   cr_expect_str_eq(((struct gpu_device *)gpu)->facts.pci, pci);
+  cr_expect_eq(((struct gpu_device *)gpu)->ordinal, 0);
   cr_expect(gpu->ops->sentinel(gpu, &error), "%s", error.message);
   device_close(gpu);
 }

@@ -1,5 +1,6 @@
-/* Which GPU of several a process opens, and which its runtime sees: over a HIP runtime without a GPU, which counts four. */
+/* Which GPU of several a process opens, and which its runtime sees: over a HIP runtime without a GPU, which has four. */
 #include <criterion/criterion.h>
+#include <sys/wait.h>
 
 #include "agent/device/gpu_device.h"
 
@@ -39,10 +40,11 @@ Test(device_visible, a_process_sees_the_gpu_that_it_opens_and_no_other) {
   cr_expect_eq(gpu_opened("hip2"), 2);
   cr_expect_str_eq(getenv("HIP_VISIBLE_DEVICES"), "2");
   cr_expect_eq(gpu_opened("hip2"), 2);
-  expect_refused("hip0", "no device hip0: this process started the HIP runtime for hip2 alone");
-  expect_refused("hip", "no device hip: this process started the HIP runtime for hip2 alone");
+  expect_refused("hip0", "no device hip0: this process is hip2's and hides all other GPUs");
+  expect_refused("cuda0", "no device cuda0: this process is hip2's and hides all other GPUs");
+  expect_refused("hip", "no device hip: this process is hip2's and hides all other GPUs");
   cr_expect_not(hip_ops.probe(&devices, &error));
-  cr_expect_str_eq(error.message, "this process started the HIP runtime for hip2 alone");
+  cr_expect_str_eq(error.message, "this process is hip2's and hides all other GPUs");
 }
 
 Test(device_visible, a_process_that_has_probed_opens_any) {
@@ -57,12 +59,39 @@ Test(device_visible, a_process_that_has_probed_opens_any) {
   json_decref(devices);
 }
 
-/* hip2 is the third that the list shows, where what is named twice counts once. */
 Test(device_visible, the_number_counts_in_the_list_that_is_set) {
-  setenv("HIP_VISIBLE_DEVICES", " 3, 1,1,3,0", 1);
+  setenv("HIP_VISIBLE_DEVICES", "3,1,0", 1);
   setenv("CUDA_VISIBLE_DEVICES", "2", 1); /* HIP heeds its own first */
   cr_expect_eq(gpu_opened("hip2"), 0);
   cr_expect_str_eq(getenv("HIP_VISIBLE_DEVICES"), "0");
+}
+
+Test(device_visible, ids_are_taken_as_they_are) {
+  setenv("HIP_VISIBLE_DEVICES", "GPU-3,GPU-1", 1);
+  cr_expect_eq(gpu_opened("hip1"), 1);
+  cr_expect_str_eq(getenv("HIP_VISIBLE_DEVICES"), "GPU-1");
+}
+
+/* The same GPU as for the process that probed, which sees it as the runtime reads the list. */
+Test(device_visible, where_the_list_is_not_clear_nothing_more_is_hidden) {
+  static const struct {
+    const char *list, *name;
+    int gpu;
+  } unclear[] = {{"3,1,1,0", "hip2", 0}, {"GPU-1,1,0", "hip1", 0}, {"1,GPU-3", "hip1", 3}, {"2,1, 3", "hip0", 2}};
+  for (size_t i = 0; i < ARRAY_LENGTH(unclear); i++) {
+    pid_t child = fork();
+    int status;
+    cr_assert_geq(child, 0);
+    if (child == 0) {
+      setenv("HIP_VISIBLE_DEVICES", unclear[i].list, 1);
+      int gpu = gpu_opened(unclear[i].name);
+      _exit(gpu == unclear[i].gpu && string_equal(getenv("HIP_VISIBLE_DEVICES"), unclear[i].list) ? 0 : 1);
+    }
+    cr_assert_eq(waitpid(child, &status, 0), child);
+    cr_expect_eq(status, 0, "%s of %s", unclear[i].name, unclear[i].list);
+  }
+  setenv("HIP_VISIBLE_DEVICES", "01,2", 1);
+  expect_refused("hip0", "no device hip0: the HIP runtime sees 0 GPUs, counted from 0");
 }
 
 Test(device_visible, hip_heeds_the_list_of_cuda_where_it_has_none) {
@@ -97,6 +126,6 @@ Test(device_visible, a_runtime_that_did_not_start_is_started_for_the_same_gpu) {
   cr_expect_not(device_open("hip2", &device, &error));
   cr_expect(string_starts(error.message, "no device hip2: the HIP runtime is not installed"), "%s", error.message);
   setenv("WAVETUNE_HIP_LIBRARY", FAKE_HIP, 1);
-  expect_refused("hip1", "no device hip1: this process started the HIP runtime for hip2 alone");
+  expect_refused("hip1", "no device hip1: this process is hip2's and hides all other GPUs");
   cr_expect_eq(gpu_opened("hip2"), 2);
 }

@@ -10,8 +10,9 @@
 #define NUMBER_NONE (-1)
 
 static bool sees_all; /* a runtime of this process does */
-static const struct gpu_api
-    *hiding; /* the runtime that sees GPU `number_seen` alone, NULL: none; then there is no other */
+
+/* The runtime that sees one GPU alone, and that GPU's number for a process that sees all; NULL: there is none. */
+static const struct gpu_api *hiding;
 static int number_seen;
 
 /* The number in "hip3", NUMBER_NONE where there is none. */

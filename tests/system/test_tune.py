@@ -252,7 +252,9 @@ def test_a_key_that_fails_does_not_end_the_campaign(five):
 def test_keys_share_the_processes_of_their_finals(five):
     processes = {pid for pid, n, _ in five.calls if n != 13}
     assert five.whole["processes"] >= 3
-    assert len(processes) == five.whole["processes"] + 2, "two for the screens: that of n = 13 ended one"
+    # Three for finals and two for screens: that of n = 13 ended one. What was left open takes a further process, which may
+    # be the second of the screens: n = 1000 has not been in it.
+    assert 3 + 2 <= len(processes) <= five.whole["processes"] + 2
 
 
 def test_what_won_for_the_nearest_key_is_tried_first(five):

@@ -6,11 +6,14 @@ Each campaign is a fresh process with a fresh seed. A pair of (key, campaign) ag
 set that another campaign stored for the key: of all ordered pairs of campaigns the share is printed, with its Wilson
 interval and the sizes of the sets. Beside it, for the first --peer-keys keys, the choices of the peer (Triton's autotuner on
 GPUs, fixed_budget.py on the CPU) in as many runs: how many different ones, and how often they lie in our sets.
-With --gpus N, GPU i runs every Nth campaign, so that what is compared comes from different GPUs too.
+With --gpus N, GPU i runs every Nth campaign, so that what is compared comes from different GPUs too: pairs of one GPU and of
+two are counted apart, since two chips can differ in truth, and for a key with a pair outside is said which GPU chose what.
 """
 
 import argparse
+import collections
 import concurrent.futures
+import itertools
 import json
 import os
 import pathlib
@@ -55,51 +58,68 @@ def main():
                             arguments.campaigns) if some else []
 
             with concurrent.futures.ThreadPoolExecutor(gpus) as pool:
-                campaigns = [c for share in pool.map(campaigns_of, range(gpus)) for c in share]
+                shares = list(pool.map(campaigns_of, range(gpus)))
+                campaigns = [c for share in shares for c in share]
+                ran_on = [gpu for gpu, share in enumerate(shares) for c in share]
                 choices = [line for share in pool.map(choices_of, range(gpus)) for line in share]
-        show(kernel, keys, campaigns, choices)
-        answer.append({"kernel": kernel.name, "keys": keys, "choices": choices, "seconds": [c.seconds for c in campaigns],
+        show(kernel, keys, campaigns, ran_on, choices)
+        answer.append({"kernel": kernel.name, "keys": keys, "choices": choices, "gpus": ran_on, "seconds": [c.seconds for c in campaigns],
                        "lines": [[{"winner": line.get("winner", {}).get("config"), "verdict": line.get("verdict")}
                                   for line in c.lines] for c in campaigns]})
         if arguments.json:
             pathlib.Path(arguments.json).write_text(json.dumps(answer))
 
 
-def show(kernel, keys, campaigns, choices):
-    agree = total = peer_agree = peer_total = 0
+def part(answers):
+    """The part of the answers that is true, with its Wilson interval."""
+    low, high = tuning.wilson(sum(answers), len(answers))
+    return f"{sum(answers)} of {len(answers)} = {100 * sum(answers) / max(1, len(answers)):.2f} % ({100 * low:.2f} to {100 * high:.2f})"
+
+
+def chosen(winners, gpus):
+    """Which GPU chose which configs, how often."""
+    return ", ".join(f"GPU {gpu}: " + " ".join(f"{config} ({n})" for config, n in collections.Counter(
+        w for w, g in zip(winners, gpus) if g == gpu).most_common()) for gpu in sorted(set(gpus)))
+
+
+def show(kernel, keys, campaigns, ran_on, choices):
+    one_gpu, two_gpus, of_peer = [], [], []  # per pair: does the winner lie in the set?
     sizes, distinct, floors, processes, kept_out = [], [], [], [], 0
     print(f"\n{kernel.name}: {len(campaigns)} campaigns of {len(keys)} keys, {statistics.median(c.seconds for c in campaigns):.1f} s each")
     for i, key in enumerate(keys):
-        lines = [c.lines[i] for c in campaigns if "winner" in c.lines[i]]
-        winners = [line["winner"]["config"] for line in lines]
-        sets = [set(line["verdict"]["equivalence_set"]) for line in lines]
+        tuned = [(c.lines[i], gpu) for c, gpu in zip(campaigns, ran_on) if "winner" in c.lines[i]]
+        winners = [line["winner"]["config"] for line, _ in tuned]
+        gpus = [gpu for _, gpu in tuned]
+        verdicts = [line["verdict"] for line, _ in tuned]
+        sets = [set(verdict["equivalence_set"]) for verdict in verdicts]
         sizes += [len(s) for s in sets]
-        floors += [line["verdict"]["regret_bound"] for line in lines]
-        processes += [line["verdict"]["processes"] for line in lines]
-        finalists = [{f["config"] for f in line["verdict"]["finalists"]} for line in lines]
-        kept_out += sum(w in finalists[b] and w not in s for a, w in enumerate(winners) for b, s in enumerate(sets) if a != b)
+        floors += [verdict["regret_bound"] for verdict in verdicts]
+        processes += [verdict["processes"] for verdict in verdicts]
+        finalists = [{f["config"] for f in verdict["finalists"]} for verdict in verdicts]
         distinct.append(len(set(winners)))
-        pairs = [(w, s) for a, w in enumerate(winners) for b, s in enumerate(sets) if a != b]
-        inside = sum(w in s for w, s in pairs)
-        agree, total = agree + inside, total + len(pairs)
+        inside = total = 0
+        for a, b in itertools.permutations(range(len(tuned)), 2):
+            agrees = winners[a] in sets[b]
+            (one_gpu if gpus[a] == gpus[b] else two_gpus).append(agrees)
+            kept_out += not agrees and winners[a] in finalists[b]
+            inside, total = inside + agrees, total + 1
+        note = f"; {chosen(winners, gpus)}" if inside < total else ""
         theirs = [kernel.ordinal(line["config"]) for line in choices if line["key"] == key]
-        note = ""
         if theirs:
-            inside_sets = sum(choice in s for choice in theirs for s in sets)
-            peer_agree, peer_total = peer_agree + inside_sets, peer_total + len(theirs) * len(sets)
-            note = f"; the peer chose {len(set(theirs))} different in {len(theirs)} runs, in our sets {inside_sets} of {len(theirs) * len(sets)}"
-        print(f"{tuning.key_text(key):44} {len(set(winners))} winners, {inside} of {len(pairs)} pairs inside{note}")
-    low, high = tuning.wilson(agree, total)
-    print(f"winner inside the stored equivalence set: {agree} of {total} = {100 * agree / max(1, total):.2f} % "
-          f"({100 * low:.2f} to {100 * high:.2f}); sets: median {statistics.median(sizes)}, largest {max(sizes)}; different "
-          f"winners a key: mean {statistics.mean(distinct):.2f}; noise floor (regret bounds): median "
+            answers = [choice in s for choice in theirs for s in sets]
+            of_peer += answers
+            note += f"; the peer chose {len(set(theirs))} different in {len(theirs)} runs, in our sets {sum(answers)} of {len(answers)}"
+        print(f"{tuning.key_text(key):44} {len(set(winners))} winners, {inside} of {total} pairs inside{note}")
+    answers = one_gpu + two_gpus
+    print(f"winner inside the stored equivalence set: {part(answers)}; sets: median {statistics.median(sizes)}, largest {max(sizes)}; "
+          f"different winners a key: mean {statistics.mean(distinct):.2f}; noise floor (regret bounds): median "
           f"{100 * statistics.median(floors):.2f} %, worst {100 * max(floors):.2f} %")
-    print(f"of the {total - agree} outside {kept_out} were finalists that their interval kept out; {sum(p > 3 for p in processes)} of "
-          f"{len(processes)} verdicts took more than 3 processes")
-    if peer_total:
-        low, high = tuning.wilson(peer_agree, peer_total)
-        print(f"the peer's choices inside those sets: {peer_agree} of {peer_total} = {100 * peer_agree / peer_total:.2f} % "
-              f"({100 * low:.2f} to {100 * high:.2f})")
+    if two_gpus:
+        print(f"pairs of one GPU: {part(one_gpu)}; of two: {part(two_gpus)}")
+    print(f"of the {len(answers) - sum(answers)} outside {kept_out} were finalists that their interval kept out; "
+          f"{sum(p > 3 for p in processes)} of {len(processes)} verdicts took more than 3 processes")
+    if of_peer:
+        print(f"the peer's choices inside those sets: {part(of_peer)}")
     sys.stdout.flush()
 
 

@@ -79,6 +79,9 @@ must_check int job_print(struct http_client *client, const json_t *job);
 /* Prints the winner's assembly, or its TTGIR (show_code.c). */
 must_check int job_print_code(struct http_client *client, const json_t *job, bool wants_asm, bool as_json);
 
+/* Prints what each device of the final says by itself (show_devices.c). The job has a winner. */
+must_check int job_print_devices(struct http_client *client, const json_t *job, bool as_json);
+
 #define COMMANDS(COMMAND)                                                                                              \
   COMMAND(kernel_push)                                                                                                 \
   COMMAND(kernel_list)                                                                                                 \

@@ -1,5 +1,7 @@
-/* wavetune show: one job, its winner and how sure that is; --recompute decides again from the stored samples. */
+/* wavetune show: one job, its winner and how sure that is; --recompute decides again from the stored samples. Other views are in
+ * show_devices.c and show_code.c. */
 #include "cli/cli.h"
+#include "cli/samples.h"
 #include "common/verdict/report.h"
 #include "common/verdict/verdict.h"
 
@@ -90,88 +92,12 @@ int job_print(struct http_client *client, const json_t *job) {
   return EXIT_OK;
 }
 
-struct samples {
-  size_t n;
-  struct verdict_sample *items;
-};
-
-static void samples_release(struct samples *samples) {
-  for (size_t i = 0; i < samples->n; i++) {
-    free((double *)samples->items[i].samples_us);
-    free((double *)samples->items[i].baseline_us);
-  }
-  free(samples->items);
-}
-
-static double *numbers_of(const json_t *array) {
-  double *numbers = xcalloc(json_array_size(array), sizeof *numbers);
-  size_t index;
-  json_t *element;
-  json_array_foreach (array, index, element)
-    numbers[index] = json_number_value(element);
-  return numbers;
-}
-
-static bool is_of_final(const json_t *row) {
-  return string_equal(cli_member(row, "stage"), "final") && !json_is_true(json_object_get(row, "late"));
-}
-
-static bool is_correct(const json_t *row) { return string_equal(cli_member(row, "outcome"), "correct"); }
-
-/* Whether the config failed in some process of the final: then it is no finalist. */
-static bool dropped_out(const json_t *measurements, json_int_t config) {
-  size_t index;
-  const json_t *row;
-  json_array_foreach (measurements, index, row)
-    if (is_of_final(row) && !is_correct(row) && json_integer_value(json_object_get(row, "config")) == config)
-      return true;
-  return false;
-}
-
-/* The number of the device that a row was measured on: how many others come before it in `known`, which grows. */
-static int64_t device_number(json_t *known, const json_t *row) {
-  cleanup_free char *name = xasprintf("%s %s", cli_member(row, "agent"), cli_member(row, "device"));
-  if (!json_object_get(known, name))
-    json_object_set_new(known, name, json_integer((json_int_t)json_object_size(known)));
-  return json_integer_value(json_object_get(known, name));
-}
-
-/* The stored rows that a verdict is made of: the final stage, not late, of configs that were correct in every process. */
-static struct samples samples_of(const json_t *measurements) {
-  struct samples samples = {0, xcalloc(json_array_size(measurements), sizeof *samples.items)};
-  cleanup_json json_t *devices = json_object();
-  size_t index;
-  json_t *row;
-  json_array_foreach (measurements, index, row) {
-    if (!is_of_final(row) || !is_correct(row) ||
-        dropped_out(measurements, json_integer_value(json_object_get(row, "config"))))
-      continue;
-    const json_t *times = json_object_get(row, "samples_us"), *baselines = json_object_get(row, "baseline_us");
-    if (json_array_size(times) == 0 || json_array_size(times) != json_array_size(baselines))
-      continue;
-    samples.items[samples.n++] = (struct verdict_sample){
-        .config = (uint64_t)json_integer_value(json_object_get(row, "config")),
-        .process = json_integer_value(json_object_get(row, "process")),
-        .n = json_array_size(times),
-        .samples_us = numbers_of(times),
-        .baseline_us = numbers_of(baselines),
-        .spills = json_integer_value(json_object_get(row, "spills")),
-        .lds_bytes = json_integer_value(json_object_get(row, "lds_bytes")),
-        .vgprs = json_integer_value(json_object_get(row, "vgprs")),
-        .device = device_number(devices, row),
-    };
-  }
-  return samples;
-}
-
 /* Decides again from the stored rows and holds that against the stored verdict. */
 static int recompute(struct http_client *client, const json_t *job, bool as_json) {
-  cleanup_free char *path = xasprintf("/v1/jobs/%s/measurements", cli_member(job, "job"));
-  cleanup_json json_t *measurements = NULL;
-  int code = cli_list(client, path, &measurements);
+  cleanup_samples struct samples samples = {0};
+  int code = samples_load(client, job, &samples);
   if (code != EXIT_OK)
     return code;
-  __attribute__((cleanup(samples_release))) struct samples samples = samples_of(measurements);
   cleanup_verdict struct verdict verdict = {0};
   struct error error;
   if (!verdict_decide(samples.items, samples.n, (uint64_t)json_integer_value(json_object_get(job, "baseline")),
@@ -193,9 +119,47 @@ static int recompute(struct http_client *client, const json_t *job, bool as_json
   return is_same ? EXIT_OK : EXIT_FAILED;
 }
 
+/* Which of them was asked for, "" where none was; NULL where several were. */
+static const char *view_of(const struct options *options) {
+  static const char *const views[] = {"recompute", "devices", "asm", "ttgir"};
+  const char *found = "";
+  for (size_t i = 0; i < ARRAY_LENGTH(views); i++)
+    if (option_flag(options, views[i])) {
+      if (found[0])
+        return NULL;
+      found = views[i];
+    }
+  return found;
+}
+
+static int show_as(struct http_client *client, const json_t *job, const char *view, bool as_json) {
+  bool wants_devices = string_equal(view, "devices"), wants_recompute = string_equal(view, "recompute");
+  struct error error;
+  if ((wants_devices || wants_recompute) && !json_is_object(json_object_get(job, "winner"))) {
+    error_set(&error, "job %s has no winner to %s; it is %s", cli_member(job, "job"),
+              wants_devices ? "hold others against on each device" : "recompute", cli_member(job, "state"));
+    return cli_fail(EXIT_FAILED, &error);
+  }
+  if (wants_devices)
+    return job_print_devices(client, job, as_json);
+  if (wants_recompute)
+    return recompute(client, job, as_json);
+  if (view[0])
+    return job_print_code(client, job, string_equal(view, "asm"), as_json);
+  if (!as_json)
+    return job_print(client, job);
+  cli_print_json(job);
+  return EXIT_OK;
+}
+
 static int command_show(struct options *options) {
   char *const *arguments;
+  const char *view = view_of(options);
   struct error error;
+  if (!view) {
+    error_set(&error, "choose one of --recompute, --devices, --asm and --ttgir");
+    return cli_fail(EXIT_USAGE, &error);
+  }
   if (options_arguments(options, &arguments) != 1) {
     error_set(&error, "name one job, as `wavetune jobs` prints it");
     return cli_fail(EXIT_USAGE, &error);
@@ -209,19 +173,7 @@ static int command_show(struct options *options) {
   int code = cli_call(client, "GET", path, NULL, &job);
   if (code != EXIT_OK)
     return code;
-  if (option_flag(options, "recompute")) {
-    if (!json_is_object(json_object_get(job, "winner"))) {
-      error_set(&error, "job %s has no winner to recompute; it is %s", arguments[0], cli_member(job, "state"));
-      return cli_fail(EXIT_FAILED, &error);
-    }
-    return recompute(client, job, option_flag(options, "json"));
-  }
-  if (option_flag(options, "asm") || option_flag(options, "ttgir"))
-    return job_print_code(client, job, option_flag(options, "asm"), option_flag(options, "json"));
-  if (!option_flag(options, "json"))
-    return job_print(client, job);
-  cli_print_json(job);
-  return EXIT_OK;
+  return show_as(client, job, view, option_flag(options, "json"));
 }
 
 static const struct option_spec show_options[] = {
@@ -229,6 +181,10 @@ static const struct option_spec show_options[] = {
      .type = OPTION_FLAG,
      .flag_only = true,
      .help = "decide again from the stored samples and compare; 1 when the verdicts differ"},
+    {.name = "devices",
+     .type = OPTION_FLAG,
+     .flag_only = true,
+     .help = "hold the finalists against the winner on each device of the final by itself"},
     {.name = "asm", .type = OPTION_FLAG, .flag_only = true, .help = "print the winner's assembly"},
     {.name = "ttgir",
      .type = OPTION_FLAG,

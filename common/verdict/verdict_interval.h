@@ -1,4 +1,4 @@
-/* The interval of the distance of two configs, of which a few processes tell: private to verdict.c and its tests.
+/* The interval of the distance of two configs, of which a few processes tell: private to this folder and its tests.
  *
  * For configs a and b, d_p is the distance in process p: the median over its n rounds of log(a / b). Of P processes:
  *

@@ -141,6 +141,46 @@ def test_a_final_is_spread_over_devices_and_waits_a_while_for_them(server, hands
     assert "the same verdict" in harness.wavetune(server, "show", job, "--recompute").stdout
 
 
+def final_on_two(server, hands, submit, **of_two):
+    """A job that has a winner: `two` measured one process of its final, `one` the others, which are more when that is not settled."""
+    one, two, job = hands("one"), hands("two"), submit(SMALL, finals={"devices": 2})
+    one.post(one.pull().json)
+    first, third = one.pull().json, one.pull().json
+    two.post(two.pull().json, **of_two)
+    one.post(first), one.post(third)
+    one.work()
+    return job, one, two
+
+
+def test_a_device_that_would_choose_otherwise_is_named(server, hands, submit):
+    job, one, two = final_on_two(server, hands, submit, ratios={2: 0.95})
+    assert server.get(f"/v1/jobs/{job}")["winner"]["config"] == 0
+    document = json.loads(harness.wavetune(server, "show", job, "--devices", "--json").stdout)
+    assert (document["job"], document["winner"]) == (job, 0)
+    assert [(d["agent"], d["device"], d["name"], d["prefers"]) for d in document["devices"]] == \
+        [(two.id, "cpu0", "two cpu0", 2), (one.id, "cpu0", "one cpu0", None)]
+    assert [(f["config"], f["processes"], round(f["ratio"], 9), f["median_us"]) for f in document["devices"][0]["finalists"]] \
+        == [(0, 1, 1.0, 100.0), (1, 1, 1.01, 101.0), (2, 1, 0.95, 95.0)]
+    assert [(f["config"], f["processes"], round(f["ratio"], 9)) for f in document["devices"][1]["finalists"]] \
+        == [(0, 5, 1.0), (1, 5, 1.01), (2, 5, 1.02)]
+    text = harness.wavetune(server, "show", job, "--devices").stdout
+    assert re.search(r"^! +2 +95.00 +0.9500  0.9500 to 0.9500 +1$", text, re.M)
+    assert re.search(r"^\*  one cpu0 +0 +100.00 +1.0000  1.0000 to 1.0000 +5$", text, re.M)
+    assert text.splitlines()[-1] == "two cpu0 prefers config 2 (!): it takes 5.0 % less time there than the winner"
+
+
+def test_devices_that_agree_are_said_to(server, hands, submit, postgres, database):
+    job, one, _ = final_on_two(server, hands, submit)
+    agreement = "on no device a finalist is surely more than 2 % faster than the winner (*)"
+    assert harness.wavetune(server, "show", job, "--devices").stdout.splitlines()[-1] == agreement
+    waiting = submit(SMALL, run="nobody measures it")
+    done = harness.wavetune(server, "show", waiting, "--devices", check=False)
+    assert done.returncode == 1 and "has no winner to hold others against on each device; it is queued" in done.stderr
+    postgres.sql(f"delete from measurements where job_id = {job}", conninfo=database)
+    done = harness.wavetune(server, "show", job, "--devices", check=False)
+    assert done.returncode == 1 and f"the samples of job {job} are not stored any more; `wavetune show {job}`" in done.stderr
+
+
 def test_a_final_goes_to_the_only_device_in_the_end(server, hands, submit, postgres, database):
     hand, job = hands("only"), submit(SMALL, finals={"devices": 2})
     hand.post(hand.pull().json)

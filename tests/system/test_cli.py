@@ -318,6 +318,8 @@ def test_a_job_is_shown_and_decided_again(world):
     assert re.fullmatch(rf"job {queued}  quick/c  queued\nwaiting: no device that could measure it is live and takes leases\n", wavetune(world.server, "show", queued).stdout)
     done = wavetune(world.server, "show", queued, "--recompute", check=False)
     assert done.returncode == 1 and "no winner to recompute; it is queued" in done.stderr
+    done = wavetune(world.server, "show", queued, "--recompute", "--devices", check=False)
+    assert done.returncode == 2 and "choose one of --recompute, --devices, --asm and --ttgir" in done.stderr
 
 
 def test_a_verdict_that_the_samples_do_not_give_is_said(world, postgres):

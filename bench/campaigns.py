@@ -72,8 +72,10 @@ def main():
 
 def part(answers):
     """The part of the answers that is true, with its Wilson interval."""
+    if not answers:
+        return "none"
     low, high = tuning.wilson(sum(answers), len(answers))
-    return f"{sum(answers)} of {len(answers)} = {100 * sum(answers) / max(1, len(answers)):.2f} % ({100 * low:.2f} to {100 * high:.2f})"
+    return f"{sum(answers)} of {len(answers)} = {100 * sum(answers) / len(answers):.2f} % ({100 * low:.2f} to {100 * high:.2f})"
 
 
 def chosen(winners, gpus):

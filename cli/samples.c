@@ -45,8 +45,8 @@ static int64_t device_index(json_t *devices, const json_t *row) {
     if (string_equal(cli_member(known, "agent"), cli_member(row, "agent")) &&
         string_equal(cli_member(known, "device"), cli_member(row, "device")))
       return (int64_t)index;
-  ALWAYS(json_array_append_new(devices, json_pack("{s:s, s:s}", "agent", cli_member(row, "agent"), "device",
-                                                  cli_member(row, "device"))) == 0);
+  ALWAYS(json_array_append_new(devices, json_pack("{s:s, s:s, s:b}", "agent", cli_member(row, "agent"), "device",
+                                                  cli_member(row, "device"), "quarantined", false)) == 0);
   return (int64_t)json_array_size(devices) - 1;
 }
 
@@ -77,6 +77,9 @@ int samples_load(struct http_client *client, const json_t *job, struct samples *
         .vgprs = json_integer_value(json_object_get(row, "vgprs")),
         .device = device_index(samples.devices, row),
     };
+    if (json_is_true(json_object_get(row, "quarantined")))
+      json_object_set_new(json_array_get(samples.devices, (size_t)samples.items[samples.n - 1].device), "quarantined",
+                          json_true());
   }
   *ret = samples;
   return EXIT_OK;

@@ -10,7 +10,8 @@
 struct samples {
   size_t n;
   struct verdict_sample *items; /* `device` is an index into `devices` */
-  json_t *devices;              /* of {"agent": its id, "device"}, in the order of their first measurement */
+  /* Of {"agent": its id, "device", "quarantined": whether any of its samples is}, in the order of their first measurement. */
+  json_t *devices;
 };
 
 /* Gets those of the final stage that were not late, of configs that were correct in every process. Returns an exit code,

@@ -119,33 +119,43 @@ static int recompute(struct http_client *client, const json_t *job, bool as_json
   return is_same ? EXIT_OK : EXIT_FAILED;
 }
 
-/* Which of them was asked for, "" where none was; NULL where several were. */
-static const char *view_of(const struct options *options) {
-  static const char *const views[] = {"recompute", "devices", "asm", "ttgir"};
-  const char *found = "";
-  for (size_t i = 0; i < ARRAY_LENGTH(views); i++)
-    if (option_flag(options, views[i])) {
-      if (found[0])
-        return NULL;
-      found = views[i];
+enum view { VIEW_REPORT, VIEW_RECOMPUTE, VIEW_DEVICES, VIEW_ASM, VIEW_TTGIR, N_VIEWS };
+static const char *const view_options[N_VIEWS] = {NULL, "recompute", "devices", "asm", "ttgir"};
+
+/* False where several were asked for. */
+static bool view_of(const struct options *options, enum view *ret) {
+  enum view found = VIEW_REPORT;
+  for (enum view view = VIEW_REPORT + 1; view < N_VIEWS; view++)
+    if (option_flag(options, view_options[view])) {
+      if (found != VIEW_REPORT)
+        return false;
+      found = view;
     }
-  return found;
+  *ret = found;
+  return true;
 }
 
-static int show_as(struct http_client *client, const json_t *job, const char *view, bool as_json) {
-  bool wants_devices = string_equal(view, "devices"), wants_recompute = string_equal(view, "recompute");
+static int refuse_without_winner(const json_t *job, const char *what) {
   struct error error;
-  if ((wants_devices || wants_recompute) && !json_is_object(json_object_get(job, "winner"))) {
-    error_set(&error, "job %s has no winner to %s; it is %s", cli_member(job, "job"),
-              wants_devices ? "hold others against on each device" : "recompute", cli_member(job, "state"));
-    return cli_fail(EXIT_FAILED, &error);
+  error_set(&error, "job %s has no winner to %s; it is %s", cli_member(job, "job"), what, cli_member(job, "state"));
+  return cli_fail(EXIT_FAILED, &error);
+}
+
+static int show_as(struct http_client *client, const json_t *job, enum view view, bool as_json) {
+  bool has_winner = json_is_object(json_object_get(job, "winner"));
+  switch (view) {
+  case VIEW_RECOMPUTE:
+    return has_winner ? recompute(client, job, as_json) : refuse_without_winner(job, "recompute");
+  case VIEW_DEVICES:
+    return has_winner ? job_print_devices(client, job, as_json)
+                      : refuse_without_winner(job, "hold others against on each device");
+  case VIEW_ASM:
+  case VIEW_TTGIR:
+    return job_print_code(client, job, view == VIEW_ASM, as_json);
+  case VIEW_REPORT:
+  case N_VIEWS:
+    break;
   }
-  if (wants_devices)
-    return job_print_devices(client, job, as_json);
-  if (wants_recompute)
-    return recompute(client, job, as_json);
-  if (view[0])
-    return job_print_code(client, job, string_equal(view, "asm"), as_json);
   if (!as_json)
     return job_print(client, job);
   cli_print_json(job);
@@ -154,9 +164,9 @@ static int show_as(struct http_client *client, const json_t *job, const char *vi
 
 static int command_show(struct options *options) {
   char *const *arguments;
-  const char *view = view_of(options);
+  enum view view;
   struct error error;
-  if (!view) {
+  if (!view_of(options, &view)) {
     error_set(&error, "choose one of --recompute, --devices, --asm and --ttgir");
     return cli_fail(EXIT_USAGE, &error);
   }

@@ -190,16 +190,12 @@ static struct spread spread_of(const struct candidates *candidates, const struct
 static double median_us(const struct candidate *candidates, size_t n, bool of_baseline) {
   size_t count = 0, at = 0;
   for (size_t i = 0; i < n; i++)
-    for (size_t j = 0; j < candidates[i].n; j++)
-      count += candidates[i].turns[j].sample->n;
-  cleanup_free double *values = xcalloc(count, sizeof *values);
+    count += candidates[i].n;
+  cleanup_free const struct verdict_sample **samples = xcalloc(count, sizeof *samples);
   for (size_t i = 0; i < n; i++)
-    for (size_t j = 0; j < candidates[i].n; j++) {
-      const struct verdict_sample *sample = candidates[i].turns[j].sample;
-      memcpy(values + at, of_baseline ? sample->baseline_us : sample->samples_us, sample->n * sizeof *values);
-      at += sample->n;
-    }
-  return median_of(values, count);
+    for (size_t j = 0; j < candidates[i].n; j++)
+      samples[at++] = candidates[i].turns[j].sample;
+  return samples_median_us(samples, count, of_baseline);
 }
 
 static struct verdict_finalist finalist_of(const struct candidate *candidate, const struct candidate *best,

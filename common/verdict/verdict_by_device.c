@@ -5,7 +5,7 @@
 
 #include "common/verdict/verdict_turn.h"
 
-#define NORMAL_Z 1.96 /* normal values lie within it but for 5 % */
+#define ROUNDS_DF 60 /* of Student's t where the rounds alone are known: there are about as many */
 
 /* The turns of one config, by rising process; borrowed. */
 struct config_turns {
@@ -20,40 +20,60 @@ static const struct turn *turn_beside(const struct config_turns *turns, const st
   return NULL;
 }
 
-static double median_us(const struct verdict_sample *const *samples, size_t n) {
-  size_t count = 0, at = 0;
-  for (size_t i = 0; i < n; i++)
-    count += samples[i]->n;
-  cleanup_free double *times = xcalloc(count, sizeof *times);
-  for (size_t i = 0; i < n; at += samples[i++]->n)
-    memcpy(times + at, samples[i]->samples_us, samples[i]->n * sizeof *times);
-  return median_of(times, count);
-}
+/* A row that is still without its interval. */
+struct part {
+  struct device_ratio row;
+  struct distance distance;
+  size_t n_rounds; /* the least of its processes */
+};
 
 /* False where the device measured the config in no process with `to`. */
-static bool row_of(const struct config_turns *turns, const struct config_turns *to, int64_t device,
-                   struct device_ratio *ret) {
+static bool part_of(const struct config_turns *turns, const struct config_turns *to, int64_t device, struct part *ret) {
   cleanup_free const struct verdict_sample **shared = xcalloc(turns->n, sizeof *shared);
-  struct distance distance = {0};
+  struct part part = {.n_rounds = SIZE_MAX};
   for (size_t i = 0; i < turns->n; i++) {
     const struct turn *turn = &turns->all[i], *other = turn_beside(to, turn->sample);
     if (turn->sample->device != device || !other)
       continue;
-    shared[distance.n] = turn->sample;
-    turns_compare(turn, other, &distance);
+    size_t n_rounds = turn->sample->n < other->sample->n ? turn->sample->n : other->sample->n;
+    part.n_rounds = n_rounds < part.n_rounds ? n_rounds : part.n_rounds;
+    shared[part.distance.n] = turn->sample;
+    turns_compare(turn, other, &part.distance);
   }
-  if (distance.n == 0)
+  if (part.distance.n == 0)
     return false;
-  double n = (double)distance.n, half = NORMAL_Z * sqrt(distance.rounds / (n * n) + distance.resolution / n);
-  bool is_itself = turns->all == to->all;
-  *ret = (struct device_ratio){.device = device,
-                               .config = turns->all[0].sample->config,
-                               .n_processes = distance.n,
-                               .ratio = exp(distance.mean),
-                               .lower = is_itself ? 1 : exp(distance.mean - half),
-                               .upper = is_itself ? 1 : exp(distance.mean + half),
-                               .median_us = median_us(shared, distance.n)};
+  part.row = (struct device_ratio){.device = device,
+                                   .config = turns->all[0].sample->config,
+                                   .n_processes = part.distance.n,
+                                   .ratio = exp(part.distance.mean),
+                                   .median_us = samples_median_us(shared, part.distance.n, false)};
+  *ret = part;
   return true;
+}
+
+/* What processes of one device do to distances to `to`, of the configs that are near it. */
+static struct spread spread_in_devices(const struct part *parts, size_t n, uint64_t to) {
+  cleanup_free struct distance *distances = xcalloc(n, sizeof *distances);
+  size_t n_distances = 0;
+  for (size_t i = 0; i < n; i++)
+    if (parts[i].row.config != to && parts[i].distance.n > 1 && fabs(parts[i].distance.mean) <= log(SPREAD_NEAR))
+      distances[n_distances++] = parts[i].distance;
+  return spread_pool(distances, n_distances);
+}
+
+static void interval_set(struct part *part, const struct spread *spread) {
+  const struct distance *distance = &part->distance;
+  struct interval interval;
+  double n = (double)distance->n;
+  if (distance_df(distance, spread) > 0) {
+    interval = distance_interval(distance, spread, VERDICT_ERROR);
+  } else {
+    double half =
+        student_quantile(ROUNDS_DF, VERDICT_ERROR / 2) * sqrt(distance->rounds / (n * n) + distance->resolution / n);
+    interval = (struct interval){distance->mean - half, distance->mean + half};
+  }
+  part->row.lower = exp(interval.lower);
+  part->row.upper = part->n_rounds < DEVICE_ROUNDS_MIN ? INFINITY : exp(interval.upper);
 }
 
 /* Where the turns of the config of turn `first` end. */
@@ -85,30 +105,58 @@ static int rows_compare(const void *a, const void *b) {
   return (left->config > right->config) - (left->config < right->config);
 }
 
-bool verdict_by_device(const struct verdict_sample *samples, size_t n, uint64_t to, struct device_ratio **ret_rows,
-                       size_t *ret_n, struct error *error) {
+/* All rows, in the order of the configs; returns how many. */
+static size_t parts_find(const struct turn *turns, size_t n, uint64_t to, struct part *ret) {
+  struct config_turns reference = config_turns_find(turns, n, to), config;
+  size_t n_parts = 0;
+  for (size_t first = 0; first < n; first += config.n) {
+    config = config_turns_at(turns, n, first);
+    for (size_t i = 0; i < config.n; i++)
+      if (is_first_of_its_device(&config, i) &&
+          part_of(&config, &reference, config.all[i].sample->device, &ret[n_parts]))
+        n_parts++;
+  }
+  return n_parts;
+}
+
+bool verdict_by_device(const struct verdict_sample *samples, size_t n, uint64_t to, struct device_ratios *ret,
+                       struct error *error) {
   cleanup_free struct verdict_sample *sorted = NULL;
   if (!samples_sort(samples, n, &sorted, &n, error))
     return false;
   cleanup_free struct turn *turns = xcalloc(n, sizeof *turns);
   for (size_t i = 0; i < n; i++)
     turns[i] = turn_make(&sorted[i]);
-  struct config_turns reference = config_turns_find(turns, n, to), config;
-  struct device_ratio *rows = xcalloc(n, sizeof *rows); /* no more rows than turns */
-  size_t n_rows = 0;
-  for (size_t first = 0; first < n; first += config.n) {
-    config = config_turns_at(turns, n, first);
-    for (size_t i = 0; i < config.n; i++)
-      if (is_first_of_its_device(&config, i) &&
-          row_of(&config, &reference, config.all[i].sample->device, &rows[n_rows]))
-        n_rows++;
+  cleanup_free struct part *parts = xcalloc(n, sizeof *parts); /* no more rows than turns */
+  struct device_ratios ratios = {.n = parts_find(turns, n, to, parts)};
+  struct spread spread = spread_in_devices(parts, ratios.n, to);
+  ratios.knows_processes = spread.df > 0;
+  ratios.rows = xcalloc(ratios.n, sizeof *ratios.rows);
+  for (size_t i = 0; i < ratios.n; i++) {
+    interval_set(&parts[i], &spread);
+    if (parts[i].row.config == to)
+      parts[i].row.lower = parts[i].row.upper = 1;
+    ratios.rows[i] = parts[i].row;
   }
+  qsort(ratios.rows, ratios.n, sizeof *ratios.rows, rows_compare);
   for (size_t i = 0; i < n; i++)
     turn_release(&turns[i]);
-  qsort(rows, n_rows, sizeof *rows, rows_compare);
-  *ret_rows = rows;
-  *ret_n = n_rows;
+  *ret = ratios;
   return true;
 }
 
-bool device_disagrees(const struct device_ratio *row) { return row->upper < 1 / VERDICT_EQUIVALENCE; }
+void device_ratios_release(struct device_ratios *ratios) {
+  free(ratios->rows);
+  *ratios = (struct device_ratios){0};
+}
+
+const struct device_ratio *device_preference(const struct device_ratios *ratios, const struct device_ratio *rows,
+                                             size_t n) {
+  const struct device_ratio *found = NULL;
+  if (!ratios->knows_processes)
+    return NULL;
+  for (const struct device_ratio *row = rows; row < rows + n; row++)
+    if (row->upper < 1 / VERDICT_EQUIVALENCE && (!found || row->ratio < found->ratio))
+      found = row;
+  return found;
+}

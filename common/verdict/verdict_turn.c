@@ -59,6 +59,16 @@ bool samples_sort(const struct verdict_sample *samples, size_t n, struct verdict
   return true;
 }
 
+double samples_median_us(const struct verdict_sample *const *samples, size_t n, bool of_baseline) {
+  size_t count = 0, at = 0;
+  for (size_t i = 0; i < n; i++)
+    count += samples[i]->n;
+  cleanup_free double *times = xcalloc(count, sizeof *times);
+  for (size_t i = 0; i < n; at += samples[i++]->n)
+    memcpy(times + at, of_baseline ? samples[i]->baseline_us : samples[i]->samples_us, samples[i]->n * sizeof *times);
+  return median_of(times, count);
+}
+
 static double resolution_of(const double *times, size_t n) {
   cleanup_free double *copy = xmemdup(times, n * sizeof *copy);
   return timer_resolution(copy, n);

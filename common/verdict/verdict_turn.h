@@ -19,6 +19,9 @@ struct turn {
 must_check bool samples_sort(const struct verdict_sample *samples, size_t n, struct verdict_sample **ret_sorted,
                              size_t *ret_n, struct error *error);
 
+/* The median over all times of n >= 1 samples, or over all their baselines' times. */
+double samples_median_us(const struct verdict_sample *const *samples, size_t n, bool of_baseline);
+
 struct turn turn_make(const struct verdict_sample *sample);
 void turn_release(struct turn *turn);
 

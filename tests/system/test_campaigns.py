@@ -141,41 +141,89 @@ def test_a_final_is_spread_over_devices_and_waits_a_while_for_them(server, hands
     assert "the same verdict" in harness.wavetune(server, "show", job, "--recompute").stdout
 
 
-def final_on_two(server, hands, submit, **of_two):
+def final_on_two(server, hands, submit, rounds=12, name_of_two="two", space=SMALL, **of_two):
     """A job that has a winner: `two` measured one process of its final, `one` the others, which are more when that is not settled."""
-    one, two, job = hands("one"), hands("two"), submit(SMALL, finals={"devices": 2})
+    one, two, job = hands("one"), hands(name_of_two), submit(space, finals={"devices": 2})
     one.post(one.pull().json)
     first, third = one.pull().json, one.pull().json
-    two.post(two.pull().json, **of_two)
-    one.post(first), one.post(third)
-    one.work()
+    two.post(two.pull().json, rounds=rounds, **of_two)
+    one.post(first, rounds=rounds), one.post(third, rounds=rounds)
+    one.work(rounds=rounds)
     return job, one, two
+
+
+def by_device(server, job):
+    return json.loads(harness.wavetune(server, "show", job, "--devices", "--json").stdout)
+
+
+def of_devices(server, job):
+    """What `show --devices` prints: its table, and the remarks under it."""
+    table, remarks = harness.wavetune(server, "show", job, "--devices").stdout.split("\n\n")
+    return table, remarks.splitlines()
+
+
+NOBODY = "no device would choose another config than the winner (*)"
 
 
 def test_a_device_that_would_choose_otherwise_is_named(server, hands, submit):
     job, one, two = final_on_two(server, hands, submit, ratios={2: 0.95})
-    assert server.get(f"/v1/jobs/{job}")["winner"]["config"] == 0
-    document = json.loads(harness.wavetune(server, "show", job, "--devices", "--json").stdout)
-    assert (document["job"], document["winner"]) == (job, 0)
-    assert [(d["agent"], d["device"], d["name"], d["prefers"]) for d in document["devices"]] == \
-        [(two.id, "cpu0", "two cpu0", 2), (one.id, "cpu0", "one cpu0", None)]
+    document = by_device(server, job)
+    assert (document["job"], document["winner"], document["knows_processes"]) == (job, 0, True)
+    assert [(d["agent"], d["device"], d["name"], d["prefers"], d["quarantined"]) for d in document["devices"]] == \
+        [(two.id, "cpu0", "two cpu0", 2, False), (one.id, "cpu0", "one cpu0", None, False)]
     assert [(f["config"], f["processes"], round(f["ratio"], 9), f["median_us"]) for f in document["devices"][0]["finalists"]] \
         == [(0, 1, 1.0, 100.0), (1, 1, 1.01, 101.0), (2, 1, 0.95, 95.0)]
     assert [(f["config"], f["processes"], round(f["ratio"], 9)) for f in document["devices"][1]["finalists"]] \
         == [(0, 5, 1.0), (1, 5, 1.01), (2, 5, 1.02)]
-    text = harness.wavetune(server, "show", job, "--devices").stdout
-    assert re.search(r"^! +2 +95.00 +0.9500  0.9500 to 0.9500 +1$", text, re.M)
-    assert re.search(r"^\*  one cpu0 +0 +100.00 +1.0000  1.0000 to 1.0000 +5$", text, re.M)
-    assert text.splitlines()[-1] == "two cpu0 prefers config 2 (!): it takes 5.0 % less time there than the winner"
+    table, remarks = of_devices(server, job)
+    assert re.search(r"^! +2 +95.00 +0.9500  0.9500 to 0.9500 +1$", table, re.M)
+    assert re.search(r"^\*  one cpu0 +0 +100.00 +1.0000  1.0000 to 1.0000 +5$", table, re.M)
+    assert remarks == ["two cpu0 would choose config 2 (!): there it takes 5.0 % less time than the winner (*)"]
 
 
-def test_devices_that_agree_are_said_to(server, hands, submit, postgres, database):
-    job, one, _ = final_on_two(server, hands, submit)
-    agreement = "on no device a finalist is surely more than 2 % faster than the winner (*)"
-    assert harness.wavetune(server, "show", job, "--devices").stdout.splitlines()[-1] == agreement
-    waiting = submit(SMALL, run="nobody measures it")
-    done = harness.wavetune(server, "show", waiting, "--devices", check=False)
+def test_devices_that_agree_are_said_to_also_where_they_share_a_name(server, hands, submit):
+    job, one, two = final_on_two(server, hands, submit, name_of_two="one", space={"parameters": {"A": [1, 2, 3, 4, 5]}})
+    table, remarks = of_devices(server, job)
+    assert remarks == [NOBODY]
+    assert [d["name"] for d in by_device(server, job)["devices"]] == [f"one cpu0 ({hand.id[:8]})" for hand in (two, one)]
+    assert f"one cpu0 ({one.id[:8]})" in table
+
+
+def test_devices_of_one_process_each_are_not_told_from_it(server, hands, submit):
+    three, job = [hands(name) for name in "abc"], submit(SMALL, finals={"devices": 3})
+    three[0].post(three[0].pull().json)
+    for hand in three:
+        hand.post(hand.pull().json, rounds=11)
+    assert server.get(f"/v1/jobs/{job}")["winner"]["verdict"]["devices"] == 3
+    table, remarks = of_devices(server, job)
+    assert remarks == ["too few processes share a device: what is a device's and what a process's own cannot be told apart"]
+    assert len(re.findall(r"^ +[12] +10[12].00 +1.0[12]00  - +1$", table, re.M)) == 6, "11 rounds have no interval"
+    document = by_device(server, job)
+    assert document["knows_processes"] is False
+    assert {"lower" in f or "upper" in f for d in document["devices"] for f in d["finalists"] if f["config"]} == {False}
+
+
+def test_what_is_wrong_with_a_device_of_a_final_is_said(server, hands, submit, postgres, database):
+    one, gone, two, job = hands("one"), hands("gone"), hands("two"), submit(SMALL)
+    one.post(one.pull().json)
+    first, left = one.pull().json, gone.pull().json
+    gone.post(left, configs=[2], done=False)
+    release(server, left, "the node is taken away")
+    one.post(first, rounds=12), two.work(rounds=12), one.work(rounds=12)
+    postgres.sql(f"update measurements set quarantined = true where agent = '{two.id}'", conninfo=database)
+    table, remarks = of_devices(server, job)
+    assert "gone measured" not in table
+    assert remarks[:2] == ["gone cpu0 measured no process in which the winner was measured too",
+                           "two cpu0 was drained: samples of it are quarantined"]
+    assert [(d["name"], d["quarantined"], len(d["finalists"])) for d in by_device(server, job)["devices"]] == \
+        [("gone cpu0", False, 0), ("one cpu0", False, 3), ("two cpu0", True, 3)]
+
+
+def test_a_job_without_samples_cannot_be_shown_by_device(server, hands, submit, postgres, database):
+    hand, job = hands("hand"), submit(SMALL)
+    done = harness.wavetune(server, "show", job, "--devices", check=False)
     assert done.returncode == 1 and "has no winner to hold others against on each device; it is queued" in done.stderr
+    hand.work()
     postgres.sql(f"delete from measurements where job_id = {job}", conninfo=database)
     done = harness.wavetune(server, "show", job, "--devices", check=False)
     assert done.returncode == 1 and f"the samples of job {job} are not stored any more; `wavetune show {job}`" in done.stderr

@@ -126,9 +126,11 @@ static void devices_print(const json_t *devices, const json_t *winner, bool know
   json_array_foreach (devices, index, device)
     others += device_remark(device);
   if (!knows_processes)
-    printf("too few processes share a device: what is a device's and what a process's own cannot be told apart\n");
+    printf("no device measured the winner (*) and a config within 10 %% of it in two processes: what a device does and "
+           "what a "
+           "process does cannot be told apart\n");
   else if (!others)
-    printf("no device would choose another config than the winner (*)\n");
+    printf("no device is known to be more than 2 %% faster with another config than the winner (*)\n");
 }
 
 int job_print_devices(struct http_client *client, const json_t *job, bool as_json) {

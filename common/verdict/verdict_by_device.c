@@ -51,25 +51,48 @@ static bool part_of(const struct config_turns *turns, const struct config_turns 
   return true;
 }
 
-/* What processes of one device do to distances to `to`, of the configs that are near it. */
-static struct spread spread_in_devices(const struct part *parts, size_t n, uint64_t to) {
-  cleanup_free struct distance *distances = xcalloc(n, sizeof *distances);
-  size_t n_distances = 0;
-  for (size_t i = 0; i < n; i++)
-    if (parts[i].row.config != to && parts[i].distance.n > 1 && fabs(parts[i].distance.mean) <= log(SPREAD_NEAR))
-      distances[n_distances++] = parts[i].distance;
-  return spread_pool(distances, n_distances);
+/* What processes of one device do to distances to `to`: verdict_interval.h's s0^2, and the degrees of freedom behind it. */
+struct pool {
+  double squares, own_df; /* sums over the pooled rows */
+  double df;              /* of these rows, as far as they are independent of one another */
+};
+
+static bool is_pooled(const struct part *part, uint64_t to) {
+  return part->row.config != to && part->distance.n > 1 && fabs(part->distance.mean) <= log(SPREAD_NEAR);
+}
+
+/* The rows of one device share the noise of `to` in its processes, those of two devices nothing. */
+static struct pool pool_make(const struct part *parts, size_t n, uint64_t to) {
+  struct pool pool = {0};
+  for (size_t i = 0; i < n; i++) {
+    size_t of_device = 0;
+    if (!is_pooled(&parts[i], to))
+      continue;
+    for (size_t j = 0; j < n; j++)
+      of_device += parts[j].row.device == parts[i].row.device && is_pooled(&parts[j], to);
+    double own_df = (double)(parts[i].distance.n - 1);
+    pool.squares += parts[i].distance.squares;
+    pool.own_df += own_df;
+    pool.df += own_df / (1 + ((double)of_device - 1) / 4); /* as in spread_pool */
+  }
+  return pool;
+}
+
+/* The pool for one row, whose own degrees of freedom distance_interval adds. */
+static struct spread spread_for(const struct pool *pool, const struct part *part, uint64_t to) {
+  double df = floor(pool->df - (is_pooled(part, to) ? (double)(part->distance.n - 1) : 0));
+  if (df < 1)
+    return (struct spread){0};
+  return (struct spread){pool->squares / pool->own_df, df < SPREAD_DF_MAX ? (size_t)df : SPREAD_DF_MAX};
 }
 
 static void interval_set(struct part *part, const struct spread *spread) {
   const struct distance *distance = &part->distance;
   struct interval interval;
-  double n = (double)distance->n;
   if (distance_df(distance, spread) > 0) {
     interval = distance_interval(distance, spread, VERDICT_ERROR);
-  } else {
-    double half =
-        student_quantile(ROUNDS_DF, VERDICT_ERROR / 2) * sqrt(distance->rounds / (n * n) + distance->resolution / n);
+  } else { /* one process, and nothing is known of what others would shift */
+    double half = student_quantile(ROUNDS_DF, VERDICT_ERROR / 2) * sqrt(distance->rounds + distance->resolution);
     interval = (struct interval){distance->mean - half, distance->mean + half};
   }
   part->row.lower = exp(interval.lower);
@@ -129,10 +152,11 @@ bool verdict_by_device(const struct verdict_sample *samples, size_t n, uint64_t 
     turns[i] = turn_make(&sorted[i]);
   cleanup_free struct part *parts = xcalloc(n, sizeof *parts); /* no more rows than turns */
   struct device_ratios ratios = {.n = parts_find(turns, n, to, parts)};
-  struct spread spread = spread_in_devices(parts, ratios.n, to);
-  ratios.knows_processes = spread.df > 0;
+  struct pool pool = pool_make(parts, ratios.n, to);
+  ratios.knows_processes = pool.df >= 1;
   ratios.rows = xcalloc(ratios.n, sizeof *ratios.rows);
   for (size_t i = 0; i < ratios.n; i++) {
+    struct spread spread = spread_for(&pool, &parts[i], to);
     interval_set(&parts[i], &spread);
     if (parts[i].row.config == to)
       parts[i].row.lower = parts[i].row.upper = 1;

@@ -2,13 +2,21 @@
  *
  * A verdict takes processes for draws and devices for processes: a chip on which another config is faster widens its
  * intervals and is not named. Here the finalists are held against one config on each device alone. The distance of two
- * configs in a process is verdict.h's; over a device's processes the mean is taken. Its interval is that of
- * verdict_interval.h, with the variance that processes of one device have, pooled over all finalists and devices: what a
- * fresh process shifts must not be taken for what a device is. Where too few processes share a device to tell that variance,
- * the interval is of the rounds and the timer alone, exp(m -+ t sqrt(f^2 + q^2)), and no device prefers anything.
+ * configs in a process is verdict.h's; over the P processes of a device the mean is taken, and its interval is that of
+ * verdict_interval.h: a fresh process's shifts must not be taken for what a device is. Pooled are the distances of the configs
+ * within SPREAD_NEAR of the one, on devices that measured both in two processes or more. Those of one device share that
+ * config's noise, so m of them have (P - 1) m / (1 + (m - 1) / 4) degrees of freedom; those of several devices share nothing and
+ * are added up:
  *
- * Each interval is a 95 % one by itself; with eight finalists on four devices in six processes a device that is like the others
- * is named in fewer than 1 % of jobs, also where a process shifts a config by 3 % (tests/unit/test_verdict_by_device.c).
+ *   d0 = sum over devices of (P - 1) m / (1 + (m - 1) / 4), less the row's own P - 1 where it is pooled, rounded down.
+ *
+ * Where nothing is pooled no device prefers anything; a row of one process then has the interval of its rounds and the timer
+ * alone, exp(d -+ t sqrt(e^2 + q^2)), t with 60 degrees of freedom, about as many as there are rounds.
+ *
+ * Each interval is a 95 % one by itself. With eight finalists on four devices in six processes, a device that is like the others
+ * is named in fewer than 1 % of jobs where processes shift all configs alike by 0.3 to 3 % (standard deviation), in up to one of
+ * four where the winner alone is 8 % slower in one process of four: what is named should be measured again
+ * (tests/unit/test_verdict_by_device.c).
  *
  * Memory: rows are the caller's. Threads: pure functions. */
 #ifndef WAVETUNE_COMMON_VERDICT_VERDICT_BY_DEVICE_H
@@ -32,7 +40,7 @@ struct device_ratio {
 struct device_ratios {
   size_t n;
   struct device_ratio *rows; /* by rising device, then ordinal */
-  bool knows_processes;      /* whether the intervals cover what a fresh process shifts */
+  bool knows_processes;      /* whether something is pooled: the intervals cover what a fresh process shifts */
 };
 
 /* One row for each device and each config that it measured in a process with `to`. A device that measured no such process

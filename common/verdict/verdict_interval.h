@@ -54,7 +54,7 @@ struct interval {
 
 void distance_add(struct distance *distance, double median, double error, double resolution);
 
-/* The standard error of the mean, E, and its degrees of freedom. n >= 2. */
+/* The standard error of the mean, E, and its degrees of freedom, which are to be above 0: n >= 2, or 1 with a pool. */
 double distance_error(const struct distance *distance, const struct spread *pooled);
 size_t distance_df(const struct distance *distance, const struct spread *pooled);
 

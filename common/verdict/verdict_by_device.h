@@ -32,8 +32,8 @@ struct device_ratio {
   uint64_t config;
   size_t n_processes; /* of that device, with both configs; >= 1 */
   double ratio;       /* the config's time over that of `to`; 1 for `to` itself */
-  double lower,
-      upper; /* 95 %; upper is INFINITY where a process has fewer than DEVICE_ROUNDS_MIN rounds, or too coarse ones */
+  /* 95 %; upper is INFINITY where a process has fewer than DEVICE_ROUNDS_MIN rounds, or too coarse ones. */
+  double lower, upper;
   double median_us; /* of the config's samples in these processes */
 };
 

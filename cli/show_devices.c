@@ -2,10 +2,10 @@
  *
  * Memory: the scope's. One thread. */
 #include "cli/cli.h"
-#include "cli/samples.h"
 
 #include <math.h>
 
+#include "cli/samples.h"
 #include "common/program/table.h"
 #include "common/verdict/verdict_by_device.h"
 

@@ -125,12 +125,13 @@ static void devices_print(const json_t *devices, const json_t *winner, bool know
   putchar('\n');
   json_array_foreach (devices, index, device)
     others += device_remark(device);
-  if (!knows_processes)
-    printf("no device measured the winner (*) and a config within 10 %% of it in two processes: what a device does and "
-           "what a "
-           "process does cannot be told apart\n");
-  else if (!others)
-    printf("no device is known to be more than 2 %% faster with another config than the winner (*)\n");
+  if (!knows_processes) {
+    puts("no device measured the winner (*) and another finalist near it in two processes:");
+    puts("what a device does and what a process does cannot be told apart");
+  } else if (!others) {
+    printf("no device is known to be more than %.0f %% faster with another config than the winner (*)\n",
+           100 * (VERDICT_EQUIVALENCE - 1));
+  }
 }
 
 int job_print_devices(struct http_client *client, const json_t *job, bool as_json) {

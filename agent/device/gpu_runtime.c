@@ -1,7 +1,7 @@
 /* Starting a GPU runtime: for all GPUs, to look at them, or for the one that this process opens.
  *
  * A runtime starts every GPU that it sees, and a worker needs one of them. With the others hidden by the runtime's own
- * variable it starts sooner (0.1 s with one GPU less on H200s, docs/measurements.md) and cannot reach them. The
+ * variable it starts sooner (in 0.18 s instead of 0.98 on a host of four H200s, docs/measurements.md) and cannot reach them. The
  * variables: CUDA's programming guide, "CUDA environment variables"; ROCm's documentation, "GPU isolation techniques".
  *
  * Memory: how it was started is known until the process ends. Threads: one. */

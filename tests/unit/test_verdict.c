@@ -5,8 +5,8 @@
 #include <criterion/criterion.h>
 #include <math.h>
 
-#include "common/base/rng.h"
 #include "common/verdict/verdict_interval.h"
+#include "gauss.h"
 
 #define BASELINE 1000u
 #define CONFIGS_MAX 16
@@ -22,13 +22,6 @@ struct experiment {
 };
 
 static struct error error;
-
-static double gauss(struct rng *rng) {
-  double sum = 0;
-  for (int i = 0; i < 12; i++)
-    sum += rng_unit(rng);
-  return sum - 6;
-}
 
 /* Config c has the ordinal 10 + c; the baseline takes 100 us. */
 static void measure(struct experiment *experiment, uint64_t seed) {

@@ -4,8 +4,8 @@
 #include <criterion/criterion.h>
 #include <math.h>
 
-#include "common/base/rng.h"
 #include "common/verdict/verdict_interval.h"
+#include "gauss.h"
 
 #define ROUNDS 24
 #define SAMPLES_MAX 128
@@ -18,13 +18,6 @@ struct measured {
   struct verdict_sample samples[SAMPLES_MAX];
   double times[SAMPLES_MAX][ROUNDS], baselines[SAMPLES_MAX][ROUNDS];
 };
-
-static double gauss(struct rng *rng) {
-  double sum = 0;
-  for (int i = 0; i < 12; i++)
-    sum += rng_unit(rng);
-  return sum - 6;
-}
 
 /* The config's ratio in a process, with so much noise in each round; rng may be NULL where that is 0. */
 static void measure(struct measured *measured, int64_t device, int64_t process, uint64_t config, double ratio,

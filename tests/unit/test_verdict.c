@@ -6,7 +6,7 @@
 #include <math.h>
 
 #include "common/verdict/verdict_interval.h"
-#include "gauss.h"
+#include "tests/unit/gauss.h"
 
 #define BASELINE 1000u
 #define CONFIGS_MAX 16

@@ -5,7 +5,7 @@
 #include <math.h>
 
 #include "common/verdict/verdict_interval.h"
-#include "gauss.h"
+#include "tests/unit/gauss.h"
 
 #define ROUNDS 24
 #define SAMPLES_MAX 128

@@ -38,8 +38,9 @@ void lease_release(struct lease *lease);
 struct measurement {
   uint64_t config;
   enum outcome outcome;
-  char *detail;      /* why not correct; NULL else */
-  const char *timer; /* NULL when nothing was timed */
+  char *detail;         /* why not correct; NULL else */
+  bool baseline_failed; /* `config` is the lease's baseline and cannot be measured, so nothing of the lease can */
+  const char *timer;    /* NULL when nothing was timed */
   size_t n;
   double *samples_us, *baseline_us; /* n pairs */
   int64_t compile_ms;

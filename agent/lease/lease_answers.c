@@ -28,18 +28,25 @@ static struct measurement measurement_of(const struct work *work) {
   return measurement;
 }
 
-enum step hand_on_failure(struct execution *execution, struct work *work, enum outcome outcome, const char *detail,
-                          int64_t device_us) {
+static struct measurement failure_of(const struct work *work, enum outcome outcome, const char *detail) {
   struct measurement measurement = measurement_of(work);
   measurement.outcome = outcome;
   measurement.detail = (char *)detail;
+  return measurement;
+}
+
+enum step hand_on_failure(struct execution *execution, struct work *work, enum outcome outcome, const char *detail,
+                          int64_t device_us) {
+  struct measurement measurement = failure_of(work, outcome, detail);
   measurement.device_us = device_us;
   return hand_on(execution, work, &measurement);
 }
 
 enum step end_with_baseline(struct execution *execution, enum outcome outcome, const char *detail) {
   cleanup_free char *text = xasprintf("baseline: %s", detail);
-  enum step step = hand_on_failure(execution, &execution->baseline, outcome, text, 0);
+  struct measurement measurement = failure_of(&execution->baseline, outcome, text);
+  measurement.baseline_failed = true;
+  enum step step = hand_on(execution, &execution->baseline, &measurement);
   return step == STEP_ON ? STEP_DONE : step;
 }
 

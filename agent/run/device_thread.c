@@ -82,6 +82,8 @@ static json_t *measurement_to_json(const struct lease *lease, const struct measu
                            (json_int_t)measurement->compile_ms, "device_us", (json_int_t)measurement->device_us);
   if (measurement->detail)
     json_object_set_new(json, "detail", text_to_json(measurement->detail));
+  if (measurement->baseline_failed)
+    json_object_set_new(json, "baseline_failed", json_true());
   if (measurement->n) {
     json_object_set_new(json, "timer", json_string(measurement->timer));
     json_object_set_new(json, "samples_us", json_numbers(measurement->samples_us, measurement->n));

@@ -158,7 +158,7 @@ static void failure_take(struct key_tuning *tuning, const struct lease *lease, c
 bool key_tuning_take(struct key_tuning *tuning, const struct lease *lease, const struct measurement *measurement) {
   bool is_right = measurement->outcome == OUTCOME_CORRECT;
   tuning->device_us += measurement->device_us;
-  if (!is_right && measurement->config == lease->baseline && string_starts(measurement->detail, "baseline: ")) {
+  if (measurement->baseline_failed) {
     free(tuning->baseline_failure);
     tuning->baseline_failure = xstrdup(measurement->detail);
     return false;

@@ -75,6 +75,22 @@ static bool clock_get(const json_t *json, const char *pointer, double *ret, stru
   return true;
 }
 
+static bool baseline_failure_get(const json_t *json, const char *pointer, struct measurement *measurement,
+                                 struct error *error) {
+  char at[JSON_POINTER_SIZE];
+  bool has_failed = false, is_correct = measurement->outcome == OUTCOME_CORRECT;
+  if (!json_get_bool(json, pointer, "baseline_failed", JSON_OPTIONAL, &has_failed, error))
+    return false;
+  if (has_failed && (is_correct || !measurement->detail))
+    return error_at(error, json_pointer_member(at, sizeof at, pointer, is_correct ? "baseline_failed" : "detail"),
+                    "a baseline that failed has another outcome than correct, and a \"detail\" that says why");
+  if (has_failed)
+    measurement->baseline_failure = BASELINE_FAILED;
+  else if (!is_correct && measurement->detail && string_starts(measurement->detail, "baseline: "))
+    measurement->baseline_failure = BASELINE_FAILED_BY_DETAIL;
+  return true;
+}
+
 /* The code that was timed: what was not correct has none to show. */
 static bool object_get(const json_t *json, const char *pointer, struct measurement *measurement, struct error *error) {
   char at[JSON_POINTER_SIZE];
@@ -128,6 +144,7 @@ static bool measurement_parse(const json_t *json, const char *pointer, double *s
                                         "round",
                                         "outcome",
                                         "detail",
+                                        "baseline_failed",
                                         "timer",
                                         "regime",
                                         "samples_us",
@@ -168,10 +185,9 @@ static bool measurement_parse(const json_t *json, const char *pointer, double *s
                     "\"%.40s\" is no outcome; they are correct, compile, runtime, correctness, timeout and constraints",
                     outcome);
   if (!samples_get(json, pointer, &measurement, samples, baselines, error) ||
-      !object_get(json, pointer, &measurement, error) || !conditions_get(json, pointer, &measurement.conditions, error))
+      !baseline_failure_get(json, pointer, &measurement, error) || !object_get(json, pointer, &measurement, error) ||
+      !conditions_get(json, pointer, &measurement.conditions, error))
     return false;
-  measurement.baseline_failed =
-      measurement.outcome != OUTCOME_CORRECT && measurement.detail && string_starts(measurement.detail, "baseline");
   measurement.body = body_digest(json, &measurement, samples, baselines);
   *ret = measurement;
   return true;

@@ -11,7 +11,7 @@
 #define RESULTS_SAMPLES_MAX 10000
 #define RESULTS_CONDITIONS_MAX 4096 /* bytes of the text */
 
-/* How many of these a measurement may state; X(member, least, most): integers that may be null. */
+/* The integers of a measurement; X(member, least, most): the range of its values. */
 #define MEASUREMENT_INTEGERS(X)                                                                                        \
   X(compile_ms, 0, INT64_C(1000000000000))                                                                             \
   X(device_us, 0, INT64_C(1000000000000000))                                                                           \
@@ -22,6 +22,11 @@
   X(occupancy, 0, INT32_MAX)
 
 #define MEASUREMENT_NONE INT64_MIN /* an integer that was not stated */
+
+/* Whether the baseline could not be measured, so that nothing of the job can; then `detail` says why. Older agents do not
+ * know the member "baseline_failed": their detail begins with "baseline: ". A compiler's message may do that as well, so
+ * BY_DETAIL counts only where the config is the job's baseline. */
+enum baseline_failure { BASELINE_WORKED, BASELINE_FAILED, BASELINE_FAILED_BY_DETAIL };
 
 struct measurement {
   int64_t seq, config;
@@ -37,9 +42,9 @@ struct measurement {
 #undef X
   struct digest object; /* of the code that was timed, a blob; where has_object */
   bool has_object;
-  char *conditions;     /* text of a JSON object; NULL where not stated */
-  bool baseline_failed; /* the baseline cannot be measured, and so nothing can; `detail` says why */
-  struct digest body;   /* of the measurement as posted: tells a repetition from a contradiction */
+  char *conditions; /* text of a JSON object; NULL where not stated */
+  enum baseline_failure baseline_failure;
+  struct digest body; /* of the measurement as posted: tells a repetition from a contradiction */
 };
 
 struct results {

@@ -203,6 +203,7 @@ const char openapi_schemas[] = JSON({
   "MeasurementRequest": {"type": "object", "required": ["seq", "config", "outcome"], "properties": {
     "seq": {"type": "integer", "minimum": 1}, "config": {"type": "integer", "minimum": 0}, "process": {"type": "integer"},
     "round": {"type": "integer"}, "outcome": {"$ref": "#/components/schemas/Outcome"}, "detail": {"type": ["string", "null"]},
+    "baseline_failed": {"type": "boolean", "default": false},
     "timer": {"type": ["string", "null"]}, "samples_us": {"type": "array", "items": {"type": "number"}},
     "baseline_us": {"type": "array", "items": {"type": "number"}}, "clock_mhz": {"type": ["number", "null"]},
     "compile_ms": {"type": ["number", "null"]}, "device_us": {"type": ["number", "null"]}, "vgprs": {"type": ["integer", "null"]},

@@ -431,10 +431,13 @@ static bool postings_store(struct worker *worker, struct posting *postings, size
   return left == 0 || error_set(error, "leases are being written by several connections at once; try again");
 }
 
-static const char *baseline_failure(const struct results *results) {
-  for (size_t i = 0; i < results->n; i++)
-    if (results->measurements[i].baseline_failed)
-      return results->measurements[i].detail;
+/* Why the job's baseline could not be measured; NULL: it was not reported to have failed. */
+static const char *baseline_failure(const struct results *results, int64_t baseline) {
+  for (size_t i = 0; i < results->n; i++) {
+    const struct measurement *measurement = &results->measurements[i];
+    if (measurement->baseline_failure != BASELINE_WORKED && measurement->config == baseline)
+      return measurement->detail;
+  }
   return NULL;
 }
 
@@ -447,7 +450,7 @@ static bool postings_settle(struct worker *worker, struct posting *postings, siz
   size_t n_ended = 0, n_ends = 0, n_budgeted = 0, n_over = 0, n_done = 0;
   for (size_t i = 0; i < n; i++) {
     const struct lease_post *post = &postings[i].post;
-    const char *failure = baseline_failure(&postings[i].results);
+    const char *failure = baseline_failure(&postings[i].results, post->baseline);
     bool job_ended;
     if (post->verdict == POST_LATE && post->accepted)
       job_announce(worker, post->job);
@@ -499,6 +502,11 @@ static void posting_answer(struct posting *posting) {
     return;
   case POST_OUTSIDE:
     ALWAYS(culprit != NULL);
+    if (culprit->baseline_failure == BASELINE_FAILED && culprit->config != post->baseline) {
+      request_problem(request, 422, at, "\"baseline_failed\" of config %lld; the job's baseline is config %lld",
+                      (long long)culprit->config, (long long)post->baseline);
+      return;
+    }
     request_problem(request, 422, at, "config %lld, process %lld, round %lld is not this lease's; nothing was stored",
                     (long long)culprit->config, (long long)(culprit->process < 0 ? 0 : culprit->process),
                     (long long)(culprit->round < 0 ? 0 : culprit->round));

@@ -19,7 +19,8 @@ static const struct statement post_statement = {
     "  $17::float8[], $18::bool[], $19::bytea[], $20::bigint[], $21::bigint[], $22::int[], $23::int[], $24::int[],"
     "  $25::int[], $26::int[], $27::bytea[], $28::text[], $29::text[]) AS p(n, k, seq, config, process, round, "
     "outcome, detail,"
-    "  timer, regime, samples_us, baseline_us, ratio, clock_mhz, exempt, body, compile_ms, device_us, vgprs, agprs,"
+    "  timer, regime, samples_us, baseline_us, ratio, clock_mhz, baseline_failed, body, compile_ms, device_us, vgprs, "
+    "agprs,"
     "  spills, lds_bytes, occupancy, object, conditions, \"end\")),"
     " locked AS MATERIALIZED (SELECT * FROM leases WHERE id = ANY ($1::bigint[]) ORDER BY id FOR UPDATE),"
     " seen AS MATERIALIZED (SELECT id, posts FROM leases WHERE id = ANY ($1::bigint[])),"
@@ -30,8 +31,9 @@ static const struct statement post_statement = {
     "   ORDER BY lease_id, epoch, seq LIMIT 1) m),"
     " conflict AS (SELECT n, min(k) AS k FROM known WHERE NOT same GROUP BY n),"
     " outside AS (SELECT p.n, min(p.k) AS k FROM posted p JOIN request r USING (n) JOIN locked l ON l.id = r.lease"
-    "  WHERE (NOT p.config <@ l.configs AND NOT p.exempt) OR p.process <> l.process OR p.round <> l.round GROUP BY "
-    "p.n),"
+    "  JOIN jobs j ON j.id = l.job_id WHERE CASE WHEN p.baseline_failed THEN p.config <> j.baseline"
+    "   ELSE NOT p.config <@ l.configs AND (p.baseline_failed IS NOT NULL OR p.config <> j.baseline) END"
+    "   OR p.process <> l.process OR p.round <> l.round GROUP BY p.n),"
     " judged AS MATERIALIZED (SELECT r.n, r.lease, r.epoch, r.done, l.job_id, l.stage, l.round, l.process, l.state,"
     "   l.epoch AS current_epoch, l.remaining, COALESCE(conflict.k, outside.k, -1) AS culprit,"
     "   CASE WHEN r.epoch = l.epoch THEN l.agent END AS agent, CASE WHEN r.epoch = l.epoch THEN l.device END AS device,"
@@ -103,7 +105,7 @@ static const struct statement post_statement = {
     " SELECT j.n, j.verdict, j.culprit, COALESCE(t.n, 0) AS accepted, COALESCE(t.late, 0) AS late,"
     "  (SELECT count(*) FROM known WHERE known.n = j.n) AS known, COALESCE(moved.state, j.state) AS state,"
     "  j.verdict = 'taken' AND moved.state <> 'held' AS ended, j.current_epoch, j.job_id, moved.fruitless,"
-    "  jobs.budget_device_ms IS NOT NULL AS has_budget, e.hardware_digest"
+    "  jobs.baseline, jobs.budget_device_ms IS NOT NULL AS has_budget, e.hardware_digest"
     " FROM judged j LEFT JOIN tally t ON t.lease_id = j.lease LEFT JOIN moved ON moved.id = j.lease"
     " LEFT JOIN jobs ON jobs.id = j.job_id LEFT JOIN environments e ON e.id = jobs.environment_id"};
 
@@ -122,7 +124,7 @@ enum column {
   BASELINE,
   RATIO,
   CLOCK,
-  EXEMPT,
+  BASELINE_FAILURE,
   BODY,
 #define X(member, least, most) INTEGER_##member,
   MEASUREMENT_INTEGERS(X)
@@ -175,7 +177,10 @@ static void measurement_add(struct db_array *columns, size_t n, size_t k, const 
   array_add_samples(&columns[BASELINE], measurement->baseline_us);
   array_add_real(&columns[RATIO], measurement->ratio);
   array_add_real(&columns[CLOCK], measurement->clock_mhz);
-  db_array_bool(&columns[EXEMPT], measurement->baseline_failed);
+  if (measurement->baseline_failure == BASELINE_FAILED_BY_DETAIL)
+    db_array_text(&columns[BASELINE_FAILURE], NULL); /* it depends on the config whether it did */
+  else
+    db_array_bool(&columns[BASELINE_FAILURE], measurement->baseline_failure == BASELINE_FAILED);
   db_array_digest(&columns[BODY], &measurement->body);
 #define X(member, least, most) array_add(&columns[INTEGER_##member], measurement->member);
   MEASUREMENT_INTEGERS(X)
@@ -205,6 +210,7 @@ static void post_read(const struct db_rows *rows, int row, struct lease_post *po
   post->ended = db_get_bool(rows, row, "ended");
   post->current_epoch = db_get_integer(rows, row, "current_epoch");
   post->job = db_get_integer(rows, row, "job_id");
+  post->baseline = db_get_integer(rows, row, "baseline");
   post->fruitless = db_get_integer(rows, row, "fruitless");
   post->has_budget = db_get_bool(rows, row, "has_budget");
   if (!db_is_null(rows, row, "hardware_digest"))

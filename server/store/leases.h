@@ -90,9 +90,9 @@ struct lease_post {
   int64_t culprit;               /* index of the measurement that refused the post */
   enum lease_state state;        /* afterwards */
   int64_t current_epoch, job;
-  bool ended;      /* this post ended the lease: it is done or open now */
-  bool has_budget; /* its job has one */
-  int64_t fruitless;
+  bool ended;                  /* this post ended the lease: it is done or open now */
+  bool has_budget;             /* its job has one */
+  int64_t fruitless, baseline; /* baseline: the job's */
   struct digest hardware_digest;
 };
 /* No two posts of one lease. */

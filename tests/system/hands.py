@@ -37,17 +37,18 @@ class Hand:
         return self.server.request("POST", f"/v1/leases/{lease['lease']}/renew", {"epoch": lease["epoch"], "config": config})
 
     def post(self, lease, configs=None, done=True, outcomes=None, detail="because", ratios=None, device_us=1000,
-             ends=None, rounds=5):
+             ends=None, rounds=5, baseline_failed=()):
         """`outcomes`: those of configs that are not correct. `ratios`: times to the baseline's that are not 1 + config / 100.
-        `ends`: why sampling ended, of configs that say so."""
+        `ends`: why sampling ended, of configs that say so. `baseline_failed`: configs posted as a baseline that failed."""
         measurements = []
         for config in configs_of(lease) if configs is None else configs:
             outcome = (outcomes or {}).get(config, "correct")
             time_us = 100.0 * ratios[config] if ratios and config in ratios else 100.0 + config
             times = {"samples_us": [time_us] * rounds, "baseline_us": [100.0] * rounds} if outcome == "correct" else {"detail": detail}
             end = {"end": ends[config]} if ends and config in ends else {}
+            failed = {"baseline_failed": True} if config in baseline_failed else {}
             measurements.append({"seq": next(self.seqs), "config": config, "outcome": outcome, "device_us": device_us}
-                                | times | end)
+                                | times | end | failed)
         return self.server.request("POST", f"/v1/leases/{lease['lease']}/results",
                                    {"epoch": lease["epoch"], "measurements": measurements, "done": done})
 

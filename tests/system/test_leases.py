@@ -103,11 +103,37 @@ def test_a_lease_that_is_always_given_back_unmeasured_is_given_up(server, hands,
 def test_a_job_whose_baseline_fails_fails_with_its_sentence(server, hands, submit):
     hand, job = hands("hand"), submit(LARGE)
     lease = hand.pull().json
-    hand.post(lease, configs=[0], done=False, outcomes={0: "runtime"}, detail="baseline: it crashed")
+    hand.post(lease, configs=[0], done=False, outcomes={0: "runtime"}, detail="it crashed", baseline_failed=[0])
     summary = server.get(f"/v1/jobs/{job}")
-    assert (summary["state"], summary["reason"]) == ("failed", "baseline: it crashed")
+    assert (summary["state"], summary["reason"]) == ("failed", "it crashed")
     assert hand.pull().status == 204
     assert hand.renew(lease).status == 409
+
+
+def test_an_agent_of_before_reports_a_failed_baseline_in_its_detail(server, hands, submit):
+    hand, job = hands("hand"), submit(LARGE)
+    hand.post(hand.pull().json, configs=[0], done=False, outcomes={0: "runtime"}, detail="baseline: it crashed")
+    summary = server.get(f"/v1/jobs/{job}")
+    assert (summary["state"], summary["reason"]) == ("failed", "baseline: it crashed")
+
+
+def test_a_job_outlives_a_config_that_fails_in_a_file_called_baseline(server, hands, submit):
+    hand, job = hands("hand"), submit(LARGE)
+    lease = hand.pull().json
+    assert lease["baseline"] == 0
+    failed = {1: "compile", 2: "compile"}
+    assert hand.post(lease, configs=[1], done=False, outcomes=failed, detail="baseline.hip:12:5: error: expected ;").status == 200
+    assert hand.post(lease, configs=[2], done=False, outcomes=failed, detail="baseline: no such file").status == 200
+    assert server.get(f"/v1/jobs/{job}")["state"] == "running"
+
+
+def test_only_the_jobs_baseline_can_be_the_baseline_that_failed(server, hands, submit):
+    hand, job = hands("hand"), submit(LARGE)
+    lease = hand.pull().json
+    answer = hand.post(lease, configs=[1], done=False, outcomes={1: "runtime"}, detail="it crashed", baseline_failed=[1])
+    assert answer.status == 422 and answer.json["pointer"] == "/measurements/0"
+    assert "the job's baseline is config 0" in answer.json["detail"]
+    assert server.get(f"/v1/jobs/{job}")["state"] == "running"
 
 
 def test_a_job_without_a_correct_config_fails_and_says_what_happened(server, hands, submit):

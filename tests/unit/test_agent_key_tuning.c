@@ -237,9 +237,13 @@ Test(key_tuning, processes_that_do_not_agree_leave_it_undecided) {
 
 Test(key_tuning, a_baseline_that_does_not_work_ends_the_key) {
   struct trial trial = trial_new(-1);
-  cr_expect(feed(&trial, STAGE_SCREEN, 0, 2, 0, "killed"), "the config of the same number may");
-  cr_expect_not(feed(&trial, STAGE_SCREEN, 0, 2, 0, "baseline: killed"));
-  cr_expect_str_eq(trial.tuning.baseline_failure, "baseline: killed");
+  struct lease lease = {.space = trial.space, .baseline = trial.tuning.baseline};
+  struct measurement failure = {.config = 2, .outcome = OUTCOME_RUNTIME, .detail = (char *)"killed"};
+  cr_expect(feed(&trial, STAGE_SCREEN, 0, 2, 0, "baseline: killed"),
+            "the config of the same number may, whatever it says");
+  failure.baseline_failed = true;
+  cr_expect_not(key_tuning_take(&trial.tuning, &lease, &failure));
+  cr_expect_str_eq(trial.tuning.baseline_failure, "killed");
   trial_end(&trial);
 }
 

@@ -59,16 +59,31 @@ Test(results, the_body_digest_tells_a_repetition_from_a_contradiction) {
   results_release(&results);
 }
 
-Test(results, a_detail_that_begins_with_baseline_says_that_the_baseline_failed) {
+#define FAILURE(rest) "{\"seq\": 1, \"config\": 1, \"outcome\": \"compile\"" rest "}"
+
+static enum baseline_failure failure_read(const char *measurement) {
   struct results results = {0};
   struct error error;
-  cr_assert(parsed("{\"epoch\": 1, \"measurements\": [{\"seq\": 1, \"config\": 1, \"outcome\": \"runtime\","
-                   " \"detail\": \"baseline: crashed\"}, {\"seq\": 2, \"config\": 1, \"outcome\": \"runtime\","
-                   " \"detail\": \"crashed\"}]}",
-                   &results, &error));
-  cr_expect(results.measurements[0].baseline_failed);
-  cr_expect_not(results.measurements[1].baseline_failed);
+  cleanup_free char *body = xasprintf("{\"epoch\": 1, \"measurements\": [%s]}", measurement);
+  cr_assert(parsed(body, &results, &error), "%s", error.message);
+  enum baseline_failure failure = results.measurements[0].baseline_failure;
   results_release(&results);
+  return failure;
+}
+
+Test(results, a_baseline_that_failed_is_a_member) {
+  cr_expect_eq(failure_read(FAILURE(", \"detail\": \"crashed\", \"baseline_failed\": true")), BASELINE_FAILED);
+  cr_expect_eq(failure_read(FAILURE(", \"detail\": \"crashed\", \"baseline_failed\": false")), BASELINE_WORKED);
+  cr_expect_eq(failure_read(FAILURE(", \"detail\": \"crashed\"")), BASELINE_WORKED);
+  refuses(FAILURE(", \"baseline_failed\": true"), "/measurements/0/detail");
+  refuses(FAILURE(", \"detail\": \"crashed\", \"baseline_failed\": 1"), "/measurements/0/baseline_failed");
+  refuses(CORRECT(", \"baseline_failed\": true"), "/measurements/0/baseline_failed");
+}
+
+Test(results, a_detail_reports_a_failed_baseline_only_as_old_agents_write_it) {
+  cr_expect_eq(failure_read(FAILURE(", \"detail\": \"baseline: crashed\"")), BASELINE_FAILED_BY_DETAIL);
+  cr_expect_eq(failure_read(FAILURE(", \"detail\": \"baseline.hip:12:5: error: unknown type name\"")), BASELINE_WORKED);
+  cr_expect_eq(failure_read(FAILURE(", \"detail\": \"baseline\"")), BASELINE_WORKED);
 }
 
 #define OBJECT "sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
@@ -149,7 +164,7 @@ Test(results, an_agent_may_say_that_a_config_breaks_the_devices_constraints) {
                    " \"detail\": \"baseline: 98304 bytes of LDS, the device has 65536\"}]}",
                    &results, &error));
   cr_expect_eq(results.measurements[0].outcome, OUTCOME_CONSTRAINTS);
-  cr_expect(results.measurements[0].baseline_failed);
+  cr_expect_eq(results.measurements[0].baseline_failure, BASELINE_FAILED_BY_DETAIL);
   results_release(&results);
 }
 

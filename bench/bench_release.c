@@ -43,7 +43,7 @@ static void winner_add(struct release_builder *builder, int i, bool is_long, int
 
 static struct release *release_make(bool is_long, int n_kernels) {
   struct environment environment = {.rocm = (char *)"6.4.1", .gpu = (char *)"AMD Instinct MI300X"};
-  cleanup_release_builder struct release_builder *builder = release_builder_new(&environment, "default");
+  cleanup_release_builder struct release_builder *builder = release_builder_new(&environment, "default", REGIME_COLD);
   struct release *release;
   struct error error;
   for (int i = 0; i < WINNERS; i++)

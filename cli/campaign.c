@@ -55,7 +55,9 @@ static void campaign_release(struct campaign *campaign) {
 
 /* The release that the channel has for --from. */
 static int release_read(struct campaign *campaign, const struct options *options, const json_t *from) {
-  cleanup_free char *query = cli_query(from, "tag", option_text(options, "tag"), NULL);
+  const char *regime = option_text(options, "regime");
+  cleanup_free char *query =
+      cli_query(from, "tag", option_text(options, "tag"), cli_regime_member(regime), regime, NULL);
   cleanup_free char *channel = http_escape(option_text(options, "channel"));
   cleanup_free char *path = xasprintf("/v1/channels/%s%s", channel, query);
   cleanup_json json_t *entry = NULL;
@@ -106,9 +108,15 @@ static json_t *small_space(const struct space *space, const json_t *job, json_t 
 }
 
 static json_t *job_body(const struct campaign *campaign, const struct digest *kernel, json_t *key, json_t *space,
-                        const char *tag) {
-  return json_pack("{s:o, s:O, s:O, s:O, s:s, s:s}", "kernel", json_digest_text(kernel), "key", key, "space", space,
-                   "environment", campaign->to, "tag", tag, "run", campaign->run);
+                        bool is_revalidation) {
+  const struct release *release = campaign->release;
+  json_t *body = json_pack("{s:o, s:O, s:O, s:O, s:s, s:s}", "kernel", json_digest_text(kernel), "key", key, "space",
+                           space, "environment", campaign->to, "tag", release->tag, "run", campaign->run);
+  if (release->regime != REGIME_COLD)
+    json_object_set_new(body, "regime", json_string(regime_name(release->regime)));
+  if (is_revalidation)
+    json_object_set_new(body, "purpose", json_string("revalidate"));
+  return body;
 }
 
 /* Posts a job; a refusal is a sentence, not the end. */
@@ -159,8 +167,8 @@ static int winner_queue(struct campaign *campaign, const struct release_kernel *
     return EXIT_OK;
   }
   small = small_space(space, job, it->config);
-  body = job_body(campaign, &kernel->hash, it->key, small, campaign->release->tag);
-  it->tune = job_body(campaign, &kernel->hash, it->key, space->json, campaign->release->tag);
+  body = job_body(campaign, &kernel->hash, it->key, small, true);
+  it->tune = job_body(campaign, &kernel->hash, it->key, space->json, false);
   return job_post(campaign, body, &it->job, &it->reason);
 }
 
@@ -355,6 +363,7 @@ static const struct option_spec revalidate_options[] = {
      .flag_only = true,
      .help = "whose release is measured again"},
     OPTION_TAG,
+    OPTION_REGIME,
     OPTION_WAIT("follow the jobs that tune again to their end, too"),
     OPTION_PATIENCE,
     SERVER_OPTIONS,

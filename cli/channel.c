@@ -172,7 +172,9 @@ int channel_present_of_options(struct http_client *client, const struct options 
   cleanup_json json_t *environment = NULL;
   if (!cli_environment(options, &environment, &error))
     return cli_fail(EXIT_USAGE, &error);
-  cleanup_free char *query = cli_query(environment, "tag", option_text(options, "tag"), NULL);
+  const char *regime = option_text(options, "regime");
+  cleanup_free char *query =
+      cli_query(environment, "tag", option_text(options, "tag"), cli_regime_member(regime), regime, NULL);
   return present_get(client, channel, query, false, ret);
 }
 
@@ -231,6 +233,7 @@ static bool body_compose(const struct channel_present *present, const struct cha
   struct channel_entry entry = {.channel = (char *)change->channel,
                                 .environment = change->release->environment,
                                 .tag = change->release->tag,
+                                .regime = change->release->regime,
                                 .counter = present->entry.counter < INT64_MAX ? present->entry.counter + 1 : 0,
                                 .release = change->release->digest,
                                 .expires_s = change->expires_s};
@@ -243,6 +246,7 @@ static bool body_compose(const struct channel_present *present, const struct cha
   json_object_del(body, "channel"); /* in the path */
   json_object_del(body, "environment");
   json_object_del(body, "tag");
+  json_object_del(body, "regime");
   if (!change->signers->n)
     json_object_del(body, "counter");
   *ret_body = body;

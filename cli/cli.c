@@ -112,6 +112,8 @@ static void query_add(FILE *out, const char *joint, const char *name, const char
   fprintf(out, "%s%s=%s", joint, name, escaped);
 }
 
+const char *cli_regime_member(const char *regime) { return string_equal(regime, "cold") ? NULL : "regime"; }
+
 char *cli_query(const json_t *environment, ...) {
   char *text = NULL;
   size_t size = 0;

@@ -18,6 +18,8 @@
 #define OPTION_ENVIRONMENT {.name = "environment", .type = OPTION_TEXT, .argument = "JSON|@FILE", \
     .help = "environment members, e.g. '{\"rocm\": \"6.4.1\"}'; may be partial where one known environment fits"}
 #define OPTION_TAG {.name = "tag", .type = OPTION_TEXT, .argument = "TAG", .default_text = "default", .help = "deployment scenario"}
+#define OPTION_REGIME {.name = "regime", .type = OPTION_TEXT, .argument = "cold|warm", .default_text = "cold", \
+    .help = "whether calls find their operands in the caches (warm) or never do (cold)"}
 #define OPTION_WAIT(says) {.name = "wait", .type = OPTION_FLAG, .flag_only = true, .help = says}
 #define OPTION_PATIENCE {.name = "patience", .type = OPTION_INTEGER, .argument = "SECONDS", .default_text = "60", .min = 0, .max = 86400, \
     .flag_only = true, .help = "how long to go on following jobs while the server is away"}
@@ -48,6 +50,9 @@ must_check int cli_list_or_json(const struct options *options, const char *path,
 
 /* Says one sentence on stderr (with the pointer where there is one) and returns `code`. */
 must_check int cli_fail(int code, const struct error *error);
+
+/* "regime", or NULL where it is cold: servers take that for granted, and old ones do not know the member. */
+const char *cli_regime_member(const char *regime);
 
 /* Prints a JSON document, indented, and a newline. */
 void cli_print_json(const json_t *document);

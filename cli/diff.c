@@ -46,6 +46,7 @@ static void scope_differences_add(json_t *diff, const struct release *from, cons
   scope_difference_add(diff, "environment", environment_to_json(&from->environment),
                        environment_to_json(&to->environment));
   scope_difference_add(diff, "tag", json_string(from->tag), json_string(to->tag));
+  scope_difference_add(diff, "regime", json_string(regime_name(from->regime)), json_string(regime_name(to->regime)));
 }
 
 static void scope_difference_print(const json_t *diff, const char *name) {
@@ -82,6 +83,7 @@ static int command_diff(struct options *options) {
   }
   scope_difference_print(diff, "environment");
   scope_difference_print(diff, "tag");
+  scope_difference_print(diff, "regime");
   changes_print(diff, "removed", "-");
   changes_print(diff, "added", "+");
   changes_print(diff, "changed", "~");

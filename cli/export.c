@@ -50,7 +50,9 @@ static int channel_read(struct export_from *from, const struct options *options,
   struct error error;
   if (!cli_environment(options, &environment, &error))
     return cli_fail(EXIT_USAGE, &error);
-  cleanup_free char *query = cli_query(environment, "tag", option_text(options, "tag"), NULL);
+  const char *regime = option_text(options, "regime");
+  cleanup_free char *query =
+      cli_query(environment, "tag", option_text(options, "tag"), cli_regime_member(regime), regime, NULL);
   cleanup_free char *escaped = http_escape(name), *path = xasprintf("/v1/channels/%s%s", escaped, query);
   int code = cli_call(from->client, "GET", path, NULL, &answer);
   if (code != EXIT_OK)
@@ -235,6 +237,7 @@ static const struct option_spec export_options[] = {
      .flag_only = true},
     OPTION_IDENTITY,
     OPTION_TAG,
+    OPTION_REGIME,
     OPTION_ENVIRONMENT,
     SERVER_OPTIONS,
 };

@@ -348,6 +348,7 @@ static bool options_read(const struct options *options, struct fetch *fetch, str
   if (!fetch->to)
     return error_set(error, "say where to: --to FOLDER, a private, writable place");
   if (!formats_of_option(options, &fetch->formats, &fetch->n_formats, error) ||
+      !regime_parse(option_text(options, "regime"), &fetch->regime, error) ||
       !match_of_option(options, &fetch->match, error) || !keys_of_option(options, &fetch->keys, error) ||
       !identity_of_option(options, &fetch->identity, error) || !environment_ask(options, fetch, error))
     return false;
@@ -356,7 +357,7 @@ static bool options_read(const struct options *options, struct fetch *fetch, str
   /* The strict rule is what a server does by itself. */
   cleanup_free char *query = cli_query(environment, "tag", fetch->tag, "channel", fetch->channel,
                                        fetch->match == MATCH_EXACT ? NULL : "match", match_names[fetch->match], NULL);
-  fetch->question = xasprintf("/v1/cache%s", query);
+  fetch->question = xasprintf("/v1/cache%s%s", query, fetch->regime == REGIME_WARM ? "&regime=warm" : "");
   return true;
 }
 
@@ -396,6 +397,7 @@ static const struct option_spec fetch_options[] = {
      .default_text = "stable",
      .help = "the channel to follow"},
     OPTION_TAG,
+    OPTION_REGIME,
     OPTION_ENVIRONMENT,
     {.name = "match",
      .type = OPTION_TEXT,

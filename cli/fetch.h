@@ -43,6 +43,7 @@ enum fetch_work { WORK_DOWNLOAD, WORK_VERIFY, WORK_READ, WORK_RENDER, WORK_WRITE
 struct fetch {
   /* From the options */
   const char *to, *channel, *tag;
+  enum regime regime;
   enum fetch_match match;
   int64_t deadline_ms;
   struct http_client *client;
@@ -84,7 +85,7 @@ must_check bool entry_is_signed(const struct fetch *fetch, const struct channel_
 must_check bool bytes_believe(struct fetch *fetch, const struct channel_entry *entry, const char *bytes, size_t size,
                               struct error *error);
 
-/* Reads bytes that are believed: whether they are a release, of the entry's environment and tag. *bytes is taken, and NULL
+/* Reads bytes that are believed: whether they are a release, of the entry's environment, tag and regime. *bytes is taken, and NULL
  * then, when *ret_release is made, which is the caller's whatever is returned. */
 must_check bool release_believe(struct fetch *fetch, const struct channel_entry *entry, char **bytes, size_t size,
                                 struct release **ret_release, struct error *error);

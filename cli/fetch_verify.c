@@ -5,7 +5,7 @@
  * names.
  *
  * The counters that were seen stand in the state's "seen", the newest first:
- *   {"channel", "environment", "tag", "counter", "release", "keys": [id, …]}
+ *   {"channel", "environment", "tag", "regime", "counter", "release", "keys": [id, …]}, cold without a regime
  * keys: those that were trusted then. What was seen without any says nothing once there are some (anybody could have sent
  * it), and so does what others signed; in between, while keys are rotated, it holds.
  *
@@ -39,9 +39,12 @@ static bool environment_may_be_served(const struct fetch *fetch, const struct en
 }
 
 static bool entry_answers(struct fetch *fetch, const struct channel_entry *entry, struct error *error) {
-  if (!string_equal(entry->channel, fetch->channel) || !string_equal(entry->tag, fetch->tag)) {
-    error_set(error, "the server sent the entry of channel \"%.64s\" with tag \"%.64s\", which was not asked for",
-              entry->channel, entry->tag);
+  if (!string_equal(entry->channel, fetch->channel) || !string_equal(entry->tag, fetch->tag) ||
+      entry->regime != fetch->regime) {
+    error_set(
+        error,
+        "the server sent the entry of channel \"%.64s\" with tag \"%.64s\" and regime %s, which was not asked for",
+        entry->channel, entry->tag, regime_name(entry->regime));
     return refuse(fetch, EXIT_UNTRUSTED);
   }
   if (!environment_may_be_served(fetch, &entry->environment)) {
@@ -84,7 +87,10 @@ static bool keys_hold(const struct fetch *fetch, const json_t *seen) {
 
 static bool is_of_same_entry(const json_t *seen, const struct channel_entry *entry) {
   cleanup_json json_t *environment = environment_to_json(&entry->environment);
-  return string_equal(cli_member(seen, "channel"), entry->channel) &&
+  struct error error;
+  enum regime regime;
+  return regime_get(seen, "", &regime, &error) && regime == entry->regime &&
+         string_equal(cli_member(seen, "channel"), entry->channel) &&
          string_equal(cli_member(seen, "tag"), entry->tag) &&
          json_equal(json_object_get(seen, "environment"), environment);
 }
@@ -131,10 +137,11 @@ bool entry_believe(struct fetch *fetch, const json_t *json, struct channel_entry
 void entry_note(struct fetch *fetch, const struct channel_entry *entry) {
   json_t *seen = json_array(), *one;
   size_t i;
-  ALWAYS(json_array_append_new(seen, json_pack("{s:s, s:o, s:s, s:I, s:o, s:o}", "channel", entry->channel,
+  ALWAYS(json_array_append_new(seen, json_pack("{s:s, s:o, s:s, s:s, s:I, s:o, s:o}", "channel", entry->channel,
                                                "environment", environment_to_json(&entry->environment), "tag",
-                                               entry->tag, "counter", (json_int_t)entry->counter, "release",
-                                               json_digest_text(&entry->release), "keys", keys_to_json(fetch))) == 0);
+                                               entry->tag, "regime", regime_name(entry->regime), "counter",
+                                               (json_int_t)entry->counter, "release", json_digest_text(&entry->release),
+                                               "keys", keys_to_json(fetch))) == 0);
   /* What was not verified replaces nothing that was. */
   json_array_foreach (json_object_get(fetch->state, "seen"), i, one) {
     bool was_verified = json_array_size(json_object_get(one, "keys")) > 0;
@@ -168,10 +175,11 @@ bool release_believe(struct fetch *fetch, const struct channel_entry *entry, cha
   const struct release *release = *ret_release;
   /* An entry that nobody signed may say of any release that it is for this GPU. */
   if (!environment_fits(&release->environment, &entry->environment) ||
-      !environment_fits(&entry->environment, &release->environment) || !string_equal(release->tag, entry->tag)) {
+      !environment_fits(&entry->environment, &release->environment) || !string_equal(release->tag, entry->tag) ||
+      release->regime != entry->regime) {
     cleanup_free char *environment = environment_format(&release->environment);
-    error_set(error, "release %s is for another environment or tag (%.200s, %.64s) than its entry says", text,
-              environment, release->tag);
+    error_set(error, "release %s is for another environment, tag or regime (%.200s, %.64s, %s) than its entry says",
+              text, environment, release->tag, regime_name(release->regime));
     return refuse(fetch, EXIT_TAMPERED);
   }
   return true;

@@ -2,9 +2,11 @@
 #include "cli/channel.h"
 
 static void entry_print(const json_t *entry) {
-  printf("channel  %s, tag %s, counter %" JSON_INTEGER_FORMAT "\nrelease  %s\netag     %s\n",
-         cli_member(entry, "channel"), cli_member(entry, "tag"), json_integer_value(json_object_get(entry, "counter")),
-         cli_member(entry, "release"), cli_member(entry, "etag"));
+  const char *regime = cli_member(entry, "regime"); /* absent: cold */
+  printf("channel  %s, tag %s, %scounter %" JSON_INTEGER_FORMAT "\nrelease  %s\netag     %s\n",
+         cli_member(entry, "channel"), cli_member(entry, "tag"), *regime ? "warm, " : "",
+         json_integer_value(json_object_get(entry, "counter")), cli_member(entry, "release"),
+         cli_member(entry, "etag"));
 }
 
 /* Moves, and prints the entry. */
@@ -100,8 +102,9 @@ static int release_before_get(struct http_client *client, const struct channel_p
                               const struct signers *signers, char **ret_digest) {
   struct error error;
   char digest[DIGEST_TEXT_SIZE];
+  const char *regime = regime_name(present->entry.regime);
   cleanup_json json_t *environment = environment_to_json(&present->entry.environment), *history = NULL;
-  cleanup_free char *query = cli_query(environment, "tag", present->entry.tag, NULL),
+  cleanup_free char *query = cli_query(environment, "tag", present->entry.tag, cli_regime_member(regime), regime, NULL),
                     *escaped = http_escape(present->entry.channel),
                     *path = xasprintf("/v1/channels/%s/entries%s", escaped, query);
   int code = cli_list(client, path, &history);
@@ -123,9 +126,10 @@ static int release_before_get(struct http_client *client, const struct channel_p
 static bool release_is_of(const struct release *release, const struct channel_entry *entry, struct error *error) {
   struct digest a = environment_digest(&release->environment), b = environment_digest(&entry->environment);
   cleanup_free char *environment = environment_format(&release->environment);
-  if (!string_equal(release->tag, entry->tag) || !digest_equal(&a, &b))
-    return error_set(error, "that release is for tag %.80s, %.300s, and this entry of channel %s is for another place",
-                     release->tag, environment, entry->channel);
+  if (!string_equal(release->tag, entry->tag) || release->regime != entry->regime || !digest_equal(&a, &b))
+    return error_set(
+        error, "that release is for tag %.80s, regime %s, %.300s, and this entry of channel %s is for another place",
+        release->tag, regime_name(release->regime), environment, entry->channel);
   return true;
 }
 
@@ -169,6 +173,8 @@ static int signature_post(struct http_client *client, const struct channel_entry
   cleanup_json json_t *body =
       json_pack("{s:o, s:s, s:I, s:O}", "environment", environment_to_json(&entry->environment), "tag", entry->tag,
                 "counter", (json_int_t)entry->counter, "signature", json_array_get(signatures, 0));
+  if (entry->regime != REGIME_COLD)
+    json_object_set_new(body, "regime", json_string(regime_name(entry->regime)));
   cleanup_free char *escaped = http_escape(entry->channel), *path = xasprintf("/v1/channels/%s/signatures", escaped);
   json_decref(*answer);
   *answer = NULL;
@@ -257,6 +263,7 @@ static const struct option_spec rollback_options[] = {
      .help = "back to this one; default: to what the present one took over from"},
     OPTION_ENVIRONMENT,
     OPTION_TAG,
+    OPTION_REGIME,
     OPTION_SIGN_KEY,
     OPTION_FOLLOW,
     OPTION_EXPIRES,
@@ -265,6 +272,7 @@ static const struct option_spec rollback_options[] = {
 static const struct option_spec sign_options[] = {
     OPTION_ENVIRONMENT,
     OPTION_TAG,
+    OPTION_REGIME,
     OPTION_SIGN_KEY,
     OPTION_FOLLOW,
     {.name = "trusted-key",

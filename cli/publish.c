@@ -26,6 +26,9 @@ static bool publish_body(const struct options *options, json_t **ret_body, struc
   if (!cli_environment(options, &environment, error))
     return false;
   cleanup_json json_t *body = json_pack("{s:O, s:s}", "environment", environment, "tag", option_text(options, "tag"));
+  const char *regime = option_text(options, "regime");
+  if (cli_regime_member(regime))
+    json_object_set_new(body, "regime", json_string(regime));
   const char *const *kernels;
   size_t n = option_list(options, "kernel", &kernels);
   if (n) {
@@ -64,8 +67,8 @@ static int published_promote(struct http_client *client, const json_t *answer, s
 static void published_print(const char *digest, const struct release *release, const char *channel,
                             const json_t *entry) {
   cleanup_free char *environment = environment_format(&release->environment);
-  printf("release  %s\n         %zu winner%s, tag %s, %s\n", digest, release->n_winners,
-         release->n_winners == 1 ? "" : "s", release->tag, environment);
+  printf("release  %s\n         %zu winner%s, tag %s, %s, %s\n", digest, release->n_winners,
+         release->n_winners == 1 ? "" : "s", release->tag, regime_name(release->regime), environment);
   if (entry)
     printf("channel  %s, counter %" JSON_INTEGER_FORMAT "\n", channel,
            json_integer_value(json_object_get(entry, "counter")));
@@ -120,6 +123,7 @@ static int command_publish(struct options *options) {
 static const struct option_spec publish_options[] = {
     OPTION_ENVIRONMENT,
     OPTION_TAG,
+    OPTION_REGIME,
     {.name = "kernel",
      .type = OPTION_LIST,
      .argument = "HASH",
@@ -155,7 +159,7 @@ static const struct option_spec publish_options[] = {
 const struct command_spec spec_publish = {
     .name = "publish",
     .arguments = "",
-    .summary = "make a release of the winners for one environment and tag",
+    .summary = "make a release of the winners for one environment, tag and regime",
     .description =
         "For every kernel and key the newest done job's winner is taken, or its pin. What is skipped is "
         "said, with the reason. The same winners give the same digest.\n"

@@ -28,6 +28,9 @@ static bool job_template(const struct options *options, const struct kernel_fold
   json_object_set(job, "space", folder->space->json);
   json_object_set(job, "environment", environment);
   json_object_set_new(job, "tag", json_string(option_text(options, "tag")));
+  const char *regime = option_text(options, "regime");
+  if (cli_regime_member(regime))
+    json_object_set_new(job, "regime", json_string(regime));
   json_object_set_new(job, "run", json_string(option_text(options, "run")));
   json_object_set_new(job, "priority", json_integer(option_integer(options, "priority")));
   int64_t budget = option_integer(options, "budget");
@@ -199,6 +202,7 @@ static const struct option_spec submit_options[] = {
      .help = "keys as JSON objects, one a line"},
     OPTION_ENVIRONMENT,
     OPTION_TAG,
+    OPTION_REGIME,
     {.name = "run",
      .type = OPTION_TEXT,
      .argument = "RUN",

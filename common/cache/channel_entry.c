@@ -114,7 +114,7 @@ bool channel_entry_parse(const json_t *json, struct channel_entry *ret, struct e
       !json_get_integer(json, "", "counter", JSON_REQUIRED, 1, INT64_MAX, &entry.counter, error) ||
       !json_get_object(json, "", "environment", JSON_REQUIRED, &environment, error) ||
       !json_get_digest(json, "", "release", JSON_REQUIRED, &entry.release, error) ||
-      !json_get_string(json, "", "tag", JSON_REQUIRED, &tag, error) ||
+      !json_get_string(json, "", "tag", JSON_REQUIRED, &tag, error) || !regime_get(json, "", &entry.regime, error) ||
       !channel_expires_parse(json, &entry.expires_s, error) ||
       !channel_signatures_parse(json, entry.signatures, &entry.n_signatures, error))
     return false;
@@ -152,6 +152,8 @@ json_t *channel_entry_to_json(const struct channel_entry *entry, bool with_signa
                            (json_int_t)entry->counter, "environment", environment_to_json(&entry->environment),
                            "release", json_digest_text(&entry->release), "tag", entry->tag);
   ALWAYS(json != NULL);
+  if (entry->regime == REGIME_WARM) /* what was signed of cold ones before there were two stays signed */
+    ALWAYS(json_object_set_new(json, "regime", json_string(regime_name(entry->regime))) == 0);
   if (entry->expires_s)
     ALWAYS(json_object_set_new(json, "expires", json_string(time_text_format(entry->expires_s, expires))) == 0);
   if (with_signatures)

@@ -1,7 +1,7 @@
-/* The channel entry: what a (channel, environment, tag) points at, and the signatures over it.
+/* The channel entry: what a (channel, environment, tag, regime) points at, and the signatures over it.
  *
  * JSON: {"channel": "stable", "counter": 4, "environment": {…}, "expires": "2026-12-24T00:00:00Z", "release": "sha256:…",
- *        "tag": "default"} with "expires" optional; answers add "signatures": [{"key": "sha256:…", "signature": base64}],
+ *        "regime": "warm", "tag": "default"} with "expires" optional and "regime" only when it is warm; answers add "signatures": [{"key": "sha256:…", "signature": base64}],
  * "updated_at" and "match", which are not signed.
  * What is signed: the bytes "wavetune channel entry 1\n" followed by the canonical JSON of the signed members.
  * The counter starts at 1 and only grows; a rollback is a higher counter with an older release.
@@ -27,6 +27,7 @@ struct channel_entry {
   char *channel;
   struct environment environment;
   char *tag;
+  enum regime regime;
   int64_t counter;
   struct digest release;
   int64_t expires_s; /* since 1970, UTC; 0: never */

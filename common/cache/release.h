@@ -1,4 +1,4 @@
-/* Releases: an immutable set of winners for one environment and tag, in canonical bytes with one digest.
+/* Releases: an immutable set of winners for one environment, tag and regime, in canonical bytes with one digest.
  *
  * Canonical JSON (no white space, members sorted by name, as json_canonical writes it), here with breaks:
  *   {"environment": {…},
@@ -6,7 +6,8 @@
  *                 "kernel": "sha256:…", "key": ["M", "N", "K"], "name": "matmul/triton",
  *                 "provenance": [{"build": "sha256:…", "origin": "tuned"}],
  *                 "winners": [[[4096, 4096, 4096], 0, 0, [0.2031], 12], …]}],
- *    "tag": "default", "version": 2}
+ *    "regime": "warm", "tag": "default", "version": 2}
+ * "regime" is there only when it is warm: what was measured cold keeps the digest that it had before there were two.
  * A winner is [key values in the order of "key", index in configs, index in provenance, milliseconds, job]:
  *   milliseconds: [] (not known), [median], or [median, 20th percentile, 80th percentile], as measured or imported;
  *   job: the id of the job that chose it, 0 when none did (a pin without a job, an import).
@@ -67,6 +68,7 @@ struct release {
   struct digest digest; /* of the bytes */
   struct environment environment;
   char *tag;
+  enum regime regime;
   size_t n_kernels;
   struct release_kernel *kernels;
   size_t n_winners; /* of all kernels */

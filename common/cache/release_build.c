@@ -16,14 +16,17 @@ struct entry {
 struct release_builder {
   struct environment environment;
   char *tag;
+  enum regime regime;
   size_t n, capacity;
   struct entry *entries;
 };
 
-struct release_builder *release_builder_new(const struct environment *environment, const char *tag) {
+struct release_builder *release_builder_new(const struct environment *environment, const char *tag,
+                                            enum regime regime) {
   struct release_builder *builder = xcalloc(1, sizeof *builder);
   builder->environment = environment_copy(environment);
   builder->tag = xstrdup(tag);
+  builder->regime = regime;
   return builder;
 }
 
@@ -246,7 +249,7 @@ static char *bytes_write(const struct release_builder *builder, const struct ent
       putc_unlocked(',', out);
     kernel_write(out, sorted + first, end - first);
   }
-  fputs_unlocked("],\"tag\":", out);
+  fputs_unlocked(builder->regime == REGIME_WARM ? "],\"regime\":\"warm\",\"tag\":" : "],\"tag\":", out);
   json_canonical_write_string(out, builder->tag);
   fputs_unlocked(",\"version\":2}", out);
   ALWAYS(fclose(out) == 0);

@@ -24,7 +24,8 @@ struct release_entry {
 };
 
 struct release_builder;
-must_check struct release_builder *release_builder_new(const struct environment *environment, const char *tag);
+must_check struct release_builder *release_builder_new(const struct environment *environment, const char *tag,
+                                                       enum regime regime);
 void release_builder_free(struct release_builder *builder);
 DEFINE_CLEANUP(struct release_builder *, cleanup_release_builder_free, release_builder_free)
 #define cleanup_release_builder __attribute__((cleanup(cleanup_release_builder_free)))

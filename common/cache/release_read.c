@@ -452,10 +452,24 @@ static bool version_check(struct reader *reader) {
   return true;
 }
 
+/* Of a cold release there is no such member. */
+static void regime_read(struct reader *reader) {
+  const char *at = reader->scan.at;
+  if (scan_literal(&reader->scan, ",\"regime\":\"warm\""))
+    reader->release->regime = REGIME_WARM;
+  else
+    reader->scan.at = at;
+}
+
+static bool tag_read(struct reader *reader) {
+  regime_read(reader);
+  return expect(reader, ",\"tag\":", "") && (reader->release->tag = text_read(reader, "/tag")) != NULL;
+}
+
 static bool release_read(struct reader *reader) {
   return expect(reader, "{\"environment\":", "") && environment_read(reader) && version_check(reader) &&
-         expect(reader, ",\"kernels\":[", "") && kernels_read(reader) && expect(reader, ",\"tag\":", "") &&
-         (reader->release->tag = text_read(reader, "/tag")) != NULL && expect(reader, ",\"version\":2}", "/version") &&
+         expect(reader, ",\"kernels\":[", "") && kernels_read(reader) && tag_read(reader) &&
+         expect(reader, ",\"version\":2}", "/version") &&
          (reader->scan.at == reader->scan.end || scan_refuse(&reader->scan, "", "the end", reader->error));
 }
 

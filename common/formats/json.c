@@ -1,8 +1,8 @@
 /* The `json` format: one file that any program can read, cache.json.
  *
  * {"environment": {…}, "kernels": {"softmax/fused": {"entries": [{"config": {…}, "key": {…}}], "kernel": "sha256:…"}},
- *  "release": "sha256:…", "tag": "default"}, canonical. Kernels that share a name stand as NAME@ and the first 12 hex digits
- * of their hash.
+ *  "regime": "warm", "release": "sha256:…", "tag": "default"}, canonical; "regime" is there only when it is warm. Kernels
+ * that share a name are NAME@ and the first 12 hex digits of their hash.
  *
  * A container start waits for it: texts are put together, not built as a tree, and a config's text is written once.
  * Read back, it is kernels known by their hashes: names and the release say where the entries came from.
@@ -145,7 +145,7 @@ static bool render_release(const struct render_request *request, struct cache_fi
     free(entries[i].name);
   }
   free(entries);
-  text_add_string(&text, "},\"release\":\"");
+  text_add_string(&text, release->regime == REGIME_WARM ? "},\"regime\":\"warm\",\"release\":\"" : "},\"release\":\"");
   text_add_string(&text, digest_format(&release->digest, digest));
   text_add_string(&text, "\",\"tag\":");
   text_add_json(&text, json_string(release->tag));
@@ -228,17 +228,18 @@ static bool read_kernel(const json_t *json, const char *at, const char *source, 
 }
 
 static bool read_file(const struct cache_file *file, struct imported *imported, struct error *error) {
-  static const char *const members[] = {"environment", "kernels", "release", "tag", NULL};
+  static const char *const members[] = {"environment", "kernels", "regime", "release", "tag", NULL};
   cleanup_json json_t *json = NULL;
   json_t *environment = NULL, *kernels = NULL, *kernel;
   const char *tag = NULL, *name;
   struct digest release;
+  enum regime regime;
   cleanup_environment struct environment parsed = {0};
   if (!json_parse(file->bytes, file->size, &json, error) || !json_only_members(json, "", members, error) ||
       !json_get_object(json, "", "environment", JSON_REQUIRED, &environment, error) ||
       !json_get_object(json, "", "kernels", JSON_REQUIRED, &kernels, error) ||
       !json_get_digest(json, "", "release", JSON_REQUIRED, &release, error) ||
-      !json_get_string(json, "", "tag", JSON_REQUIRED, &tag, error))
+      !json_get_string(json, "", "tag", JSON_REQUIRED, &tag, error) || !regime_get(json, "", &regime, error))
     return false;
   if (!environment_parse(environment, &parsed, error))
     return error_pointer_prefix(error, "/environment");

@@ -204,3 +204,25 @@ bool version_minors_equal(const char *a, const char *b) {
   size_t length = minor_length(a);
   return length && length == minor_length(b) && memcmp(a, b, length) == 0;
 }
+
+static const char *const regime_names[] = {"cold", "warm"};
+
+const char *regime_name(enum regime regime) { return regime_names[regime]; }
+
+bool regime_parse(const char *name, enum regime *ret, struct error *error) {
+  for (size_t i = 0; i < ARRAY_LENGTH(regime_names); i++)
+    if (strcmp(name, regime_names[i]) == 0) {
+      *ret = (enum regime)i;
+      return true;
+    }
+  return error_set(error, "the regime must be cold or warm, not \"%.40s\"", name);
+}
+
+bool regime_get(const json_t *json, const char *pointer, enum regime *ret, struct error *error) {
+  char at[JSON_POINTER_SIZE];
+  const char *name = regime_names[REGIME_COLD];
+  if (!json_get_string(json, pointer, "regime", JSON_OPTIONAL, &name, error))
+    return false;
+  return regime_parse(name, ret, error) ||
+         error_pointer_prefix(error, json_pointer_member(at, sizeof at, pointer, "regime"));
+}

@@ -1,4 +1,5 @@
 /* An environment: where a measurement holds. Its identity is the members below that are stated, no more.
+ * And the regime: whether a call finds its operands in the caches.
  *
  * Exactly one of rocm, cuda, cpu is stated in a full environment. On the CPU back end `cpu` is the compiler with its
  * version, `gpu` the CPU's model name, `arch` the machine (x86_64), `compute_units` its CPUs, `partition` "".
@@ -50,6 +51,14 @@ struct digest environment_hardware_digest(const struct environment *environment)
 
 /* Whether every member that `partial` states is equal in `full`. */
 bool environment_fits(const struct environment *partial, const struct environment *full);
+
+/* Cold: no call finds its operands in a cache. Warm: caches are left as the call before left them. Jobs, releases and
+ * channel entries are of one regime, cold where their JSON has no member "regime". */
+enum regime { REGIME_COLD, REGIME_WARM };
+const char *regime_name(enum regime regime);
+must_check bool regime_parse(const char *name, enum regime *ret, struct error *error);
+/* The member "regime" of an object; cold where it is absent. */
+must_check bool regime_get(const json_t *json, const char *pointer, enum regime *ret, struct error *error);
 
 /* Whether two versions differ at most in what comes behind major and minor: "6.4.1" and "6.4.0-7". Neither is NULL. */
 bool version_minors_equal(const char *a, const char *b);

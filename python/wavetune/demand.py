@@ -6,7 +6,8 @@ own posts sums, at most one request a minute. It is never in the way: nothing he
 into bounded memory is dropped and counted, and a server that is away is tried again ever more rarely.
 
 $WAVETUNE_URL, $WAVETUNE_TOKEN (role demand), $WAVETUNE_IDENTITY (/etc/wavetune/identity.json), $WAVETUNE_ENVIRONMENT (a JSON
-object; else what the identity says), $WAVETUNE_IMAGE (the identity's digest).
+object; else what the identity says), $WAVETUNE_IMAGE (the identity's digest), $WAVETUNE_TAG and $WAVETUNE_REGIME (those of
+the cache that the program was started with).
 """
 
 import atexit
@@ -121,9 +122,11 @@ class Watcher:
     """`identity`: the parsed identity.json. Everything but patching happens in a thread of its own."""
 
     def __init__(self, identity: dict[str, Any], url: str, token: str, environment: dict[str, Any], image: str | None,
-                 interval_s: float = INTERVAL_S):
+                 interval_s: float = INTERVAL_S, tag: str | None = None, regime: str | None = None):
         self.url, self.token, self.interval_s = url.rstrip("/"), token, interval_s
-        self.head = {"environment": environment, "image": image}
+        self.head = {"environment": environment, "image": image} | ({"tag": tag} if tag else {})
+        if regime and regime != "cold":  # what every server takes for granted, and old ones do not know
+            self.head["regime"] = regime
         self.records = {}
         for record in identity.get("functions") or []:
             function = record["function"]
@@ -320,7 +323,7 @@ _watcher: Watcher | None = None
 
 def watch(**more: Any) -> bool:
     """Starts watching, once in a process; whether it does. `more`: identity (parsed), url, token, environment, image,
-    interval_s, in place of the variables."""
+    tag, regime, interval_s, in place of the variables."""
     global _watcher
     try:
         if _watcher is not None:
@@ -356,7 +359,8 @@ def _settings(more: dict[str, Any]) -> dict[str, Any] | None:
         from .canonical import digest
         image = digest(identity)
     return {"identity": identity, "url": url, "token": token, "environment": environment, "image": image,
-            "interval_s": more.get("interval_s", INTERVAL_S)}
+            "tag": more.get("tag") or variables.get("WAVETUNE_TAG"),
+            "regime": more.get("regime") or variables.get("WAVETUNE_REGIME"), "interval_s": more.get("interval_s", INTERVAL_S)}
 
 
 def main(argv: list[str]) -> None:

@@ -6,7 +6,7 @@
 
 #include "common/cache/channel_entry.h"
 
-/* Where a (channel, environment, tag) is; counter 0: no entry yet. `signings` grows with every signature that is added
+/* Where a (channel, environment, tag, regime) is; counter 0: no entry yet. `signings` grows with every signature that is added
  * after a move. */
 struct channel_state {
   int64_t counter;
@@ -48,6 +48,7 @@ must_check enum channel_decision channel_decide(const struct channel_state *stat
 struct channel_signing {
   struct environment environment;
   char *tag;
+  enum regime regime;
   int64_t counter;
   struct channel_signature signature;
 };

@@ -53,7 +53,7 @@ static bool item_parse(const json_t *json, const char *at, struct demand_item *r
 }
 
 bool demand_report_parse(const json_t *json, struct demand_report *ret, struct error *error) {
-  static const char *const members[] = {"environment", "image", "tag", "items", NULL};
+  static const char *const members[] = {"environment", "image", "tag", "regime", "items", NULL};
   json_t *environment, *items;
   const char *image = "";
   *ret = (struct demand_report){.tag = "default"};
@@ -61,7 +61,7 @@ bool demand_report_parse(const json_t *json, struct demand_report *ret, struct e
       !json_get_object(json, "", "environment", JSON_REQUIRED, &environment, error) ||
       !json_get_string(json, "", "image", JSON_OPTIONAL, &image, error) ||
       !json_get_string(json, "", "tag", JSON_OPTIONAL, &ret->tag, error) ||
-      !json_get_array(json, "", "items", JSON_REQUIRED, &items, error))
+      !regime_get(json, "", &ret->regime, error) || !json_get_array(json, "", "items", JSON_REQUIRED, &items, error))
     return false;
   size_t n = json_array_size(items);
   if (!*ret->tag || strlen(ret->tag) > JOB_TEXT_MAX)
@@ -129,7 +129,7 @@ bool demand_keep(struct worker *worker, const struct demand_report *report, size
   cleanup_json json_t *environment = environment_to_json(&report->environment);
   cleanup_free char *environment_text = json_canonical(environment);
   struct digest digest = environment_digest(&report->environment);
-  bool ok = n == 0 || demand_add(worker->db, rows, n, &digest, environment_text, report->tag, error);
+  bool ok = n == 0 || demand_add(worker->db, rows, n, &digest, environment_text, report->tag, report->regime, error);
   for (size_t i = 0; i < n; i++)
     free(rows[i].key);
   *ret_accepted = n;
@@ -138,9 +138,9 @@ bool demand_keep(struct worker *worker, const struct demand_report *report, size
 
 /* The job that a person would submit for it, from the kernel's newest one. */
 static json_t *job_body(const struct demand_wanted *wanted) {
-  json_t *body = json_pack("{s:o, s:O, s:O, s:O, s:s, s:i}", "kernel", json_digest_text(&wanted->kernel), "key",
+  json_t *body = json_pack("{s:o, s:O, s:O, s:O, s:s, s:s, s:i}", "kernel", json_digest_text(&wanted->kernel), "key",
                            wanted->key, "space", wanted->space, "environment", wanted->environment, "tag", wanted->tag,
-                           "priority", DEMAND_PRIORITY);
+                           "regime", wanted->regime, "priority", DEMAND_PRIORITY);
   ALWAYS(body != NULL);
   if (wanted->budget_ms)
     json_object_set_new(body, "budget", json_pack("{s:f}", "device_seconds", (double)wanted->budget_ms / 1000));

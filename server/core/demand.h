@@ -6,8 +6,10 @@
  *   suggest    they are kept; GET /v1/demand ranks what is untuned, and a submitter queues of it what he wants
  *   automatic  the best of them are queued, at most --demand-per-hour of them
  * Rank: the GPU time that tuning would have saved so far, tuning_ms + (hits + misses) * kernel_ms * gain, where gain is the mean
- * share of time that the kernel's winners save against their baselines, DEMAND_GAIN where it has none yet.
+ * share of time that the kernel's winners save against the default of their space (in a space without one, against the
+ * baseline), DEMAND_GAIN where it has none yet. What a winner saves against an incumbent says nothing here.
  * A job for demand takes the space and budget of the kernel's newest done job, with a priority below what people submit.
+ * Jobs that revalidated a few configs are left out of both.
  *
  * Memory: a report borrows from its JSON. Threads: parsing is pure; the rest belongs to a worker. */
 #ifndef WAVETUNE_SERVER_CORE_DEMAND_H
@@ -41,6 +43,7 @@ struct demand_item {
 struct demand_report {
   struct environment environment;
   const char *tag;
+  enum regime regime;
   size_t n;
   struct demand_item *items;
 };

@@ -70,11 +70,11 @@ static bool finals_parse(const json_t *json, int64_t *ret_devices, struct error 
 }
 
 bool job_request_parse(const json_t *json, struct job_request *ret, struct error *error) {
-  static const char *const members[] = {"kernel",   "key",    "space",  "environment", "tag",    "run",
-                                        "priority", "budget", "runner", "search",      "finals", NULL};
+  static const char *const members[] = {"kernel",  "key",      "space",  "environment", "tag",    "run",    "regime",
+                                        "purpose", "priority", "budget", "runner",      "search", "finals", NULL};
   struct job_request request = {.tag = "default", .run = "", .final_devices = 1};
   json_t *key, *space, *environment;
-  const char *runner = "build";
+  const char *runner = "build", *purpose = "tune";
   if (!json_only_members(json, "", members, error) ||
       !json_get_digest(json, "", "kernel", JSON_REQUIRED, &request.kernel, error) ||
       !json_get_object(json, "", "key", JSON_REQUIRED, &key, error) ||
@@ -83,15 +83,21 @@ bool job_request_parse(const json_t *json, struct job_request *ret, struct error
       !json_get_string(json, "", "tag", JSON_OPTIONAL, &request.tag, error) ||
       !text_check("tag", request.tag, false, error) ||
       !json_get_string(json, "", "run", JSON_OPTIONAL, &request.run, error) ||
-      !text_check("run", request.run, true, error) ||
+      !text_check("run", request.run, true, error) || !regime_get(json, "", &request.regime, error) ||
       !json_get_integer(json, "", "priority", JSON_OPTIONAL, -1000, 1000, &request.priority, error) ||
       !json_get_string(json, "", "runner", JSON_OPTIONAL, &runner, error) ||
+      !json_get_string(json, "", "purpose", JSON_OPTIONAL, &purpose, error) ||
       !budget_parse(json, &request.budget_ms, error) || !search_parse(json, &request.search, error) ||
       !finals_parse(json, &request.final_devices, error))
     return false;
-  if (strcmp(runner, "build") != 0 && strcmp(runner, "python") != 0)
-    return error_at(error, "/runner", "\"runner\" is \"%.40s\"; it must be \"build\" or \"python\"", runner);
-  request.runner = strcmp(runner, "python") == 0 ? RUNNER_PYTHON : RUNNER_BUILD;
+  if (strcmp(runner, "build") != 0)
+    return error_at(error, "/runner",
+                    "\"runner\" is \"%.40s\", which no agent has; agents run compiled code: leave it out, and pack "
+                    "Triton kernels with `python3 -m wavetune pack`",
+                    runner);
+  request.is_revalidation = strcmp(purpose, "revalidate") == 0;
+  if (!request.is_revalidation && strcmp(purpose, "tune") != 0)
+    return error_at(error, "/purpose", "\"purpose\" is \"%.40s\"; it must be tune or revalidate", purpose);
   if (!environment_parse(environment, &request.environment, error))
     return error_pointer_prefix(error, "/environment");
   request.key = key;

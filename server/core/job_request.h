@@ -23,9 +23,10 @@ struct job_request {
   const json_t *key, *space;
   struct environment environment; /* may be partial */
   const char *tag, *run;          /* borrowed */
+  enum regime regime;
+  bool is_revalidation; /* of a few configs of an earlier job: its space is not the kernel's */
   int64_t priority;
   int64_t budget_ms; /* 0: none */
-  enum runner runner;
   struct job_search search;
   int64_t final_devices; /* that the final is spread over; 1 to FINAL_DEVICES_MAX */
 };

@@ -1,8 +1,6 @@
 /* Matching jobs with environments, builds and agents. Memory: as the header says. Threads: pure functions. */
 #include "server/core/match.h"
 
-const char *runner_name(enum runner runner) { return runner == RUNNER_PYTHON ? "python" : "build"; }
-
 void known_environments_release(struct known_environments *known) {
   for (size_t i = 0; i < known->n; i++) {
     environment_release(&known->all[i].environment);
@@ -184,41 +182,30 @@ bool match_build(const struct environment *environment, const struct key *key, c
   return false;
 }
 
-struct digest match_device_class(const struct environment *environment, enum runner runner) {
-  return runner == RUNNER_PYTHON ? environment_digest(environment) : environment_hardware_digest(environment);
-}
-
 static void set_new(json_t *object, const char *name, json_t *value) {
   ALWAYS(json_object_set_new(object, name, value) == 0);
 }
 
-static bool is_of_class(const struct known_environment *known, enum runner runner, const struct digest *class) {
-  return digest_equal(runner == RUNNER_BUILD ? &known->hardware_digest : &known->digest, class);
-}
-
-int64_t match_devices(const struct environment *environment, enum runner runner,
-                      const struct known_environments *known) {
-  struct digest class = match_device_class(environment, runner);
+int64_t match_devices(const struct environment *environment, const struct known_environments *known) {
+  struct digest hardware = environment_hardware_digest(environment);
   int64_t n = 0;
   for (size_t i = 0; i < known->n; i++)
-    n += is_of_class(&known->all[i], runner, &class) ? known->all[i].devices : 0;
+    n += digest_equal(&known->all[i].hardware_digest, &hardware) ? known->all[i].devices : 0;
   return n;
 }
 
-json_t *match_agents(const struct environment *environment, enum runner runner,
-                     const struct known_environments *known) {
-  bool hardware_only = runner == RUNNER_BUILD;
-  struct digest class = match_device_class(environment, runner);
+json_t *match_agents(const struct environment *environment, const struct known_environments *known) {
+  struct digest hardware = environment_hardware_digest(environment);
   int64_t matching = 0;
   const struct known_environment *nearest = NULL;
   size_t fewest = SIZE_MAX;
   for (size_t i = 0; i < known->n; i++) {
     const struct known_environment *candidate = &known->all[i];
-    if (is_of_class(candidate, runner, &class)) {
+    if (digest_equal(&candidate->hardware_digest, &hardware)) {
       matching += candidate->agents;
       continue;
     }
-    cleanup_json json_t *differences = environment_differences(environment, &candidate->environment, hardware_only);
+    cleanup_json json_t *differences = environment_differences(environment, &candidate->environment, true);
     size_t n = json_object_size(differences);
     bool livelier = nearest && candidate->agents > 0 && nearest->agents == 0;
     if (n < fewest || (n == fewest && livelier)) {
@@ -235,7 +222,7 @@ json_t *match_agents(const struct environment *environment, enum runner runner,
   json_t *difference = json_object();
   set_new(difference, "agent", json_string(nearest->agent));
   set_new(difference, "name", json_string(nearest->agent_name));
-  set_new(difference, "differences", environment_differences(environment, &nearest->environment, hardware_only));
+  set_new(difference, "differences", environment_differences(environment, &nearest->environment, true));
   set_new(answer, "nearest", difference);
   return answer;
 }

@@ -7,9 +7,6 @@
 #include "common/builds/build.h"
 #include "common/node/environment.h"
 
-enum runner { RUNNER_BUILD, RUNNER_PYTHON };
-const char *runner_name(enum runner runner);
-
 /* An environment that enrolled devices have. Owns its members. */
 struct known_environment {
   struct environment environment;
@@ -29,7 +26,7 @@ void known_environments_release(struct known_environments *known);
 struct match_builds {
   size_t n;
   struct build **builds; /* newest first, perhaps heads (build_head) */
-  bool required;         /* a triton kernel with runner "build" runs nothing else; otherwise there are none */
+  bool required;         /* a triton kernel runs nothing else; otherwise there are none */
 };
 
 /* Finds the one environment that `partial` means: an environment that equals it, else the only known one that it fits
@@ -49,15 +46,10 @@ must_check bool match_has_build(const struct key *key, const struct match_builds
 must_check bool match_build(const struct environment *environment, const struct key *key,
                             const struct match_builds *builds, const struct build **ret_build, struct error *error);
 
-/* Digest of what must be equal between a job and a device: the hardware, or for python the whole environment. */
-struct digest match_device_class(const struct environment *environment, enum runner runner);
-
-/* Live devices of that class. */
-int64_t match_devices(const struct environment *environment, enum runner runner,
-                      const struct known_environments *known);
+/* Live devices with the environment's hardware: what must be equal between a job and a device. */
+int64_t match_devices(const struct environment *environment, const struct known_environments *known);
 
 /* {"matching": n, "nearest": null or {"agent", "name", "differences"}}: the answer's "agents"; a new reference. */
-must_check json_t *match_agents(const struct environment *environment, enum runner runner,
-                                const struct known_environments *known);
+must_check json_t *match_agents(const struct environment *environment, const struct known_environments *known);
 
 #endif

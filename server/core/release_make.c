@@ -516,8 +516,8 @@ static bool winner_add(struct release_builder *builder, const struct release_inc
 }
 
 bool release_from_plan(const struct release_plan *plan, const struct environment *environment, const char *tag,
-                       struct release **ret_release, struct error *error) {
-  cleanup_release_builder struct release_builder *builder = release_builder_new(environment, tag);
+                       enum regime regime, struct release **ret_release, struct error *error) {
+  cleanup_release_builder struct release_builder *builder = release_builder_new(environment, tag, regime);
   for (size_t i = 0; i < plan->n_included; i++)
     if (!winner_add(builder, &plan->included[i], error))
       return false;

@@ -45,6 +45,7 @@ struct release_pin {
 struct release_request {
   struct environment environment; /* partial */
   char *tag;
+  enum regime regime;
   size_t n_kernels; /* 0: all */
   struct digest *kernels;
   bool has_as_of;
@@ -58,7 +59,7 @@ must_check bool release_request_parse(const json_t *json, struct release_request
 void release_request_release(struct release_request *request);
 #define cleanup_release_request __attribute__((cleanup(release_request_release)))
 
-/* One job of the release's environment and tag, with its winner when it has one; or an import, which has only what is
+/* One job of the release's environment, tag and regime, with its winner when it has one; or an import, which has only what is
  * said to be for both. */
 struct release_candidate {
   int64_t job; /* 0: an import */
@@ -163,7 +164,8 @@ const char *release_origin(const struct release_included *included);
 
 /* The release of a plan that includes something. */
 must_check bool release_from_plan(const struct release_plan *plan, const struct environment *environment,
-                                  const char *tag, struct release **ret_release, struct error *error);
+                                  const char *tag, enum regime regime, struct release **ret_release,
+                                  struct error *error);
 
 /* "2026-11-21T07:05:00.25Z" or with an offset, strictly RFC 3339, as microseconds since 1970. */
 must_check bool time_parse(const char *text, int64_t *ret_us, struct error *error);

@@ -184,12 +184,12 @@ static bool replaces_read(const json_t *replaces, struct release_request *reques
 }
 
 static bool request_read(const json_t *json, struct release_request *request, struct error *error) {
-  static const char *const names[] = {"environment", "tag", "kernels", "as_of", "pins", "replaces", NULL};
+  static const char *const names[] = {"environment", "tag", "regime", "kernels", "as_of", "pins", "replaces", NULL};
   const char *tag = "default", *as_of = NULL;
   json_t *environment, *kernels = NULL, *pins = NULL, *replaces = NULL;
   if (!json_only_members(json, "", names, error) ||
       !json_get_object(json, "", "environment", JSON_REQUIRED, &environment, error) ||
-      !json_get_string(json, "", "tag", JSON_OPTIONAL, &tag, error) ||
+      !json_get_string(json, "", "tag", JSON_OPTIONAL, &tag, error) || !regime_get(json, "", &request->regime, error) ||
       !json_get_array(json, "", "kernels", JSON_OPTIONAL, &kernels, error) ||
       !json_get_string(json, "", "as_of", JSON_OPTIONAL, &as_of, error) ||
       !json_get_array(json, "", "pins", JSON_OPTIONAL, &pins, error) ||

@@ -117,6 +117,8 @@ static struct digest identity_digest(const struct job_row *row) {
   digest_stream_add(stream, &row->environment_digest, sizeof row->environment_digest);
   digest_stream_add(stream, row->tag, strlen(row->tag) + 1);
   digest_stream_add(stream, row->run, strlen(row->run) + 1);
+  if (row->regime != REGIME_COLD) /* it seeds the search: cold jobs keep the seeds that they always had */
+    digest_stream_add(stream, regime_name(row->regime), strlen(regime_name(row->regime)) + 1);
   return digest_stream_finish(stream);
 }
 
@@ -132,18 +134,19 @@ static void row_fill(struct submission *submission, const struct kernel *kernel,
                           .environment_digest = environment_digest(&submission->environment),
                           .tag = request->tag,
                           .run = request->run,
+                          .regime = request->regime,
+                          .is_revalidation = request->is_revalidation,
                           .key = submission->key_text,
                           .space = submission->space_text,
                           .environment = &submission->environment,
                           .priority = request->priority,
                           .budget_ms = request->budget_ms,
-                          .runner = request->runner,
                           .search = request->search,
                           .final_devices = request->final_devices,
                           .has_default = submission->space->has_default,
                           .default_config = submission->space->default_ordinal,
                           .has_build = build != NULL,
-                          .device_class = match_device_class(&submission->environment, request->runner)};
+                          .device_class = environment_hardware_digest(&submission->environment)};
   if (build)
     row->build = build->digest;
   submission->identity = identity_digest(row);
@@ -184,7 +187,7 @@ enum submit_answer submission_check(struct worker *worker, struct catalog *catal
              digest_format(&request->kernel, text));
     return SUBMIT_REFUSED;
   }
-  bool runs_builds = request->runner == RUNNER_BUILD && kernel->language == LANGUAGE_TRITON;
+  bool runs_builds = kernel->language == LANGUAGE_TRITON;
   if (runs_builds && !catalog_load_builds(worker, entry, error))
     return SUBMIT_FAILED;
   const struct match_builds *builds = runs_builds ? &entry->builds : &no_builds;
@@ -206,10 +209,10 @@ enum submit_answer submission_check(struct worker *worker, struct catalog *catal
   row_fill(submission, kernel, build);
   submission->row.sizing =
       (struct lease_sizing){entry->config_us, server_options(worker->server)->lease_target_ms * 1000,
-                            match_devices(&submission->environment, request->runner, &catalog->environments)};
+                            match_devices(&submission->environment, &catalog->environments)};
   if (request->search.wanted && !likely_read(worker, entry, submission, error))
     return SUBMIT_FAILED;
-  submission->agents = match_agents(&submission->environment, request->runner, &catalog->environments);
+  submission->agents = match_agents(&submission->environment, &catalog->environments);
   return SUBMIT_OK;
 }
 

@@ -39,7 +39,7 @@ struct submission {
   struct space *space;
   struct environment environment;
   char *key_text, *space_text;
-  struct digest identity; /* of the sextuple */
+  struct digest identity; /* of all that makes it the same job again */
   struct job_row row;
   struct job_row *stored; /* its own row, or that of an equal job earlier in the run */
   json_t *agents;         /* who can run it */

@@ -27,11 +27,11 @@ void channel_elsewhere_answer(struct request *request, const struct channel_row 
   struct error error;
   char etag[CHANNEL_ETAG_SIZE], digest[DIGEST_TEXT_SIZE];
   if (!row->entry.counter) {
-    error_set(
-        &error,
-        "channel \"%s\" has no entry yet for this environment and tag: there is nothing for If-Match to match, and "
-        "its first counter is 1",
-        row->entry.channel);
+    error_set(&error,
+              "channel \"%s\" has no entry yet for this environment, tag and regime: there is nothing for If-Match to "
+              "match, and "
+              "its first counter is 1",
+              row->entry.channel);
     request_problem_extra(request, 412, &error, json_pack("{s:n}", "etag"));
     return;
   }
@@ -70,15 +70,26 @@ bool channel_publisher_is_trusted(struct request *request, const struct channel_
 
 static const char *query_get(const void *request, const char *name) { return request_query(request, name); }
 
-static void none_answer(struct request *request, const char *channel, const char *tag, const struct environment *asked,
-                        const struct environment *const *there, size_t n) {
+/* What a query means, and what there is. */
+struct question {
+  const char *channel, *tag;
+  enum regime regime;
+  struct environment asked;
+  struct channel_rows rows;
+};
+
+static void none_answer(struct request *request, const struct question *question,
+                        const struct environment *const *there) {
   struct error error;
-  cleanup_free char *sentence = NULL, *wanted = environment_format(asked);
-  json_t *nearest = cache_nearest(asked, there, n, &sentence);
+  const char *regime = regime_name(question->regime);
+  cleanup_free char *sentence = NULL, *wanted = environment_format(&question->asked);
+  json_t *nearest = cache_nearest(&question->asked, there, question->rows.n, &sentence);
   if (sentence)
-    error_set(&error, "channel \"%s\" has no entry for %.150s with tag \"%.50s\"; %s", channel, wanted, tag, sentence);
+    error_set(&error, "channel \"%s\" has no entry for %.150s with tag \"%.50s\" and regime %s; %s", question->channel,
+              wanted, question->tag, regime, sentence);
   else
-    error_set(&error, "channel \"%s\" has no entry with tag \"%.100s\"; GET /v1/channels lists all", channel, tag);
+    error_set(&error, "channel \"%s\" has no entry with tag \"%.100s\" and regime %s; GET /v1/channels lists all",
+              question->channel, question->tag, regime);
   request_add_header(request, "Wavetune-Match", "none");
   request_problem_extra(request, 404, &error, json_pack("{s:o}", "nearest", nearest));
 }
@@ -92,13 +103,6 @@ static void several_answer(struct request *request, const char *channel, json_t 
   request_problem_extra(request, 422, &error, json_pack("{s:o}", "environments", fitting));
 }
 
-/* What a query means, and what there is. */
-struct question {
-  const char *channel, *tag;
-  struct environment asked;
-  struct channel_rows rows;
-};
-
 static void question_release(struct question *question) {
   environment_release(&question->asked);
   channel_rows_release(&question->rows);
@@ -108,14 +112,15 @@ static void question_release(struct question *question) {
 /* Answers and returns false when it cannot be read. */
 static bool question_read(struct worker *worker, struct request *request, const char *channel, struct question *ret) {
   struct error error;
-  const char *tag = request_query(request, "tag");
+  const char *tag = request_query(request, "tag"), *regime = request_query(request, "regime");
   *ret = (struct question){.channel = channel, .tag = tag ? tag : "default"};
-  if (!channel_name_check(channel, &error) || !environment_from_texts(query_get, request, &ret->asked, &error)) {
+  if (!channel_name_check(channel, &error) || (regime && !regime_parse(regime, &ret->regime, &error)) ||
+      !environment_from_texts(query_get, request, &ret->asked, &error)) {
     error.pointer[0] = 0; /* it would point into a body, and there is none */
     request_refuse(request, 422, &error);
     return false;
   }
-  if (!channel_rows_load(worker->db, channel, ret->tag, &ret->rows, &error)) {
+  if (!channel_rows_load(worker->db, channel, ret->tag, ret->regime, &ret->rows, &error)) {
     answer_failure(worker, request, &error);
     return false;
   }
@@ -134,7 +139,7 @@ static const struct channel_row *row_choose(struct request *request, const struc
   case CACHE_MATCH_ONE:
     return &question->rows.all[ret_resolved->index];
   case CACHE_MATCH_NONE:
-    none_answer(request, question->channel, question->tag, &question->asked, there, n);
+    none_answer(request, question, there);
     break;
   case CACHE_MATCH_SEVERAL:
     several_answer(request, question->channel, cache_fitting(&question->asked, there, n));

@@ -13,7 +13,7 @@ must_check json_t *channel_row_to_json(const struct channel_row *row); /* a new 
 /* Answers with a row that was read just now, or moved. */
 void channel_row_answer(struct request *request, const struct channel_row *row);
 
-/* The row of `channel` that the query's tag and environment members mean, of *ret_rows. NULL when it was answered that
+/* The row of `channel` that the query's tag, regime and environment members mean, of *ret_rows. NULL when it was answered that
  * there is none: 404 says what is nearest, 422 lists those that fit. */
 must_check const struct channel_row *channel_row_find(struct worker *worker, struct request *request,
                                                       const char *channel, struct channel_rows *ret_rows);

@@ -35,12 +35,12 @@ const struct openapi_operation openapi_operations[ROUTE_COUNT] = {
   [ROUTE_release_export] = {"identity", NULL, NULL, "200 304", "Bytes", "*/*"},
   [ROUTE_channel_put] = {"", "ChannelRequest", JSON_TYPE, "200", "ChannelEntry", JSON_TYPE},
   [ROUTE_channel_list] = {"limit after", NULL, NULL, "200", "ChannelList", JSON_TYPE},
-  [ROUTE_channel_get] = {"rocm cuda cpu torch triton gpu arch compute_units partition tag release", NULL, NULL, "200 304",
+  [ROUTE_channel_get] = {"rocm cuda cpu torch triton gpu arch compute_units partition tag regime release", NULL, NULL, "200 304",
                          "ChannelEntry", JSON_TYPE},
-  [ROUTE_channel_entries] = {"rocm cuda cpu torch triton gpu arch compute_units partition tag limit after", NULL, NULL, "200",
+  [ROUTE_channel_entries] = {"rocm cuda cpu torch triton gpu arch compute_units partition tag regime limit after", NULL, NULL, "200",
                              "ChannelList", JSON_TYPE},
   [ROUTE_channel_signature_post] = {"", "SignatureRequest", JSON_TYPE, "200", "ChannelEntry", JSON_TYPE},
-  [ROUTE_cache_get] = {"rocm cuda cpu torch triton gpu arch compute_units partition tag channel match", NULL, NULL, "200 304",
+  [ROUTE_cache_get] = {"rocm cuda cpu torch triton gpu arch compute_units partition tag regime channel match", NULL, NULL, "200 304",
                        "ChannelEntry", JSON_TYPE},
   [ROUTE_import_post] = {"", "ImportRequest", JSON_TYPE, "200 201", "ImportAnswer", JSON_TYPE},
   [ROUTE_import_list] = {"limit after kernel format tag", NULL, NULL, "200", "ImportList", JSON_TYPE},
@@ -71,6 +71,7 @@ const char openapi_queries[] = JSON({
   "kernel": {"description": "only those of this kernel", "schema": {"$ref": "#/components/schemas/Digest"}},
   "format": {"description": "only those of this cache format", "schema": {"type": "string"}},
   "tag": {"description": "the deployment scenario", "schema": {"type": "string"}},
+  "regime": {"description": "whether calls find their operands in the caches", "schema": {"$ref": "#/components/schemas/Regime"}},
   "identity": {"description": "digest of an image that PUT /v1/images keeps: the formats whose paths it decides are rendered for it",
     "schema": {"$ref": "#/components/schemas/Digest"}},
   "release": {"description": "a release's digest: the entry that a move to it follows", "schema": {"type": "string"}},
@@ -99,6 +100,7 @@ const char openapi_schemas[] = JSON({
   "Next": {"type": ["string", "null"], "description": "the value of the query argument after for the next page; null at the end"},
   "Role": {"type": "string", "enum": ["reader", "submitter", "agent", "demand", "admin"]},
   "JobState": {"type": "string", "enum": ["queued", "running", "done", "failed", "cancelled"]},
+  "Regime": {"type": "string", "enum": ["cold", "warm"], "default": "cold"},
   "Stage": {"type": "string", "enum": ["screen", "halving", "final"]},
   "Outcome": {"type": "string", "enum": ["correct", "compile", "runtime", "correctness", "timeout", "constraints"]},
   "Problem": {"type": "object", "required": ["type", "title", "status", "detail", "pointer"], "properties": {
@@ -163,8 +165,9 @@ const char openapi_schemas[] = JSON({
     "kernel": {"$ref": "#/components/schemas/Digest"}, "key": {"$ref": "#/components/schemas/Key"},
     "space": {"$ref": "#/components/schemas/Space"}, "environment": {"$ref": "#/components/schemas/Environment"},
     "tag": {"type": "string", "default": "default"}, "run": {"type": "string", "default": ""},
+    "regime": {"$ref": "#/components/schemas/Regime"}, "purpose": {"type": "string", "enum": ["tune", "revalidate"], "default": "tune"},
     "priority": {"type": "integer", "minimum": -1000, "maximum": 1000, "default": 0},
-    "budget": {"$ref": "#/components/schemas/Budget"}, "runner": {"type": ["string", "null"], "enum": ["build", "python", null]},
+    "budget": {"$ref": "#/components/schemas/Budget"}, "runner": {"type": ["string", "null"], "enum": ["build", null]},
     "search": {"$ref": "#/components/schemas/Search"}, "finals": {"$ref": "#/components/schemas/Finals"}}},
   "JobRequests": {"oneOf": [{"$ref": "#/components/schemas/JobRequest"}, {"type": "object", "required": ["jobs"], "properties": {
     "jobs": {"type": "array", "minItems": 1, "maxItems": 1000, "items": {"$ref": "#/components/schemas/JobRequest"}}}}]},
@@ -175,12 +178,13 @@ const char openapi_schemas[] = JSON({
       "matching": {"type": "integer"}, "nearest": {"type": ["object", "null"]}}}}},
   "JobAnswers": {"oneOf": [{"$ref": "#/components/schemas/JobAnswer"}, {"type": "object", "required": ["jobs"], "properties": {
     "jobs": {"type": "array", "items": {"$ref": "#/components/schemas/JobAnswer"}}}}]},
-  "Job": {"type": "object", "required": ["job", "state", "kernel", "key", "environment", "tag", "run", "priority", "configs", "measured", "created_at"], "properties": {
+  "Job": {"type": "object", "required": ["job", "state", "kernel", "key", "environment", "tag", "run", "regime", "purpose", "priority", "configs", "measured", "created_at"], "properties": {
     "job": {"$ref": "#/components/schemas/Id"}, "state": {"$ref": "#/components/schemas/JobState"},
     "stage": {"$ref": "#/components/schemas/Stage"}, "round": {"type": "integer"},
     "kernel": {"$ref": "#/components/schemas/Digest"}, "name": {"type": "string"}, "key": {"$ref": "#/components/schemas/Key"},
     "space": {"$ref": "#/components/schemas/Space"}, "space_digest": {"$ref": "#/components/schemas/Digest"},
     "environment": {"$ref": "#/components/schemas/Environment"}, "tag": {"type": "string"}, "run": {"type": "string"},
+    "regime": {"$ref": "#/components/schemas/Regime"}, "purpose": {"type": "string", "enum": ["tune", "revalidate"]},
     "priority": {"type": "integer"}, "budget": {"$ref": "#/components/schemas/Budget"}, "baseline": {"type": "integer"},
     "baseline_from": {"$ref": "#/components/schemas/BaselineFrom"}, "search": {"$ref": "#/components/schemas/Search"},
     "finals": {"$ref": "#/components/schemas/Finals"},
@@ -258,7 +262,7 @@ const char openapi_schemas[] = JSON({
     "configs": {"$ref": "#/components/schemas/Ranges"}, "likely": {"type": "array", "items": {"type": "integer"}},
     "best_ratio": {"type": ["number", "null"]}, "device_us": {"type": ["integer", "null"]},
     "baseline": {"type": "integer"}, "stage": {"$ref": "#/components/schemas/Stage"}, "round": {"type": "integer"},
-    "process": {"type": "integer"}, "seed": {"type": "integer"}, "regime": {"type": "string"},
+    "process": {"type": "integer"}, "seed": {"type": "integer"}, "regime": {"$ref": "#/components/schemas/Regime"},
     "expires_in_ms": {"type": "integer"}, "renew_every_ms": {"type": "integer"}}},
   "RenewRequest": {"type": "object", "required": ["epoch"], "properties": {
     "epoch": {"type": "integer"}, "config": {"type": ["integer", "null"]}}},
@@ -273,6 +277,7 @@ const char openapi_schemas[] = JSON({
     "epoch": {"type": "integer"}, "reason": {"type": ["string", "null"]}}},
   "ReleaseRequest": {"type": "object", "required": ["environment"], "additionalProperties": false, "properties": {
     "environment": {"$ref": "#/components/schemas/Environment"}, "tag": {"type": "string", "default": "default"},
+    "regime": {"$ref": "#/components/schemas/Regime"},
     "kernels": {"type": "array", "items": {"$ref": "#/components/schemas/Digest"}}, "as_of": {"$ref": "#/components/schemas/Time"},
     "pins": {"type": "array", "items": {"type": "object", "required": ["kernel", "key", "config"], "properties": {
       "kernel": {"$ref": "#/components/schemas/Digest"}, "key": {"$ref": "#/components/schemas/Key"},
@@ -290,9 +295,9 @@ const char openapi_schemas[] = JSON({
       "etag": {"type": ["string", "null"]}}}}},
   "Release": {"type": "object", "description": "the canonical bytes, whose SHA-256 is the digest"},
   "ReleaseList": {"type": "object", "required": ["items", "next"], "properties": {
-    "items": {"type": "array", "items": {"type": "object", "required": ["release", "environment", "tag", "winners", "created_at"], "properties": {
+    "items": {"type": "array", "items": {"type": "object", "required": ["release", "environment", "tag", "regime", "winners", "created_at"], "properties": {
       "release": {"$ref": "#/components/schemas/Digest"}, "environment": {"$ref": "#/components/schemas/Environment"},
-      "tag": {"type": "string"}, "winners": {"type": "integer"}, "created_at": {"$ref": "#/components/schemas/Time"}}}},
+      "tag": {"type": "string"}, "regime": {"$ref": "#/components/schemas/Regime"}, "winners": {"type": "integer"}, "created_at": {"$ref": "#/components/schemas/Time"}}}},
     "next": {"$ref": "#/components/schemas/Next"}}},
   "Signature": {"type": "object", "required": ["key", "signature"], "additionalProperties": false, "properties": {
     "key": {"$ref": "#/components/schemas/Digest"},
@@ -303,9 +308,11 @@ const char openapi_schemas[] = JSON({
     "signatures": {"type": ["array", "null"], "maxItems": 8, "items": {"$ref": "#/components/schemas/Signature"}}}},
   "SignatureRequest": {"type": "object", "required": ["environment", "counter", "signature"], "additionalProperties": false,
     "properties": {"environment": {"$ref": "#/components/schemas/Environment"}, "tag": {"type": "string", "default": "default"},
+    "regime": {"$ref": "#/components/schemas/Regime"},
       "counter": {"type": "integer", "minimum": 1}, "signature": {"$ref": "#/components/schemas/Signature"}}},
   "ChannelEntry": {"type": "object", "required": ["channel", "environment", "tag", "counter", "release", "signatures", "updated_at"], "properties": {
     "channel": {"type": "string"}, "environment": {"$ref": "#/components/schemas/Environment"}, "tag": {"type": "string"},
+    "regime": {"$ref": "#/components/schemas/Regime"},
     "counter": {"type": "integer"}, "release": {"$ref": "#/components/schemas/Digest"},
     "expires": {"$ref": "#/components/schemas/Time"},
     "signatures": {"type": "array", "items": {"$ref": "#/components/schemas/Signature"}},
@@ -326,7 +333,8 @@ const char openapi_schemas[] = JSON({
     "next": {"$ref": "#/components/schemas/Next"}}},
   "DemandReport": {"type": "object", "required": ["environment", "items"], "additionalProperties": false, "properties": {
     "environment": {"$ref": "#/components/schemas/Environment"}, "image": {"type": ["string", "null"]},
-    "tag": {"type": "string", "default": "default"}, "items": {"type": "array", "minItems": 1, "maxItems": 1000, "items": {
+    "tag": {"type": "string", "default": "default"}, "regime": {"$ref": "#/components/schemas/Regime"},
+    "items": {"type": "array", "minItems": 1, "maxItems": 1000, "items": {
       "type": "object", "required": ["kernel", "key"], "additionalProperties": false, "properties": {
         "kernel": {"type": "string", "description": "its hash, or its name"}, "key": {"$ref": "#/components/schemas/Key"},
         "hits": {"type": "integer", "minimum": 0}, "misses": {"type": "integer", "minimum": 0},
@@ -335,7 +343,7 @@ const char openapi_schemas[] = JSON({
     "accepted": {"type": "integer"}, "ignored": {"type": "integer"}, "policy": {"$ref": "#/components/schemas/DemandPolicy"}}},
   "DemandPolicy": {"type": "string", "enum": ["off", "suggest", "automatic"]},
   "DemandList": {"type": "object", "required": ["items", "next", "policy"], "properties": {
-    "items": {"type": "array", "items": {"type": "object", "required": ["kernel", "name", "key", "environment", "tag", "hits",
+    "items": {"type": "array", "items": {"type": "object", "required": ["kernel", "name", "key", "environment", "tag", "regime", "hits",
       "misses", "tuning_ms", "kernel_ms", "gain", "saved_ms", "last_at"]}},
     "next": {"type": "null"}, "policy": {"$ref": "#/components/schemas/DemandPolicy"}}},
   "DemandQueueRequest": {"type": "object", "required": ["top"], "additionalProperties": false, "properties": {

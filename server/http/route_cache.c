@@ -3,7 +3,8 @@
 #include "server/http/routes.h"
 
 #define X(member, hardware) #member,
-static const char *const cache_arguments[] = {ENVIRONMENT_TEXTS(X) "compute_units", "tag", "channel", "match", NULL};
+static const char *const cache_arguments[] = {
+    ENVIRONMENT_TEXTS(X) "compute_units", "tag", "regime", "channel", "match", NULL};
 #undef X
 
 static void cache_get(struct worker *worker, struct request *request) {

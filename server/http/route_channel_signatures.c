@@ -31,14 +31,14 @@ static bool signature_post_once(struct worker *worker, struct request *request, 
   struct error error;
   bool is_done;
   cleanup_channel_rows struct channel_rows rows = {0};
-  if (!channel_rows_load(worker->db, name, signing->tag, &rows, &error)) {
+  if (!channel_rows_load(worker->db, name, signing->tag, signing->regime, &rows, &error)) {
     answer_failure(worker, request, &error);
     return true;
   }
   const struct channel_row *row = row_of_environment(&rows, &signing->environment);
   if (!row) {
-    request_problem(request, 404, "", "channel \"%s\" has no entry for this environment and tag; state all its members",
-                    name);
+    request_problem(request, 404, "",
+                    "channel \"%s\" has no entry for this environment, tag and regime; state all its members", name);
     return true;
   }
   switch (channel_signing_decide(&row->entry, signing)) {

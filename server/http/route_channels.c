@@ -90,8 +90,9 @@ void route_channel_put(struct worker *worker, struct request **requests, size_t 
 }
 
 #define X(member, hardware) #member,
-static const char *const entry_arguments[] = {ENVIRONMENT_TEXTS(X) "compute_units", "tag", NULL};
-static const char *const history_arguments[] = {ENVIRONMENT_TEXTS(X) "compute_units", "tag", "limit", "after", NULL};
+static const char *const entry_arguments[] = {ENVIRONMENT_TEXTS(X) "compute_units", "tag", "regime", NULL};
+static const char *const history_arguments[] = {
+    ENVIRONMENT_TEXTS(X) "compute_units", "tag", "regime", "limit", "after", NULL};
 #undef X
 
 /* The entry that a move to this release would follow: read for that move, so never from memory. */
@@ -110,7 +111,7 @@ static void entry_of_release_answer(struct worker *worker, struct request *reque
   else if (!rows.n)
     request_problem(request, 422, "", "there is no release %s; POST /v1/releases makes one", digest);
   else if (!rows.all->entry.counter)
-    request_problem(request, 404, "", "channel \"%s\" has no entry yet for that release's environment and tag",
+    request_problem(request, 404, "", "channel \"%s\" has no entry yet for that release's environment, tag and regime",
                     request->segments[0]);
   else
     channel_row_answer(request, rows.all);

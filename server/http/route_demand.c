@@ -42,11 +42,11 @@ void route_demand_post(struct worker *worker, struct request **requests, size_t 
 }
 
 static json_t *wanted_to_json(const struct demand_wanted *wanted) {
-  json_t *item =
-      json_pack("{s:o, s:s, s:s, s:O, s:O, s:I, s:I, s:f, s:f, s:f, s:s}", "kernel", json_digest_text(&wanted->kernel),
-                "name", wanted->name, "tag", wanted->tag, "key", wanted->key, "environment", wanted->environment,
-                "hits", (json_int_t)wanted->hits, "misses", (json_int_t)wanted->misses, "tuning_ms", wanted->tuning_ms,
-                "gain", wanted->gain, "saved_ms", wanted->saved_ms, "last_at", wanted->last_at);
+  json_t *item = json_pack(
+      "{s:o, s:s, s:s, s:s, s:O, s:O, s:I, s:I, s:f, s:f, s:f, s:s}", "kernel", json_digest_text(&wanted->kernel),
+      "name", wanted->name, "tag", wanted->tag, "regime", wanted->regime, "key", wanted->key, "environment",
+      wanted->environment, "hits", (json_int_t)wanted->hits, "misses", (json_int_t)wanted->misses, "tuning_ms",
+      wanted->tuning_ms, "gain", wanted->gain, "saved_ms", wanted->saved_ms, "last_at", wanted->last_at);
   ALWAYS(item != NULL);
   json_object_set_new(item, "kernel_ms", wanted->kernel_ms > 0 ? json_real(wanted->kernel_ms) : json_null());
   return item;

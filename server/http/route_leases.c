@@ -114,10 +114,10 @@ static void lease_answer(struct worker *worker, const struct pull *pull, const s
   likely_write(out, wish, job);
   bounds_write(out, wish, job);
   fprintf(out,
-          "\"baseline\":%lld,\"stage\":\"%s\",\"round\":%lld,\"process\":%lld,\"seed\":%lld,\"regime\":\"cold\","
+          "\"baseline\":%lld,\"stage\":\"%s\",\"round\":%lld,\"process\":%lld,\"seed\":%lld,\"regime\":\"%s\","
           "\"expires_in_ms\":%lld,\"renew_every_ms\":%lld}",
           (long long)job->baseline, stage_name(wish->stage), (long long)wish->round, (long long)wish->process,
-          (long long)job->seed, (long long)wish->expires_in_ms, (long long)renew_every_ms(worker, wish));
+          (long long)job->seed, job->regime, (long long)wish->expires_in_ms, (long long)renew_every_ms(worker, wish));
   ALWAYS(fclose(out) == 0);
   request_answer_text(pull->request, 200, "application/json", text, size);
 }

@@ -101,8 +101,9 @@ static bool environment_choose(struct request *request, const struct release_req
     return true;
   case CACHE_MATCH_NONE:
     extra = json_pack("{s:o}", "nearest", cache_nearest(&wanted->environment, there, known->n, &sentence));
-    error_at(&error, "/environment", "no job with tag \"%.50s\" was tuned for %.150s; %s", wanted->tag, asked,
-             sentence ? sentence : "there is none of this tag at all: submit jobs first");
+    error_at(&error, "/environment", "no job with tag \"%.50s\" and regime %s was tuned for %.150s; %s", wanted->tag,
+             regime_name(wanted->regime), asked,
+             sentence ? sentence : "there is none of this tag and regime at all: submit jobs first");
     break;
   case CACHE_MATCH_SEVERAL:
     extra = json_pack("{s:o}", "environments", cache_fitting(&wanted->environment, there, known->n));
@@ -118,17 +119,17 @@ static bool environment_choose(struct request *request, const struct release_req
 
 /* Takes over `replaces`. */
 static void plan_answer(struct worker *worker, struct request *request, const struct release_plan *plan,
-                        const struct environment *environment, const char *tag, json_t *replaces) {
+                        const struct environment *environment, const struct release_request *wanted, json_t *replaces) {
   cleanup_json json_t *replaced = replaces;
   struct error error;
   bool is_new;
   cleanup_release struct release *release = NULL;
   if (!plan->n_included) {
-    error_set(&error, "nothing can be released for this environment and tag; \"skipped\" says why");
+    error_set(&error, "nothing can be released for this environment, tag and regime; \"skipped\" says why");
     request_problem_extra(request, 422, &error, json_pack("{s:o}", "skipped", skipped_to_json(plan)));
     return;
   }
-  if (!release_from_plan(plan, environment, tag, &release, &error) ||
+  if (!release_from_plan(plan, environment, wanted->tag, wanted->regime, &release, &error) ||
       !release_store(worker->db, release, &is_new, &error)) {
     answer_failure(worker, request, &error);
     return;
@@ -161,7 +162,7 @@ static void release_post(struct worker *worker, struct request *request) {
     request_refuse(request, 422, &error);
     return;
   }
-  if (!release_environments_load(worker->db, wanted.tag, &known, &error)) {
+  if (!release_environments_load(worker->db, wanted.tag, wanted.regime, &known, &error)) {
     answer_failure(worker, request, &error);
     return;
   }
@@ -173,7 +174,7 @@ static void release_post(struct worker *worker, struct request *request) {
     return;
   }
   release_plan(&wanted, &environment, &served, &candidates, &plan);
-  plan_answer(worker, request, &plan, &environment, wanted.tag, replaces_to_json(&wanted, &state));
+  plan_answer(worker, request, &plan, &environment, &wanted, replaces_to_json(&wanted, &state));
 }
 
 void route_release_post(struct worker *worker, struct request **requests, size_t n) {

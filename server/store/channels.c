@@ -15,7 +15,7 @@ void channel_rows_release(struct channel_rows *rows) {
 
 /* clang-format off */
 /* Expiry and signatures of the entry that row `c` has now. */
-#define OF_THE_ENTRY(table) table ".name = c.name AND " table ".tag = c.tag" \
+#define OF_THE_ENTRY(table) table ".name = c.name AND " table ".tag = c.tag AND " table ".regime = c.regime" \
   " AND " table ".environment_digest = c.environment_digest AND " table ".counter = c.counter"
 #define EXPIRES(column) "extract(epoch FROM " column ")::bigint"
 #define SIGNATURES \
@@ -23,11 +23,11 @@ void channel_rows_release(struct channel_rows *rows) {
   "   'key', 'sha256:' || encode(s.key, 'hex'), 'signature', s.signature) ORDER BY s.key), '[]'))" \
   " FROM channel_signatures s WHERE " OF_THE_ENTRY("s") ") AS signatures"
 #define CHANNEL_COLUMNS \
-  "c.id, c.name, r.environment, c.tag, c.counter, c.release, c.signings, " \
+  "c.id, c.name, r.environment, c.tag, c.regime, c.counter, c.release, c.signings, " \
   SQL_TIME("c.updated_at") " AS updated_at, NULL AS moved_by," \
   " (SELECT " EXPIRES("e.expires_at") " FROM channel_entries e WHERE " OF_THE_ENTRY("e") ") AS expires, " SIGNATURES
 #define HISTORY_COLUMNS \
-  "c.counter AS id, c.name, $6::json AS environment, c.tag, c.counter, c.release, 0 AS signings, " \
+  "c.counter AS id, c.name, $6::json AS environment, c.tag, c.regime, c.counter, c.release, 0 AS signings, " \
   SQL_TIME("c.moved_at") " AS updated_at, c.moved_by, " EXPIRES("c.expires_at") " AS expires, " SIGNATURES
 /* clang-format on */
 
@@ -47,7 +47,8 @@ static struct channel_row row_read(const struct db_rows *rows, int row) {
   };
   if (channel.entry.counter)
     channel.entry.release = db_get_digest(rows, row, "release");
-  ALWAYS(environment_parse(environment, &channel.entry.environment, &bad) &&
+  ALWAYS(regime_parse(db_get(rows, row, "regime"), &channel.entry.regime, &bad) &&
+         environment_parse(environment, &channel.entry.environment, &bad) &&
          channel_signatures_parse(signatures, channel.entry.signatures, &channel.entry.n_signatures, &bad));
   return channel;
 }
@@ -68,13 +69,14 @@ static struct channel_rows page_read(const struct db_rows *rows, int64_t limit, 
 
 static const struct statement channel_rows_statement = {
     "channel_rows", "SELECT " CHANNEL_COLUMNS " FROM channels c JOIN releases r ON r.digest = c.release"
-                    " WHERE c.name = $1 AND c.tag = $2 ORDER BY c.id"};
+                    " WHERE c.name = $1 AND c.tag = $2 AND c.regime = $3 ORDER BY c.id"};
 
-bool channel_rows_load(struct db *db, const char *name, const char *tag, struct channel_rows *ret,
+bool channel_rows_load(struct db *db, const char *name, const char *tag, enum regime regime, struct channel_rows *ret,
                        struct error *error) {
   struct db_parameters parameters = {0};
   db_text(&parameters, name);
   db_text(&parameters, tag);
+  db_text(&parameters, regime_name(regime));
   cleanup_rows struct db_rows *rows = NULL;
   if (!db_run(db, &channel_rows_statement, &parameters, &rows, error))
     return false;
@@ -101,10 +103,10 @@ bool channel_rows_list(struct db *db, int64_t after, int64_t limit, struct chann
 static const struct statement channel_of_release_statement = {
     "channel_of_release",
     "SELECT " CHANNEL_COLUMNS " FROM releases r CROSS JOIN LATERAL (SELECT c.id, $1::text AS name,"
-    "  r.environment_digest, r.tag, COALESCE(c.counter, 0) AS counter, c.release,"
+    "  r.environment_digest, r.tag, r.regime, COALESCE(c.counter, 0) AS counter, c.release,"
     "  COALESCE(c.signings, 0) AS signings, c.updated_at"
     "  FROM (SELECT) one LEFT JOIN channels c"
-    "   ON c.name = $1 AND c.tag = r.tag AND c.environment_digest = r.environment_digest) c"
+    "   ON c.name = $1 AND c.tag = r.tag AND c.regime = r.regime AND c.environment_digest = r.environment_digest) c"
     " WHERE r.digest = $2::bytea"};
 
 bool channel_row_of_release(struct db *db, const char *name, const struct digest *release, struct channel_rows *ret,
@@ -122,7 +124,7 @@ bool channel_row_of_release(struct db *db, const char *name, const struct digest
 static const struct statement channel_entries_statement = {
     "channel_entries_list", "SELECT " HISTORY_COLUMNS " FROM channel_entries c"
                             " WHERE c.name = $1 AND c.tag = $2 AND c.environment_digest = $3::bytea AND c.counter < $4"
-                            " ORDER BY c.counter DESC LIMIT $5"};
+                            "  AND c.regime = $7 ORDER BY c.counter DESC LIMIT $5"};
 
 bool channel_entries_list(struct db *db, const struct channel_row *row, int64_t before, int64_t limit,
                           struct channel_rows *ret, int64_t *ret_next, struct error *error) {
@@ -136,6 +138,7 @@ bool channel_entries_list(struct db *db, const struct channel_row *row, int64_t 
   db_integer(&parameters, before);
   db_integer(&parameters, limit + 1);
   db_text(&parameters, text);
+  db_text(&parameters, regime_name(row->entry.regime));
   cleanup_rows struct db_rows *rows = NULL;
   if (!db_run(db, &channel_entries_statement, &parameters, &rows, error))
     return false;
@@ -147,21 +150,24 @@ bool channel_entries_list(struct db *db, const struct channel_row *row, int64_t 
  * state. What this statement inserts it cannot read: expiry and signatures are answered as they were given. */
 static const struct statement channel_move_statement = {
     "channel_move",
-    "WITH target AS (SELECT digest, environment_digest, environment, tag FROM releases WHERE digest = $2::bytea),"
-    " created AS (INSERT INTO channels (name, environment_digest, tag, release, counter)"
-    "  SELECT $1, environment_digest, tag, digest, 1 FROM target WHERE $3::bigint = 0"
-    "  ON CONFLICT (name, tag, environment_digest) DO NOTHING RETURNING *),"
+    "WITH target AS (SELECT digest, environment_digest, environment, tag, regime FROM releases WHERE digest = "
+    "$2::bytea),"
+    " created AS (INSERT INTO channels (name, environment_digest, tag, regime, release, counter)"
+    "  SELECT $1, environment_digest, tag, regime, digest, 1 FROM target WHERE $3::bigint = 0"
+    "  ON CONFLICT (name, tag, regime, environment_digest) DO NOTHING RETURNING *),"
     " moved AS (UPDATE channels c SET release = t.digest, counter = c.counter + 1, updated_at = now() FROM target t"
-    "  WHERE c.name = $1 AND c.tag = t.tag AND c.environment_digest = t.environment_digest AND c.counter = $3::bigint"
-    "  AND c.signings = $4::bigint RETURNING c.*),"
+    "  WHERE c.name = $1 AND c.tag = t.tag AND c.regime = t.regime AND c.environment_digest = t.environment_digest"
+    "  AND c.counter = $3::bigint AND c.signings = $4::bigint RETURNING c.*),"
     " c AS (SELECT * FROM created UNION ALL SELECT * FROM moved),"
-    " entry AS (INSERT INTO channel_entries (name, environment_digest, tag, counter, release, moved_by, moved_at,"
-    "   expires_at)"
-    "  SELECT name, environment_digest, tag, counter, release, $5, updated_at, to_timestamp($6::bigint) FROM c),"
-    " signed AS (INSERT INTO channel_signatures (name, environment_digest, tag, counter, key, signature, added_by)"
-    "  SELECT name, environment_digest, tag, counter, decode(substr(s->>'key', 8), 'hex'), s->>'signature', $5"
+    " entry AS (INSERT INTO channel_entries (name, environment_digest, tag, regime, counter, release, moved_by,"
+    "   moved_at, expires_at)"
+    "  SELECT name, environment_digest, tag, regime, counter, release, $5, updated_at, to_timestamp($6::bigint) FROM "
+    "c),"
+    " signed AS (INSERT INTO channel_signatures (name, environment_digest, tag, regime, counter, key, signature,"
+    "   added_by) SELECT name, environment_digest, tag, regime, counter, decode(substr(s->>'key', 8), 'hex'), "
+    "s->>'signature', $5"
     "  FROM c, json_array_elements($7::json->'signatures') s)"
-    " SELECT c.id, c.name, r.environment, c.tag, c.counter, c.release, c.signings, " SQL_TIME(
+    " SELECT c.id, c.name, r.environment, c.tag, c.regime, c.counter, c.release, c.signings, " SQL_TIME(
         "c.updated_at") " AS updated_at, NULL AS moved_by, $6::bigint AS expires, $7::json AS signatures FROM c JOIN "
                         "target r ON true"};
 
@@ -192,9 +198,9 @@ static const struct statement channel_signature_statement = {
     "channel_signature_add",
     "WITH c AS (UPDATE channels SET signings = signings + 1 WHERE id = $1 AND counter = $2 AND signings = $3"
     "  RETURNING *),"
-    " added AS (INSERT INTO channel_signatures (name, environment_digest, tag, counter, key, signature, added_by)"
-    "  SELECT name, environment_digest, tag, counter, $4::bytea, $5, $6 FROM c"
-    "  ON CONFLICT (name, tag, environment_digest, counter, key) DO UPDATE"
+    " added AS (INSERT INTO channel_signatures (name, environment_digest, tag, regime, counter, key, signature,"
+    "   added_by) SELECT name, environment_digest, tag, regime, counter, $4::bytea, $5, $6 FROM c"
+    "  ON CONFLICT (name, tag, regime, environment_digest, counter, key) DO UPDATE"
     "  SET signature = excluded.signature, added_by = excluded.added_by, added_at = excluded.added_at)"
     " SELECT id FROM c"};
 

@@ -25,15 +25,15 @@ static inline struct channel_state channel_row_state(const struct channel_row *r
   return (struct channel_state){row->entry.counter, row->entry.release, row->signings};
 }
 
-/* The rows of a channel and tag, in the order in which they were made. */
-must_check bool channel_rows_load(struct db *db, const char *name, const char *tag, struct channel_rows *ret,
-                                  struct error *error);
+/* The rows of a channel, tag and regime, in the order in which they were made. */
+must_check bool channel_rows_load(struct db *db, const char *name, const char *tag, enum regime regime,
+                                  struct channel_rows *ret, struct error *error);
 
 /* Rows of all channels after id `after`; *ret_next is 0 at the end. */
 must_check bool channel_rows_list(struct db *db, int64_t after, int64_t limit, struct channel_rows *ret,
                                   int64_t *ret_next, struct error *error);
 
-/* The row of a channel that a release's environment and tag name, whether there is an entry yet or not (then its counter is
+/* The row of a channel that a release's environment, tag and regime name, whether there is an entry yet or not (then its counter is
  * 0 and its release none). No row: there is no such release. */
 must_check bool channel_row_of_release(struct db *db, const char *name, const struct digest *release,
                                        struct channel_rows *ret, struct error *error);
@@ -42,7 +42,7 @@ must_check bool channel_row_of_release(struct db *db, const char *name, const st
 must_check bool channel_entries_list(struct db *db, const struct channel_row *row, int64_t before, int64_t limit,
                                      struct channel_rows *ret, int64_t *ret_next, struct error *error);
 
-/* Moves the row of the release's environment and tag from exactly `from` to the release, and writes the history with
+/* Moves the row of the release's environment, tag and regime from exactly `from` to the release, and writes the history with
  * expiry and signatures, in one statement. No row in *ret: it was elsewhere by now. */
 must_check bool channel_move(struct db *db, const char *name, const struct channel_state *from,
                              const struct channel_move *move, const char *moved_by, struct channel_rows *ret,

@@ -11,8 +11,9 @@
 #define SQL_RELEASES                                                                                                   \
   " FROM releases r WHERE r.created_at < now() - " AGE                                                                 \
   " AND NOT EXISTS (SELECT FROM channels c WHERE c.release = r.digest)"                                                \
-  " AND NOT EXISTS (SELECT FROM (SELECT release, row_number() OVER (PARTITION BY name, tag, environment_digest"        \
-  "  ORDER BY max(counter) DESC) AS n FROM channel_entries GROUP BY name, tag, environment_digest, release) e"         \
+  " AND NOT EXISTS (SELECT FROM (SELECT release, row_number() OVER (PARTITION BY name, tag, regime, "                  \
+  "environment_digest"                                                                                                 \
+  "  ORDER BY max(counter) DESC) AS n FROM channel_entries GROUP BY name, tag, regime, environment_digest, release) e" \
   "  WHERE e.release = r.digest AND e.n <= " TEXT(                                                                     \
       COLLECT_ENTRIES) ")"                                                                                             \
                        " AND NOT EXISTS (SELECT FROM release_fetches f WHERE f.release = r.digest"                     \

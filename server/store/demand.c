@@ -33,19 +33,19 @@ bool demand_kernels_find(struct db *db, const char *const *names, size_t n, stru
 
 static const struct statement add_statement = {
     "demand_add",
-    "INSERT INTO demand AS d (kernel, key_digest, key, environment_digest, environment, tag, hits, misses, tuning_ms,"
-    "  kernel_ms)"
-    " SELECT r.kernel, r.key_digest, min(r.key)::json, $7, $8, $9, sum(r.hits), sum(r.misses), sum(r.tuning_ms),"
+    "INSERT INTO demand AS d (kernel, key_digest, key, environment_digest, environment, tag, regime, hits, misses,"
+    "  tuning_ms, kernel_ms)"
+    " SELECT r.kernel, r.key_digest, min(r.key)::json, $7, $8, $9, $11, sum(r.hits), sum(r.misses), sum(r.tuning_ms),"
     "  avg(nullif(r.kernel_ms, 0))"
     " FROM unnest($1::bytea[], $2::bytea[], $3::text[], $4::int8[], $5::int8[], $6::float8[], $10::float8[])"
     "  AS r(kernel, key_digest, key, hits, misses, tuning_ms, kernel_ms)"
-    " WHERE EXISTS (SELECT FROM demand o WHERE (o.kernel, o.key_digest, o.environment_digest, o.tag)"
-    "   = (r.kernel, r.key_digest, $7, $9))"
+    " WHERE EXISTS (SELECT FROM demand o WHERE (o.kernel, o.key_digest, o.environment_digest, o.tag,"
+    "   o.regime) = (r.kernel, r.key_digest, $7, $9, $11))"
     "  OR (SELECT count(*) FROM (SELECT FROM demand LIMIT " TEXT(DEMAND_ROWS_MAX) ") kept) < " TEXT(
         DEMAND_ROWS_MAX) " GROUP BY r.kernel, r.key_digest ORDER BY r.kernel, "
                          "r.key_digest" /* everybody locks rows in one order */
                          " ON CONFLICT (kernel, key_digest, environment_digest, "
-                         "tag) DO UPDATE SET hits = least(d.hits, " TEXT(
+                         "tag, regime) DO UPDATE SET hits = least(d.hits, " TEXT(
                              DEMAND_TOTAL_MAX) ") + excluded.hits,"
                                                "  misses = least(d.misses, " TEXT(
                                                    DEMAND_TOTAL_MAX) ") + excluded.misses, tuning_ms = "
@@ -60,7 +60,7 @@ static void real_add(struct db_array *array, double number) {
 }
 
 bool demand_add(struct db *db, const struct demand_row *rows, size_t n, const struct digest *environment,
-                const char *environment_text, const char *tag, struct error *error) {
+                const char *environment_text, const char *tag, enum regime regime, struct error *error) {
   enum { KERNEL, KEY_DIGEST, KEY, HITS, MISSES, TUNING, KERNEL_MS, COLUMNS };
   struct db_array columns[COLUMNS];
   struct db_parameters parameters = {0};
@@ -81,6 +81,7 @@ bool demand_add(struct db *db, const struct demand_row *rows, size_t n, const st
   db_text(&parameters, environment_text);
   db_text(&parameters, tag);
   db_text(&parameters, db_array_finish(&columns[KERNEL_MS]));
+  db_text(&parameters, regime_name(regime));
   bool ok = db_run(db, &add_statement, &parameters, NULL, error);
   for (size_t i = 0; i < COLUMNS; i++)
     db_array_release(&columns[i]);
@@ -92,6 +93,7 @@ void demand_list_release(struct demand_list *list) {
     struct demand_wanted *wanted = &list->all[i];
     free(wanted->name);
     free(wanted->tag);
+    free(wanted->regime);
     free(wanted->last_at);
     json_decref(wanted->key);
     json_decref(wanted->environment);
@@ -109,23 +111,29 @@ static const struct statement wanted_statement = {
     "WITH open AS (SELECT * FROM demand d WHERE d.misses > 0 AND d.job_id IS NULL"
     "  AND (d.decided_at IS NULL OR d.decided_at < now() - interval '1 day')),"
     " gains AS (SELECT k.kernel, coalesce(g.gain, $2::float8) AS gain FROM (SELECT DISTINCT kernel FROM open) k"
-    "  CROSS JOIN LATERAL (SELECT avg(1 - (w.verdict ->> 'baseline_ratio')::float8) AS gain FROM (SELECT id FROM jobs"
-    "   WHERE jobs.kernel = k.kernel AND state = 'done' ORDER BY id DESC LIMIT 64) j JOIN winners w ON w.job_id = "
-    "j.id) g),"
+    "  CROSS JOIN LATERAL (SELECT avg(1 - CASE WHEN j.baseline = COALESCE(j.default_config, j.baseline)"
+    "    THEN (w.verdict ->> 'baseline_ratio')::float8"
+    "    ELSE (SELECT (f ->> 'winner_ratio')::float8 FROM json_array_elements(w.verdict -> 'finalists') f"
+    "          WHERE (f ->> 'config')::bigint = j.default_config) END) AS gain"
+    "   FROM (SELECT id, baseline, default_config FROM jobs WHERE jobs.kernel = k.kernel AND state = 'done'"
+    "    AND purpose = 'tune' ORDER BY id DESC LIMIT 64) j JOIN winners w ON w.job_id = j.id) g),"
     " wanted AS (SELECT * FROM (SELECT o.*, g.gain,"
     "   o.tuning_ms + (o.hits + o.misses) * coalesce(o.kernel_ms, 0) * greatest(g.gain, 0) AS saved_ms"
     "   FROM open o JOIN gains g USING (kernel) ORDER BY saved_ms DESC, o.misses DESC, o.id) ranked"
     "  WHERE (SELECT count(*) FROM (SELECT FROM (SELECT id, environment_id FROM jobs WHERE kernel = ranked.kernel"
-    "     AND key_digest = ranked.key_digest AND tag = ranked.tag AND state = 'done' OFFSET 0) j"
+    "     AND key_digest = ranked.key_digest AND tag = ranked.tag AND regime = ranked.regime AND state = 'done' OFFSET "
+    "0) j"
     "    JOIN winners w ON w.job_id = j.id JOIN environments e ON e.id = j.environment_id"
     "    AND e.identity::jsonb @> ranked.environment::jsonb LIMIT 1) tuned) = 0"
     "  ORDER BY saved_ms DESC, misses DESC, id LIMIT $1)"
-    " SELECT r.id, r.kernel, k.name, r.tag, r.key, r.environment, r.hits, r.misses, r.tuning_ms, r.kernel_ms, r.gain,"
+    " SELECT r.id, r.kernel, k.name, r.tag, r.regime, r.key, r.environment, r.hits, r.misses, r.tuning_ms, "
+    "r.kernel_ms, r.gain,"
     "  r.saved_ms, " SQL_TIME(
         "r.last_at") " AS last_at, j.space, j.budget_ms FROM wanted r JOIN kernels k ON k.hash = "
                      "r.kernel LEFT JOIN LATERAL (SELECT s.space, jobs.budget_device_ms AS budget_ms FROM jobs JOIN "
                      "spaces s ON s.digest = jobs.space_digest"
-                     "   WHERE jobs.kernel = r.kernel AND jobs.state = 'done' ORDER BY jobs.id DESC LIMIT 1) j"
+                     "   WHERE jobs.kernel = r.kernel AND jobs.state = 'done' AND jobs.purpose = 'tune' ORDER BY "
+                     "jobs.id DESC LIMIT 1) j"
                      "  ON true ORDER BY r.saved_ms DESC, r.misses DESC, r.id"};
 
 bool demand_wanted_load(struct db *db, int64_t limit, struct demand_list *ret, struct error *error) {
@@ -143,6 +151,7 @@ bool demand_wanted_load(struct db *db, int64_t limit, struct demand_list *ret, s
                                            .kernel = db_get_digest(rows, row, "kernel"),
                                            .name = xstrdup(db_get(rows, row, "name")),
                                            .tag = xstrdup(db_get(rows, row, "tag")),
+                                           .regime = xstrdup(db_get(rows, row, "regime")),
                                            .key = db_get_json(rows, row, "key"),
                                            .environment = db_get_json(rows, row, "environment"),
                                            .hits = db_get_integer(rows, row, "hits"),

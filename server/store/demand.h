@@ -6,6 +6,7 @@
 
 #include "common/base/digest.h"
 #include "common/base/json.h"
+#include "common/node/environment.h"
 #include "server/store/db.h"
 
 /* For each i with a name: the hash of the kernel of this name that was registered last. ret_known[i] is set to whether there
@@ -21,19 +22,19 @@ struct demand_row {
 };
 /* Adds to the counts; the same key may be there twice. New keys beyond DEMAND_ROWS_MAX are dropped. */
 must_check bool demand_add(struct db *db, const struct demand_row *rows, size_t n, const struct digest *environment,
-                           const char *environment_text, const char *tag, struct error *error);
+                           const char *environment_text, const char *tag, enum regime regime, struct error *error);
 
 /* An untuned key that was missed and about which nothing was decided yet. */
 struct demand_wanted {
   int64_t id;
   struct digest kernel;
-  char *name, *tag;
+  char *name, *tag, *regime;
   json_t *key, *environment;
-  int64_t hits, misses, budget_ms; /* budget of the kernel's newest done job; 0: none */
+  int64_t hits, misses, budget_ms; /* budget of the job that shows the space; 0: none */
   double tuning_ms, kernel_ms;     /* kernel_ms 0: not known */
   double gain, saved_ms;           /* core/demand.h: how it is ranked */
   char *last_at;                   /* RFC 3339 */
-  json_t *space;                   /* of the kernel's newest done job; NULL: there is none */
+  json_t *space; /* of the kernel's newest done job that tuned it, and did not only revalidate; NULL: there is none */
 };
 struct demand_list {
   size_t n;

@@ -5,8 +5,8 @@
 
 /* Winners that job $1 may flag. */
 #define SQL_EARLIER                                                                                                    \
-  " FROM jobs later JOIN jobs j ON (j.environment_id, j.tag, j.kernel, j.key_digest)"                                  \
-  "  = (later.environment_id, later.tag, later.kernel, later.key_digest) AND j.state = 'done'"                         \
+  " FROM jobs later JOIN jobs j ON (j.environment_id, j.tag, j.regime, j.kernel, j.key_digest)"                        \
+  "  = (later.environment_id, later.tag, later.regime, later.kernel, later.key_digest) AND j.state = 'done'"           \
   "  AND j.finished_at <= later.created_at JOIN winners w ON w.job_id = j.id AND w.flagged IS NULL"
 
 /* Of its measurements those of its finals are read, by their leases: a job may have a million. */

@@ -16,7 +16,7 @@ struct flag_facts {
 must_check bool flag_facts_load(struct db *db, int64_t job, struct flag_facts *ret, struct error *error);
 
 /* Flags the winners with these values (JSON, of flags[i]) of jobs that were done when `job` was submitted, of the same kernel,
- * key, environment and tag, with the event, in the caller's transaction. Those that are flagged already stay as they are. */
+ * key, environment, tag and regime, with the event, in the caller's transaction. Those that are flagged already stay as they are. */
 must_check bool flags_store(struct db *db, int64_t job, const char *const *config_values, const struct flag *flags,
                             size_t n, size_t *ret_flagged, struct error *error);
 

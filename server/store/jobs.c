@@ -44,7 +44,7 @@ bool job_builds_load(struct db *db, const struct digest *kernel, struct job_buil
 
 /* The identity's columns as arrays, in this order everywhere. */
 struct identity_arrays {
-  struct db_array kernels, keys, spaces, environments, tags, runs;
+  struct db_array kernels, keys, spaces, environments, tags, runs, regimes;
 };
 
 static void identity_init(struct identity_arrays *arrays, struct job_row *const *jobs, size_t n) {
@@ -54,6 +54,7 @@ static void identity_init(struct identity_arrays *arrays, struct job_row *const 
   db_array_init(&arrays->environments);
   db_array_init(&arrays->tags);
   db_array_init(&arrays->runs);
+  db_array_init(&arrays->regimes);
   for (size_t i = 0; i < n; i++) {
     db_array_digest(&arrays->kernels, &jobs[i]->kernel);
     db_array_digest(&arrays->keys, &jobs[i]->key_digest);
@@ -61,6 +62,7 @@ static void identity_init(struct identity_arrays *arrays, struct job_row *const 
     db_array_digest(&arrays->environments, &jobs[i]->environment_digest);
     db_array_text(&arrays->tags, jobs[i]->tag);
     db_array_text(&arrays->runs, jobs[i]->run);
+    db_array_text(&arrays->regimes, regime_name(jobs[i]->regime));
   }
 }
 
@@ -71,6 +73,7 @@ static void identity_bind(struct identity_arrays *arrays, struct db_parameters *
   db_text(parameters, db_array_finish(&arrays->environments));
   db_text(parameters, db_array_finish(&arrays->tags));
   db_text(parameters, db_array_finish(&arrays->runs));
+  db_text(parameters, db_array_finish(&arrays->regimes));
 }
 
 static void identity_release(struct identity_arrays *arrays) {
@@ -80,6 +83,7 @@ static void identity_release(struct identity_arrays *arrays) {
   db_array_release(&arrays->environments);
   db_array_release(&arrays->tags);
   db_array_release(&arrays->runs);
+  db_array_release(&arrays->regimes);
 }
 
 static enum job_state state_get(const struct db_rows *rows, int row) {
@@ -111,13 +115,12 @@ static void stored_read(const struct db_rows *rows, struct job_row *const *jobs)
 }
 
 static const struct statement jobs_find_statement = {
-    "jobs_find",
-    "SELECT r.n, j.id, j.state, j.configs, j.priority, j.baseline_from, false AS created"
-    " FROM unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::bytea[], $5::text[], $6::text[]) WITH ORDINALITY"
-    "  AS r(kernel, key_digest, space_digest, environment, tag, run, n)"
-    " JOIN environments e ON e.digest = r.environment"
-    " JOIN jobs j ON (j.kernel, j.key_digest, j.space_digest, j.environment_id, j.tag, j.run)"
-    "  = (r.kernel, r.key_digest, r.space_digest, e.id, r.tag, r.run)"};
+    "jobs_find", "SELECT r.n, j.id, j.state, j.configs, j.priority, j.baseline_from, false AS created"
+                 " FROM unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::bytea[], $5::text[], $6::text[], $7::text[])"
+                 "  WITH ORDINALITY AS r(kernel, key_digest, space_digest, environment, tag, run, regime, n)"
+                 " JOIN environments e ON e.digest = r.environment"
+                 " JOIN jobs j ON (j.kernel, j.key_digest, j.space_digest, j.environment_id, j.tag, j.run, j.regime)"
+                 "  = (r.kernel, r.key_digest, r.space_digest, e.id, r.tag, r.run, r.regime)"};
 
 bool jobs_find(struct db *db, struct job_row *const *jobs, size_t n, struct error *error) {
   struct identity_arrays arrays;
@@ -165,28 +168,33 @@ static bool spaces_store(struct db *db, struct job_row *const *jobs, size_t n, s
 static const struct statement jobs_insert_statement = {
     "jobs_insert",
     "WITH input AS MATERIALIZED (SELECT i.*, e.id AS environment_id FROM unnest($1::bytea[], $2::bytea[], $3::bytea[],"
-    "  $4::bytea[], $5::text[], $6::text[], $7::text[], $8::int[], $9::bigint[], $10::bigint[], $11::bigint[],"
-    "  $12::bigint[], $13::text[], $14::bytea[], $15::bytea[], $16::text[], $17::bigint[], $18::bigint[], $19::text[],"
-    "  $20::int[], $21::int[], $22::text[]) WITH ORDINALITY AS i(kernel, key_digest, space_digest,"
-    "  environment, tag, run, key, priority, budget, baseline, seed, configs, runner, build, device_class,"
-    "  baseline_from, default_config, config_us, search_strategy, search_trials, final_devices, likely, n)"
+    "  $4::bytea[], $5::text[], $6::text[], $7::text[], $8::text[], $9::int[], $10::bigint[], $11::bigint[],"
+    "  $12::bigint[], $13::bigint[], $14::bytea[], $15::bytea[], $16::text[], $17::bigint[], $18::bigint[], "
+    "$19::text[],"
+    "  $20::int[], $21::int[], $22::text[], $23::bool[]) WITH ORDINALITY AS i(kernel, key_digest, space_digest,"
+    "  environment, tag, run, regime, key, priority, budget, baseline, seed, configs, build, device_class,"
+    "  baseline_from, default_config, config_us, search_strategy, search_trials, final_devices, likely,"
+    "  is_revalidation, n)"
     "  JOIN environments e ON e.digest = i.environment),"
-    " stored AS (INSERT INTO jobs AS j (kernel, key, key_digest, space_digest, environment_id, tag, run, priority,"
-    "  budget_device_ms, baseline, seed, configs, runner, build, device_class, baseline_from, default_config, "
+    " stored AS (INSERT INTO jobs AS j (kernel, key, key_digest, space_digest, environment_id, tag, run, regime, "
+    "priority,"
+    "  budget_device_ms, baseline, seed, configs, build, device_class, baseline_from, default_config, "
     "config_us,"
-    "  search_strategy, search_trials, final_devices, likely, events)"
-    "  SELECT kernel, key::json, key_digest, space_digest, environment_id, tag, run, priority, budget, baseline, seed,"
-    "  configs, runner::runner, build, device_class, baseline_from, default_config, config_us, search_strategy,"
-    "  search_trials, final_devices, likely::bigint[], 1 FROM input"
-    "  ORDER BY kernel, key_digest, space_digest, environment_id, tag, run"
-    "  ON CONFLICT (kernel, key_digest, space_digest, environment_id, tag, run)"
+    "  search_strategy, search_trials, final_devices, likely, purpose, events)"
+    "  SELECT kernel, key::json, key_digest, space_digest, environment_id, tag, run, regime, priority, budget, "
+    "baseline,"
+    "  seed, configs, build, device_class, baseline_from, default_config, config_us, search_strategy,"
+    "  search_trials, final_devices, likely::bigint[], CASE WHEN is_revalidation THEN 'revalidate' ELSE 'tune' END, 1"
+    "  FROM input"
+    "  ORDER BY kernel, key_digest, space_digest, environment_id, tag, run, regime"
+    "  ON CONFLICT (kernel, key_digest, space_digest, environment_id, tag, run, regime)"
     "  DO UPDATE SET priority = GREATEST(j.priority, excluded.priority)"
     "  RETURNING j.*, j.xmax = 0 AS created),"
     " event AS (INSERT INTO job_events (job_id, event, kind, detail) SELECT id, 1, 'queued', '{}' FROM stored"
     "  WHERE created)"
     " SELECT i.n, s.id, s.state, s.configs, s.priority, s.baseline_from, s.created FROM input i JOIN stored s"
-    "  ON (s.kernel, s.key_digest, s.space_digest, s.environment_id, s.tag, s.run)"
-    "  = (i.kernel, i.key_digest, i.space_digest, i.environment_id, i.tag, i.run)"};
+    "  ON (s.kernel, s.key_digest, s.space_digest, s.environment_id, s.tag, s.run, s.regime)"
+    "  = (i.kernel, i.key_digest, i.space_digest, i.environment_id, i.tag, i.run, i.regime)"};
 
 static void add_or_null(struct db_array *array, bool is_known, int64_t integer) {
   if (is_known)
@@ -220,7 +228,6 @@ enum job_column {
   BASELINE,
   SEED,
   CONFIGS,
-  RUNNER,
   BUILD,
   CLASS,
   BASELINE_FROM,
@@ -230,6 +237,7 @@ enum job_column {
   TRIALS,
   DEVICES,
   LIKELY,
+  REVALIDATION,
   COLUMNS
 };
 
@@ -242,7 +250,6 @@ static void job_add(struct db_array *columns, const struct job_row *job) {
   db_array_integer(&columns[BASELINE], (int64_t)job->plan.baseline);
   db_array_integer(&columns[SEED], (int64_t)job->seed);
   db_array_integer(&columns[CONFIGS], job->known ? job->configs : (int64_t)job->plan.configs);
-  db_array_text(&columns[RUNNER], runner_name(job->runner));
   add_digest_or_null(&columns[BUILD], job->has_build, &job->build);
   db_array_digest(&columns[CLASS], &job->device_class);
   db_array_text(&columns[BASELINE_FROM], baseline_from_name(job->plan.baseline_from));
@@ -252,6 +259,7 @@ static void job_add(struct db_array *columns, const struct job_row *job) {
   add_or_null(&columns[TRIALS], search->wanted, search->trials);
   db_array_integer(&columns[DEVICES], job->final_devices);
   db_array_text(&columns[LIKELY], likely);
+  db_array_bool(&columns[REVALIDATION], job->is_revalidation);
 }
 
 static bool jobs_store(struct db *db, struct job_row *const *jobs, size_t n, struct error *error) {

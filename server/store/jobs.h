@@ -31,12 +31,13 @@ struct job_incumbent {
 
 /* A job to store, and what it is stored as. */
 struct job_row {
-  struct digest kernel, key_digest, space_digest, environment_digest; /* with tag and run: the identity */
+  struct digest kernel, key_digest, space_digest, environment_digest; /* with tag, run and regime: the identity */
   const char *tag, *run;
+  enum regime regime;
+  bool is_revalidation;
   const char *key, *space; /* JSON texts */
   const struct environment *environment;
   int64_t priority, budget_ms;
-  enum runner runner;
   bool has_build;
   struct digest build, device_class;
   uint64_t seed;

@@ -11,6 +11,7 @@
   "json_build_object('job', j.id::text, 'state', j.state, 'stage', j.stage, 'round', j.round,"                         \
   " 'kernel', " SQL_DIGEST("j.kernel") ", 'name', k.name, 'key', j.key,"                                               \
   " 'space_digest', " SQL_DIGEST("j.space_digest") ", 'environment', e.identity, 'tag', j.tag, 'run', j.run,"          \
+  " 'regime', j.regime, 'purpose', j.purpose,"                                                                         \
   " 'priority', j.priority, 'budget', CASE WHEN j.budget_device_ms IS NOT NULL THEN"                                   \
   "  json_build_object('device_seconds', j.budget_device_ms / 1000.0::float8) END,"                                    \
   " 'runner', j.runner, 'build', " SQL_DIGEST("j.build") ", 'baseline', j.baseline,"                                   \

@@ -134,7 +134,8 @@ static const struct statement lease_jobs_statement = {
     "leases_jobs",
     "SELECT j.id, j.state, j.baseline, j.seed, j.kernel AS kernel_hash, j.key_digest, e.digest AS environment_digest,"
     " 'sha256:' || encode(j.kernel, 'hex') AS kernel, k.manifest, j.key, s.space,"
-    " 'sha256:' || encode(j.build, 'hex') AS build, j.search_strategy IS NOT NULL AS is_search, j.likely, j.best_ratio,"
+    " 'sha256:' || encode(j.build, 'hex') AS build, j.regime, j.search_strategy IS NOT NULL AS is_search, j.likely, "
+    "j.best_ratio,"
     " CASE WHEN j.budget_device_ms IS NOT NULL THEN GREATEST(1, j.budget_device_ms * 1000"
     "  - (SELECT COALESCE(sum(device_us), 0) FROM leases WHERE job_id = j.id))::bigint END AS budget_us,"
     " CASE WHEN j.budget_device_ms IS NOT NULL THEN (SELECT sum(upper(r) - lower(r)) FROM leases l, "
@@ -172,6 +173,7 @@ bool leases_jobs(struct db *db, const int64_t *jobs, size_t n, struct lease_job 
     job->kernel_hash = db_get_digest(rows, row, "kernel_hash");
     job->key_digest = db_get_digest(rows, row, "key_digest");
     job->environment_digest = db_get_digest(rows, row, "environment_digest");
+    job->regime = xstrdup(db_get(rows, row, "regime"));
     job->is_search = db_get_bool(rows, row, "is_search");
     job->n_likely = ordinals_parse(db_get(rows, row, "likely"), job->likely, LIKELY_MAX);
     job->best_ratio = db_get_double(rows, row, "best_ratio");
@@ -188,6 +190,7 @@ void lease_jobs_free(struct lease_job *jobs, size_t n) {
     free(jobs[i].key);
     free(jobs[i].space);
     free(jobs[i].build);
+    free(jobs[i].regime);
   }
   free(jobs);
 }

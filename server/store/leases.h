@@ -41,6 +41,7 @@ struct lease_job {
   int64_t baseline, seed;
   char *kernel, *manifest, *key, *space;
   char *build; /* "sha256:…" or NULL */
+  char *regime;
   struct digest kernel_hash, key_digest, environment_digest;
   bool is_search;
   size_t n_likely;

@@ -22,13 +22,15 @@ static const struct statement release_environments_statement = {
     "    AND environment_digest > imported.environment_digest ORDER BY environment_digest LIMIT 1) next)"
     " SELECT identity FROM (SELECT DISTINCT ON (digest) digest, identity, later, id FROM ("
     "  SELECT digest, identity, false AS later, id FROM environments WHERE id IN"
-    "   (SELECT environment_id FROM jobs WHERE tag = $1 AND state IN ('done', 'failed'))"
+    "   (SELECT environment_id FROM jobs WHERE tag = $1 AND regime = $2 AND state IN ('done', 'failed'))"
     "  UNION ALL SELECT environment_digest, environment, true, id FROM imported) every"
     " ORDER BY digest, later, id) one ORDER BY later, id"};
 
-bool release_environments_load(struct db *db, const char *tag, struct release_environments *ret, struct error *error) {
+bool release_environments_load(struct db *db, const char *tag, enum regime regime, struct release_environments *ret,
+                               struct error *error) {
   struct db_parameters parameters = {0};
   db_text(&parameters, tag);
+  db_text(&parameters, regime_name(regime));
   cleanup_rows struct db_rows *rows = NULL;
   if (!db_run(db, &release_environments_statement, &parameters, &rows, error))
     return false;
@@ -50,7 +52,7 @@ static const struct statement release_candidates_statement = {
     "  j.baseline, w.verdict, w.flagged ->> 'job' AS flagged_by, w.flagged ->> 'ratio' AS flagged_ratio, w.quarantined"
     " FROM jobs j JOIN kernels k ON k.hash = j.kernel LEFT JOIN winners w ON w.job_id = j.id"
     " WHERE j.environment_id = (SELECT id FROM environments WHERE digest = $1::bytea) AND j.tag = $2"
-    "  AND ($3::bytea[] IS NULL OR j.kernel = ANY ($3::bytea[]))"};
+    "  AND ($3::bytea[] IS NULL OR j.kernel = ANY ($3::bytea[])) AND j.regime = $4"};
 
 static json_t *tuned_provenance(const struct db_rows *rows, int row) {
   json_t *provenance = json_pack("{s:s}", "origin", "tuned");
@@ -130,7 +132,7 @@ static bool spaces_load(struct db *db, const struct release_request *request, co
 static const struct statement release_served_statement = {
     "release_served",
     "SELECT c.counter, c.release, c.signings, r.bytes FROM channels c JOIN releases r ON r.digest = c.release"
-    " WHERE c.name = $1 AND c.tag = $2 AND c.environment_digest = $3::bytea"};
+    " WHERE c.name = $1 AND c.tag = $2 AND c.environment_digest = $3::bytea AND c.regime = $4"};
 
 bool release_served_load(struct db *db, const struct release_request *request, const struct environment *environment,
                          struct release_served *ret_served, struct channel_state *ret_state, struct error *error) {
@@ -139,6 +141,7 @@ bool release_served_load(struct db *db, const struct release_request *request, c
   db_text(&parameters, request->channel);
   db_text(&parameters, request->tag);
   db_digest(&parameters, &digest);
+  db_text(&parameters, regime_name(request->regime));
   cleanup_rows struct db_rows *rows = NULL;
   if (!db_run(db, &release_served_statement, &parameters, &rows, error))
     return false;
@@ -190,7 +193,7 @@ static struct release_candidate import_read(const struct db_rows *rows, int row)
   return import;
 }
 
-/* The rows of a statement over environment, tag and kernels. */
+/* The rows of a statement over environment, tag, kernels and, of jobs, the regime: what was imported has none. */
 static bool candidates_run(struct db *db, const struct statement *statement, const struct release_request *request,
                            const struct digest *environment, struct db_rows **ret_rows, struct error *error) {
   struct db_array kernels;
@@ -202,6 +205,8 @@ static bool candidates_run(struct db *db, const struct statement *statement, con
   db_digest(&parameters, environment);
   db_text(&parameters, request->tag);
   db_text(&parameters, request->n_kernels ? kernels_text : NULL);
+  if (statement == &release_candidates_statement)
+    db_text(&parameters, regime_name(request->regime));
   bool ok = db_run(db, statement, &parameters, ret_rows, error);
   db_array_release(&kernels);
   return ok;
@@ -230,8 +235,8 @@ bool release_candidates_load(struct db *db, const struct release_request *reques
 }
 
 static const struct statement release_store_statement = {
-    "release_store", "INSERT INTO releases (digest, environment_digest, environment, tag, winners, bytes)"
-                     " VALUES ($1::bytea, $2::bytea, $3::json, $4, $5::integer, $6::bytea)"
+    "release_store", "INSERT INTO releases (digest, environment_digest, environment, tag, winners, bytes, regime)"
+                     " VALUES ($1::bytea, $2::bytea, $3::json, $4, $5::integer, $6::bytea, $7)"
                      " ON CONFLICT (digest) DO NOTHING"};
 
 bool release_store(struct db *db, const struct release *release, bool *ret_is_new, struct error *error) {
@@ -245,6 +250,7 @@ bool release_store(struct db *db, const struct release *release, bool *ret_is_ne
   db_text(&parameters, release->tag);
   db_integer(&parameters, (int64_t)release->n_winners);
   db_bytes(&parameters, release->bytes, release->size);
+  db_text(&parameters, regime_name(release->regime));
   cleanup_rows struct db_rows *rows = NULL;
   if (!db_run(db, &release_store_statement, &parameters, &rows, error))
     return false;
@@ -272,7 +278,7 @@ bool release_load(struct db *db, const struct digest *digest, char **ret_bytes, 
 
 static const struct statement releases_list_statement = {
     "releases_list", "SELECT id, json_build_object('release', 'sha256:' || encode(digest, 'hex'), 'environment', "
-                     "environment, 'tag', tag,"
+                     "environment, 'tag', tag, 'regime', regime,"
                      "  'winners', winners, 'created_at', " SQL_TIME(
                          "created_at") ") AS item"
                                        " FROM releases WHERE id < $1 ORDER BY id DESC LIMIT $2"};

@@ -17,8 +17,8 @@ void release_environments_release(struct release_environments *environments);
 #define cleanup_release_environments __attribute__((cleanup(release_environments_release)))
 
 /* Those that jobs or imports of this tag have. */
-must_check bool release_environments_load(struct db *db, const char *tag, struct release_environments *ret,
-                                          struct error *error);
+must_check bool release_environments_load(struct db *db, const char *tag, enum regime regime,
+                                          struct release_environments *ret, struct error *error);
 
 /* What the request's channel serves for the environment and tag, and where it points (counter 0: nowhere yet). */
 must_check bool release_served_load(struct db *db, const struct release_request *request,

@@ -76,12 +76,13 @@ bool kernels_pace(struct db *db, const struct digest *kernels, size_t n, int64_t
 static const struct statement incumbents_statement = {
     "jobs_incumbents",
     "SELECT r.n, c.config, c.is_imported"
-    " FROM unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::text[], $5::text[]) WITH ORDINALITY"
-    "  AS r(kernel, key_digest, environment, identity, tag, n)"
+    " FROM unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::text[], $5::text[], $6::text[])"
+    "  WITH ORDINALITY AS r(kernel, key_digest, environment, identity, tag, regime, n)"
     " CROSS JOIN LATERAL ("
     "  (SELECT w.config_values AS config, j.finished_at AS at, false AS is_imported FROM environments e"
     "    CROSS JOIN LATERAL (SELECT id, finished_at FROM jobs WHERE environment_id = e.id AND tag = r.tag"
-    "     AND kernel = r.kernel AND key_digest = r.key_digest AND state = 'done' ORDER BY id DESC LIMIT 1) j"
+    "     AND regime = r.regime AND kernel = r.kernel AND key_digest = r.key_digest AND state = 'done' ORDER BY id "
+    "DESC LIMIT 1) j"
     "    JOIN winners w ON w.job_id = j.id WHERE e.digest = r.environment)"
     "  UNION ALL"
     "  (SELECT config, imported_at, true FROM imports WHERE kernel = r.kernel AND key_digest = r.key_digest"
@@ -97,7 +98,7 @@ static void incumbent_add(struct job_row *job, const struct db_rows *rows, int r
 }
 
 bool jobs_incumbents(struct db *db, struct job_row *const *jobs, size_t n, struct error *error) {
-  enum { KERNEL, KEY, ENVIRONMENT, IDENTITY, TAG, COLUMNS };
+  enum { KERNEL, KEY, ENVIRONMENT, IDENTITY, TAG, REGIME, COLUMNS };
   struct db_array columns[COLUMNS];
   cleanup_free struct job_row **asked = xcalloc(n + 1, sizeof *asked);
   size_t n_asked = 0;
@@ -114,6 +115,7 @@ bool jobs_incumbents(struct db *db, struct job_row *const *jobs, size_t n, struc
     db_array_digest(&columns[ENVIRONMENT], &jobs[i]->environment_digest);
     db_array_text(&columns[IDENTITY], identity);
     db_array_text(&columns[TAG], jobs[i]->tag);
+    db_array_text(&columns[REGIME], regime_name(jobs[i]->regime));
   }
   struct db_parameters parameters = {0};
   for (size_t i = 0; i < COLUMNS; i++)

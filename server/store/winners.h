@@ -25,7 +25,7 @@ must_check bool kernels_pace(struct db *db, const struct digest *kernels, size_t
                              struct error *error);
 
 /* Fills the incumbents of those of `jobs` that are not known: the values that won the newest done job of the same kernel,
- * key, environment and tag, and those that were imported for them, the newer first. An import's environment may state less
+ * key, environment, tag and regime, and those that were imported for them, the newer first: imports have no regime. An import's environment may state less
  * than the job's; one that is equal goes before one that only fits. */
 must_check bool jobs_incumbents(struct db *db, struct job_row *const *jobs, size_t n, struct error *error);
 

@@ -107,7 +107,7 @@ static struct release *release_of(const struct imported *imported, const struct 
   if (imported->environment)
     json_object_update(json, imported->environment);
   ALWAYS(environment_parse(json, &environment, &error));
-  cleanup_release_builder struct release_builder *builder = release_builder_new(&environment, "default");
+  cleanup_release_builder struct release_builder *builder = release_builder_new(&environment, "default", REGIME_COLD);
   for (size_t i = 0; i < imported->n_kernels; i++) {
     for (size_t j = 0; j < imported->kernels[i].n_entries; j++)
       entry_add(builder, &imported->kernels[i], kernels->all[i], &imported->kernels[i].entries[j]);

@@ -179,7 +179,8 @@ static void winner_add(struct release_builder *builder, const struct release_ker
 }
 
 static void check_built_again(const struct release *release) {
-  cleanup_release_builder struct release_builder *builder = release_builder_new(&release->environment, release->tag);
+  cleanup_release_builder struct release_builder *builder =
+      release_builder_new(&release->environment, release->tag, release->regime);
   cleanup_release struct release *again = NULL;
   struct error error;
   for (size_t i = release->n_kernels; i-- > 0;)

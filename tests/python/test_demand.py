@@ -97,6 +97,17 @@ def post(watcher):
     watcher.post()
 
 
+def test_a_report_names_the_tag_and_regime_of_the_cache(watching, server):
+    for more, stated in (({"tag": "chat", "regime": "warm"}, {"tag": "chat", "regime": "warm"}), ({"regime": "cold"}, {})):
+        watcher = watching(**more)
+        make_tuner().run(7, 7)
+        post(watcher)
+        body = server.seen[-1][2]
+        assert {name: body[name] for name in ("tag", "regime") if name in body} == stated
+        watcher.pending, watcher.events, watcher.caches = {}, [], []
+        watcher.stop()
+
+
 def test_hits_and_misses_are_posted_with_the_wavetune_key(watching, server):
     watcher = watching()
     tuner = make_tuner()

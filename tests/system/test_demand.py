@@ -124,6 +124,32 @@ def test_what_is_missed_most_is_queued_with_the_space_of_the_last_job(server):
     Hand(server, "tuner").work()
 
 
+def test_the_few_configs_of_a_revalidation_are_not_taken_for_the_kernels_space(server):
+    """Else a key would be tuned among two configs, be called faster, be released, and never be missed again."""
+    tune(server, 1100)
+    tune(server, 1101, space={"configs": [{"A": 1}, {"A": 2}]}, purpose="revalidate")
+    report(server, item(1102, tuning_ms=9e8))
+    queued = json.loads(wavetune(server, "demand", "--queue", "1", "--json").stdout)
+    assert [q["key"]["n"] for q in queued] == [1102]
+    assert server.get(f"/v1/jobs/{queued[0]['job']}")["space"] == SMALL
+    Hand(server, "tuner").work()
+
+
+def test_the_gain_of_a_kernel_is_against_its_default_and_not_against_incumbents(server, start, postgres):
+    """Else kernels whose keys were tuned before would rank last."""
+    other = start(harness.Server, postgres.database(), options=ONE)
+    other.kernel, other.demand = register(other), harness.make_token(other.database, "deployment", "demand")
+    space = SMALL | {"default": {"A": 1}}
+    tune(other, 1, space=space)
+    report(other, item(2, tuning_ms=1.0))
+    first = wanted(other)[2]["gain"]
+    for run in range(4):
+        job = tune(other, 1, space=space, run=f"again {run}", ratios={0: 2.0, 1: 1.0, 2: 4.0})
+        assert other.get(f"/v1/jobs/{job}")["baseline_from"] == "incumbent"
+    tune(other, 3, space={"configs": [{"A": 2}]}, purpose="revalidate", ratios={0: 1.0})
+    assert first == pytest.approx(0.5, abs=0.01) and wanted(other)[2]["gain"] == pytest.approx(first, abs=0.01)
+
+
 def test_what_cannot_be_queued_says_why_and_is_not_asked_again_at_once(server):
     body = {"environment": ENVIRONMENT | {"arch": "riscv64"}, "items": [item(1003, tuning_ms=9e8)]}
     assert server.request("POST", "/v1/demand", body, token=server.demand).status == 202

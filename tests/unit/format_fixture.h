@@ -101,7 +101,7 @@ struct winner {
 
 static inline struct release *release_of(const struct winner *winners, size_t n) {
   struct environment environment = {0};
-  cleanup_release_builder struct release_builder *builder = release_builder_new(&environment, "default");
+  cleanup_release_builder struct release_builder *builder = release_builder_new(&environment, "default", REGIME_COLD);
   struct release *release = NULL;
   struct error error;
   for (size_t i = 0; i < n; i++) {
@@ -126,7 +126,7 @@ static inline struct release *release_of(const struct winner *winners, size_t n)
 static inline struct release *release_of_imported(const struct imported *imported, const char *format,
                                                   struct shelf *shelf) {
   struct environment environment = {0};
-  cleanup_release_builder struct release_builder *builder = release_builder_new(&environment, "default");
+  cleanup_release_builder struct release_builder *builder = release_builder_new(&environment, "default", REGIME_COLD);
   struct release *release = NULL;
   struct error error;
   for (size_t i = 0; i < imported->n_kernels; i++) {

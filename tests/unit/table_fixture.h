@@ -120,7 +120,7 @@ static inline struct release *release_of(const struct imported *imported, const 
   cleanup_json json_t *json = environment ? json_loads(environment, 0, NULL) : json_incref(imported->environment);
   cleanup_environment struct environment parsed = {0};
   cr_assert(environment_parse(json, &parsed, &error), "%s", error.message);
-  cleanup_release_builder struct release_builder *builder = release_builder_new(&parsed, "default");
+  cleanup_release_builder struct release_builder *builder = release_builder_new(&parsed, "default", REGIME_COLD);
   for (size_t i = 0; i < imported->n_kernels; i++) {
     const struct imported_kernel *from = &imported->kernels[i];
     const struct kernel *kernel = NULL;

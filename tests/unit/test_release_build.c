@@ -7,7 +7,7 @@ static struct error error;
 
 static struct release_builder *builder_new(void) {
   struct environment environment = {.rocm = (char *)"6.4.1"};
-  return release_builder_new(&environment, "default");
+  return release_builder_new(&environment, "default", REGIME_COLD);
 }
 
 /* An entry with made-up members where a test does not care. */
@@ -125,7 +125,7 @@ Test(release_builder, two_winners_for_one_key_are_an_error) {
 Test(release_builder, a_release_without_winners_or_with_an_empty_tag_is_an_error) {
   struct environment environment = {0};
   cleanup_release_builder struct release_builder *empty = builder_new();
-  cleanup_release_builder struct release_builder *untagged = release_builder_new(&environment, "");
+  cleanup_release_builder struct release_builder *untagged = release_builder_new(&environment, "", REGIME_COLD);
   expect_unfinished(empty, "at least one winner");
   ADD(untagged, .name = "a");
   expect_unfinished(untagged, "is empty");

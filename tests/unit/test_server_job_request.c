@@ -30,7 +30,8 @@ Test(job_request, what_is_left_out_has_defaults) {
   cr_expect_str_eq(request.run, "");
   cr_expect_eq(request.priority, 0);
   cr_expect_eq(request.budget_ms, 0);
-  cr_expect_eq(request.runner, RUNNER_BUILD);
+  cr_expect_eq(request.regime, REGIME_COLD);
+  cr_expect_not(request.is_revalidation);
   cr_expect_not(request.search.wanted);
   cr_expect_eq(request.final_devices, 1);
   cr_expect_str_eq(request.environment.cpu, "gcc");
@@ -42,7 +43,8 @@ Test(job_request, everything_can_be_stated) {
   struct job_request request;
   struct error error;
   cr_assert(parsed(JOB(", \"tag\": \"t\", \"run\": \"r\", \"priority\": -7, \"budget\": {\"device_seconds\": 1.5},"
-                       " \"runner\": \"python\", \"search\": {\"strategy\": \"evolution\", \"trials\": 500},"
+                       " \"runner\": \"build\", \"regime\": \"warm\", \"purpose\": \"revalidate\", \"search\": "
+                       "{\"strategy\": \"evolution\", \"trials\": 500},"
                        " \"finals\": {\"devices\": 4}"),
                    &json, &request, &error),
             "%s", error.message);
@@ -50,7 +52,8 @@ Test(job_request, everything_can_be_stated) {
   cr_expect_str_eq(request.run, "r");
   cr_expect_eq(request.priority, -7);
   cr_expect_eq(request.budget_ms, 1500);
-  cr_expect_eq(request.runner, RUNNER_PYTHON);
+  cr_expect_eq(request.regime, REGIME_WARM);
+  cr_expect(request.is_revalidation);
   cr_expect(request.search.wanted);
   cr_expect_eq(request.search.strategy, SEARCH_EVOLUTION);
   cr_expect_eq(request.search.trials, 500);
@@ -69,7 +72,9 @@ Test(job_request, wrong_members_are_refused_where_they_stand) {
   refuses(JOB(", \"tag\": \"\""), "/tag");
   refuses(JOB(", \"tag\": \"a\\u0007\""), "/tag");
   refuses(JOB(", \"run\": 7"), "/run");
-  refuses(JOB(", \"runner\": \"perl\""), "/runner");
+  refuses(JOB(", \"runner\": \"python\""), "/runner");
+  refuses(JOB(", \"regime\": \"tepid\""), "/regime");
+  refuses(JOB(", \"purpose\": \"fun\""), "/purpose");
   refuses(JOB(", \"budget\": {}"), "/budget/device_seconds");
   refuses(JOB(", \"budget\": {\"device_seconds\": 0}"), "/budget/device_seconds");
   refuses(JOB(", \"budget\": {\"seconds\": 1}"), "/budget/seconds");

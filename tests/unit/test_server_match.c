@@ -214,32 +214,24 @@ Test(match, a_kernel_compiled_from_source_needs_no_build) {
   cr_expect_null(build);
 }
 
-static json_t *agents_for(const char *environment_text, enum runner runner, const struct known_environments *known) {
+static json_t *agents_for(const char *environment_text, const struct known_environments *known) {
   cleanup_environment struct environment environment = environment_of(environment_text);
-  return match_agents(&environment, runner, known);
+  return match_agents(&environment, known);
 }
 
 Test(match, agents_match_by_hardware_whatever_their_toolchain) {
   cleanup_known_environments struct known_environments known = {0};
   known_add(&known, "{" MI300X ",\"triton\":\"2.1\"}", 2);
   known_add(&known, "{" MI300X "}", 1);
-  cleanup_json json_t *agents = agents_for("{" MI300X ",\"triton\":\"3.6.0\"}", RUNNER_BUILD, &known);
+  cleanup_json json_t *agents = agents_for("{" MI300X ",\"triton\":\"3.6.0\"}", &known);
   cr_expect_eq(json_integer_value(json_object_get(agents, "matching")), 3);
-}
-
-Test(match, a_python_job_needs_the_agents_own_toolchain) {
-  cleanup_known_environments struct known_environments known = {0};
-  known_add(&known, "{" MI300X ",\"triton\":\"2.1\"}", 2);
-  known_add(&known, "{" MI300X ",\"triton\":\"3.6.0\"}", 1);
-  cleanup_json json_t *agents = agents_for("{" MI300X ",\"triton\":\"3.6.0\"}", RUNNER_PYTHON, &known);
-  cr_expect_eq(json_integer_value(json_object_get(agents, "matching")), 1);
 }
 
 Test(match, where_none_matches_the_nearest_says_what_differs) {
   cleanup_known_environments struct known_environments known = {0};
   known_add(&known, "{" MI300X "}", 1);
   known_add(&known, CPU_B, 1);
-  cleanup_json json_t *agents = agents_for(CPU_A, RUNNER_BUILD, &known);
+  cleanup_json json_t *agents = agents_for(CPU_A, &known);
   const json_t *nearest = json_object_get(agents, "nearest");
   cr_expect_eq(json_integer_value(json_object_get(agents, "matching")), 0);
   cr_expect_str_eq(json_string_value(json_object_get(nearest, "name")), "node2");
@@ -252,6 +244,6 @@ Test(match, of_two_equally_near_the_live_one_is_named) {
   cleanup_known_environments struct known_environments known = {0};
   known_add(&known, CPU_B, 0);
   known_add(&known, "{\"cpu\":\"gcc 14\",\"gpu\":\"X\",\"arch\":\"x86_64\",\"compute_units\":2,\"partition\":\"\"}", 1);
-  cleanup_json json_t *agents = agents_for(CPU_A, RUNNER_BUILD, &known);
+  cleanup_json json_t *agents = agents_for(CPU_A, &known);
   cr_expect_str_eq(json_string_value(json_object_get(json_object_get(agents, "nearest"), "name")), "node2");
 }

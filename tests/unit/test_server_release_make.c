@@ -291,7 +291,7 @@ static struct release *served_release(uint64_t ordinal, const struct digest *spa
   struct release *release = NULL;
   const char *const names[] = {"M"};
   const double ms = 0.25;
-  cleanup_release_builder struct release_builder *builder = release_builder_new(&environment, "default");
+  cleanup_release_builder struct release_builder *builder = release_builder_new(&environment, "default", REGIME_COLD);
   cleanup_json json_t *key = json_pack("{s:i}", "M", 1), *config = json_pack("{s:i}", "B", 1 << ordinal);
   cleanup_json json_t *provenance = json_pack("{s:s}", "origin", origin);
   const struct release_entry entry = {.name = "softmax",
@@ -475,7 +475,8 @@ Test(release_plan, a_served_version_of_an_edited_kernel_is_superseded) {
 static struct release *release_of(const struct planned *planned) {
   struct error error;
   struct release *release = NULL;
-  cr_assert(release_from_plan(&planned->plan, &planned->request.environment, planned->request.tag, &release, &error),
+  cr_assert(release_from_plan(&planned->plan, &planned->request.environment, planned->request.tag, REGIME_COLD,
+                              &release, &error),
             "%s", error.message);
   return release;
 }
@@ -648,10 +649,12 @@ Test(release_from_plan, that_a_release_cannot_hold_is_an_error) {
   struct release *release = NULL;
   cleanup_planned struct planned planned = PLAN(anything, IMPORT("softmax", 1, 1));
   planned.candidates.all[0].ms[0] = -1;
-  cr_assert_not(release_from_plan(&planned.plan, &planned.request.environment, "default", &release, &error));
+  cr_assert_not(
+      release_from_plan(&planned.plan, &planned.request.environment, "default", REGIME_COLD, &release, &error));
   for (int i = 0; i < KEY_MEMBERS_MAX; i++)
     json_array_append_new(planned.candidates.all[0].key_names, json_string("N"));
-  cr_assert_not(release_from_plan(&planned.plan, &planned.request.environment, "default", &release, &error));
+  cr_assert_not(
+      release_from_plan(&planned.plan, &planned.request.environment, "default", REGIME_COLD, &release, &error));
   cr_assert_neq(strstr(error.message, "names; at most"), NULL, "%s", error.message);
 }
 

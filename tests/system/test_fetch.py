@@ -304,7 +304,7 @@ def test_a_release_with_one_other_byte_is_tampered_with(world, keys):
 def test_a_release_for_another_gpu_than_its_entry_says_is_tampered_with(world):
     world.fetch()
     world.publish(release_of(1024, {**ENVIRONMENT, "compute_units": 38, "partition": "CPX/NPS4"}), 2)
-    expect_refused(world, 10, "is for another environment or tag (")
+    expect_refused(world, 10, "is for another environment, tag or regime (")
 
 
 def test_an_older_entry_is_a_replay_and_so_is_another_release_with_the_same_counter(world, keys):

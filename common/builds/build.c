@@ -405,7 +405,7 @@ bool build_variant(const struct build *build, const struct key *key, size_t *ret
       return true;
     }
   }
-  cleanup_free char *key_text = key_format(key);
+  cleanup_free char *key_text = key_format_shell(key);
   return error_at(error, "/key", "no variant of the build for %s covers this key; pack one with " BUILD_COMMANDS,
                   build->arch, build->arch, key_text);
 }

@@ -25,9 +25,9 @@
 #define BUILD_SIZE_MAX ((size_t)16 << 20) /* of its JSON */
 #define BUILD_ERROR_MAX 4096
 
-/* What makes a build and brings it to the server, for sentences: a format with the arch and the key. */
+/* What makes a build and brings it to the server, for sentences: a format with the arch and key_format_shell. */
 #define BUILD_COMMANDS                                                                                                 \
-  "`python3 -m wavetune pack DIR --arch %s --key \"%s\" --output FOLDER` and push it with `wavetune kernel push DIR "  \
+  "`python3 -m wavetune pack DIR --arch %s --key %s --output FOLDER` and push it with `wavetune kernel push DIR "      \
   "--build FOLDER`"
 
 struct build {

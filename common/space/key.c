@@ -93,16 +93,26 @@ bool key_parse(const json_t *json, const char *const *names, size_t n_names, str
   return true;
 }
 
-/* What a text without quotes means: None, True, False, an int, a float, else a string (owned by the caller). */
+/* As Python or JSON writes them: keys are copied from both. */
+static bool word_read(const char *text, struct value *ret) {
+  const struct {
+    const char *word;
+    struct value value;
+  } words[] = {{"None", value_none()},     {"null", value_none()},       {"True", value_bool(true)},
+               {"true", value_bool(true)}, {"False", value_bool(false)}, {"false", value_bool(false)}};
+  for (size_t i = 0; i < ARRAY_LENGTH(words); i++) {
+    if (strcmp(text, words[i].word) == 0) {
+      *ret = words[i].value;
+      return true;
+    }
+  }
+  return false;
+}
+
+/* What a text without quotes means: a word, an int, a float, else a string (owned by the caller). */
 static bool value_read(const char *text, struct value *ret, struct error *error) {
-  if (strcmp(text, "None") == 0) {
-    *ret = value_none();
+  if (word_read(text, ret))
     return true;
-  }
-  if (strcmp(text, "True") == 0 || strcmp(text, "False") == 0) {
-    *ret = value_bool(text[0] == 'T');
-    return true;
-  }
   const char *digits = text + (*text == '-' || *text == '+');
   size_t whole = strspn(digits, "0123456789");
   if (whole > 0 && digits[whole] == '\0') {
@@ -247,6 +257,26 @@ char *key_format(const struct key *key) {
     cleanup_free char *value = member_value_format(key->values[i]);
     fprintf(out, "%s%s=%s", i ? ", " : "", key->names[i], value);
   }
+  ALWAYS(fclose(out) == 0);
+  return text;
+}
+
+char *key_format_shell(const struct key *key) {
+  cleanup_free char *formatted = key_format(key);
+  if (!strpbrk(formatted, "\"$`\\!"))
+    return xasprintf("\"%s\"", formatted);
+  char *text = NULL;
+  size_t size;
+  FILE *out = open_memstream(&text, &size);
+  ALWAYS(out != NULL);
+  putc('\'', out);
+  for (const char *at = formatted; *at; at++) {
+    if (*at == '\'')
+      fputs("'\\''", out);
+    else
+      putc(*at, out);
+  }
+  putc('\'', out);
   ALWAYS(fclose(out) == 0);
   return text;
 }

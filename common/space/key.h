@@ -20,8 +20,9 @@ struct key {
 must_check bool key_parse(const json_t *json, const char *const *names, size_t n_names, struct key *ret_key,
                           struct error *error);
 
-/* From the command line: "M=4096,N=4096,dtype=fp16". Ints, floats (1e-5), True/False/None, else a string; a string that
- * looks like something else is quoted: dtype='1'. Members in the order of `names` whatever the order in the text. */
+/* From the command line: "M=4096,N=4096,dtype=fp16". Ints, floats (1e-5), True/False/None as Python or JSON
+ * (true/false/null) writes them, else a string; a string that looks like something else is quoted: dtype='1',
+ * flag='true'. Members in the order of `names` whatever the order in the text. */
 must_check bool key_parse_text(const char *text, const char *const *names, size_t n_names, struct key *ret_key,
                                struct error *error);
 
@@ -31,6 +32,9 @@ void key_release(struct key *key);
 must_check json_t *key_to_json(const struct key *key); /* members in the key's order */
 must_check char *key_to_text(const struct key *key);   /* JSON with the members in the key's order, values canonical */
 must_check char *key_format(const struct key *key);    /* "M=4096, N=4096": for people, owned by the caller */
+/* key_format as one word of a shell's command line: in double quotes, or in single ones where a shell would read anything
+ * inside of double ones. Owned by the caller. */
+must_check char *key_format_shell(const struct key *key);
 struct digest key_digest(const struct key *key);
 must_check bool key_scope_add(const struct key *key, struct scope *scope, struct error *error);
 

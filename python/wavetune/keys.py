@@ -11,12 +11,15 @@ from .errors import PackError
 Key = dict[str, Any]
 
 
+_WORDS = {"True": True, "true": True, "False": False, "false": False, "None": None, "null": None}
+
+
 def _value(text: str) -> Any:
-    if text in ("True", "False", "None"):
-        return {"True": True, "False": False, "None": None}[text]
-    if re.fullmatch(r"-?\d+", text):
+    if text in _WORDS:
+        return _WORDS[text]
+    if re.fullmatch(r"[-+]?\d+", text):
         return int(text)
-    if re.fullmatch(r"-?(\d+\.\d*|\.\d+|\d+(?=[eE]))([eE][-+]?\d+)?", text):
+    if re.fullmatch(r"[-+]?(\d+\.\d*|\.\d+|\d+(?=[eE]))([eE][-+]?\d+)?", text):
         return float(text)
     if text[:1] in ("'", '"'):
         try:

@@ -135,7 +135,7 @@ bool match_environment(const struct environment *partial, const struct known_env
 bool match_has_build(const struct key *key, const struct match_builds *builds, struct error *error) {
   if (!builds->required || builds->n > 0)
     return true;
-  cleanup_free char *key_text = key_format(key);
+  cleanup_free char *key_text = key_format_shell(key);
   return error_at(error, "/kernel", "this kernel has no build; pack one with " BUILD_COMMANDS, "ARCH", key_text);
 }
 
@@ -145,7 +145,7 @@ static const char *stated(const char *text) { return text ? text : "not stated";
 static bool refuse_toolchain(const struct environment *environment, const struct key *key,
                              const struct match_builds *builds, struct error *error) {
   const struct build *newest = builds->builds[0];
-  cleanup_free char *key_text = key_format(key);
+  cleanup_free char *key_text = key_format_shell(key);
   return error_at(
       error, "/environment",
       "no build of this kernel is for arch %.40s with triton %.40s and torch %.40s (the newest is for %.40s "

@@ -9,6 +9,8 @@ import time
 import pytest
 from conftest import ADD, KERNELS, MATMUL, command, edit, read, refusal, run
 
+from wavetune.keys import format_key, parse_key
+
 HEAD = "import triton\nimport triton.language as tl\n"
 
 
@@ -94,6 +96,15 @@ def test_keys_show_the_specialisation_of_each_key(add_folder):
     assert "n_elements" not in entries[33]["attributes"] and entries[33]["configs"] == 9
     out, _ = run("keys", add_folder, "--key", "n=33")
     assert out.startswith("n=33: 9 configs\n") and "n_elements: i32" in out
+
+
+@pytest.mark.parametrize("text, value", [
+    ("true", True), ("True", True), ("false", False), ("False", False), ("null", None), ("None", None), ("'true'", "true"),
+    ('"False"', "False"), ("TRUE", "TRUE"), ("trueish", "trueish"), ("+7", 7), ("-7", -7), ("+1e3", 1000.0), ("fp16", "fp16")])
+def test_a_value_of_a_key_means_what_it_means_to_submit(text, value):
+    (read,) = parse_key(f"a={text}").values()
+    assert read == value and type(read) is type(value)
+    assert parse_key(format_key({"a": value})) == {"a": value}
 
 
 def pack_add(folder, *more):

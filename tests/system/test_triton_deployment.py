@@ -3,6 +3,7 @@ fetched, and found by an unmodified Triton, which has no GPU here and says by it
 
 import json
 import os
+import re
 import shlex
 import subprocess
 
@@ -94,3 +95,49 @@ def test_what_an_image_is_and_what_its_program_had_to_tune_reach_the_server(serv
     (wanted,) = server.items("/v1/demand")
     assert (wanted["name"], wanted["key"], wanted["environment"], wanted["hits"], wanted["misses"], wanted["kernel_ms"]) == (
         "scale_kernel/triton", {"n": 64}, MI300X, 1, 1, 1.0)
+
+
+def typed(text, replaced, server):
+    """Runs a command that a refusal prints, with its placeholders replaced, as a person types it."""
+    for placeholder, place in replaced.items():
+        text = text.replace(placeholder, str(place))
+    text = text.replace("python3 ", f"{INTERPRETER} ", 1).replace("wavetune kernel", f"{harness.BUILD / 'wavetune'} kernel", 1)
+    done = subprocess.run(["sh", "-c", text], capture_output=True, text=True, timeout=900, env={
+        **os.environ, "PYTHONPATH": str(harness.SOURCE / "python"), "PYTHONDONTWRITEBYTECODE": "1", "WAVETUNE_URL": server.url,
+        "WAVETUNE_TOKEN": server.token})
+    assert done.returncode == 0, (text, done.stderr)
+
+
+@pytest.mark.parametrize("causal, value", [("true", True), ("True", True)])
+def test_the_commands_that_a_refusal_prints_make_the_build_that_was_missing(server, tmp_path, causal, value):
+    (tmp_path / "masked.py").write_text("""import triton, triton.language as tl
+@triton.autotune(configs=[triton.Config({"B": 64})], key=["n"])
+@triton.jit
+def masked(x_ptr, n, CAUSAL: tl.constexpr, MODE: tl.constexpr, B: tl.constexpr):
+    offsets = tl.arange(0, B)
+    if CAUSAL:
+        n = n // 2
+    tl.store(x_ptr + offsets, 1.0, mask=offsets < n)
+""")
+    folder, build = tmp_path / "masked", tmp_path / "build"
+    bridge("pack", tmp_path / "masked.py", "--kernel", folder, "--output", tmp_path / "first", "--signature",
+           "x_ptr=*fp32[n]:write", "--grid", "1", "--key", "n=64,CAUSAL=false,MODE=plain")
+    wavetune(server, "kernel", "push", folder)
+
+    def submit():
+        key = f"n=64,CAUSAL={causal},MODE=\"it's $HOME\""
+        return wavetune(server, "submit", folder, "--key", key, "--environment", json.dumps({**MI300X, "triton": "3.6.0"}),
+                        check=False)
+
+    refused = submit()
+    assert refused.returncode == 4 and "this kernel has no build" in refused.stderr
+    wavetune(server, "kernel", "push", folder, "--build", tmp_path / "first")
+    refused = submit()
+    assert refused.returncode == 4 and "no variant of the build for gfx942 covers this key" in refused.stderr
+    pack, push = re.findall(r"`((?:python3|wavetune) .*?)`(?: and push|$|\s)", refused.stderr, re.MULTILINE)
+    typed(pack, {" DIR ": f" {folder} ", " FOLDER": f" {build}"}, server)
+    typed(push, {" DIR ": f" {folder} ", " FOLDER": f" {build}"}, server)
+    done = submit()
+    assert done.returncode == 0, done.stderr
+    (job,) = server.items("/v1/jobs")
+    assert job["key"] == {"n": 64, "CAUSAL": value, "MODE": "it's $HOME"} and job["key"]["CAUSAL"] is value

@@ -107,6 +107,7 @@ Test(key, is_read_from_the_command_line) {
   expect_format(" dtype = fp16 , N=2,M=1 ", names, 3, "M=1, N=2, dtype=fp16");
   expect_format("", NULL, 0, "");
   expect_format("a=None,b=True,c=False,d=none", NULL, 0, "a=None, b=True, c=False, d=none");
+  expect_format("a=true,b=false,c=null,d='true',e=TRUE", NULL, 0, "a=True, b=False, c=None, d='true', e=TRUE");
   expect_format("a=1e-5,b=.5,c=2.,d=+7,e=-0,f=1e16", NULL, 0, "a=1e-05, b=0.5, c=2.0, d=7, e=0, f=1e+16");
   expect_format("a=e5,b=-,c=1e,d=1.2.3,e=inf,f=nan,g=0x10,h=.", NULL, 0,
                 "a=e5, b=-, c=1e, d=1.2.3, e=inf, f=nan, g=0x10, h=.");
@@ -126,6 +127,21 @@ Test(key, text_for_people_reads_back_equal) {
   cr_assert(key_parse_text(text, NULL, 0, &back, &error), "%s: %s", text, error.message);
   struct digest before = key_digest(&key), after = key_digest(&back);
   cr_expect(digest_equal(&before, &after), "%s", text);
+}
+
+static void expect_shell(const char *text, const char *word) {
+  cleanup_key struct key key = {0};
+  struct error error = {0};
+  cr_assert(key_parse_text(text, NULL, 0, &key, &error), "%s: %s", text, error.message);
+  cleanup_free char *found = key_format_shell(&key);
+  cr_expect_str_eq(found, word);
+}
+
+Test(key, for_a_shell_is_one_word) {
+  expect_shell("M=1,N=2", "\"M=1, N=2\"");
+  expect_shell("a='1,2'", "\"a='1,2'\"");
+  expect_shell("a=$HOME", "'a=$HOME'");
+  expect_shell("a=\"it's\",b='`'", "'a=\"it'\\''s\", b=`'");
 }
 
 Test(key, refuses_a_text_that_is_not_one) {

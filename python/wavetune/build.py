@@ -18,7 +18,8 @@ from .artifacts import Image, installed_key
 from .canonical import canonical, digest
 from .compiling import Task, compile_task, store_result
 from .errors import PackError, one_line
-from .folder import Kernel
+from .decorator import check_restored, unfollowed
+from .folder import Kernel, check_fills
 from .function import check_function
 from .expressions import Expression
 from .keys import Key, format_key, order_key
@@ -80,6 +81,8 @@ def make_plan(request: Request) -> Plan:
     keys = [order_key(key, kernel.key_names) for key in request.keys]
     decorated = load_function(kernel.source, kernel.entry, target, request.module)
     jit = decorated.jit
+    check_fills(kernel.manifest["arguments"])
+    check_restored(decorated, kernel.manifest)
     check_function(jit, kernel.manifest, {n for n, role in kernel.space.roles.items() if role != "env" and
                                           any(p.name == n for p in jit.params)})
     option_roles.check_roles(kernel.space, {p.name for p in jit.params if p.is_constexpr},
@@ -238,6 +241,8 @@ def pack(request: Request, place: Path) -> dict[str, Any]:
     started = time.monotonic()
     check_place(place)
     plan = make_plan(request)
+    for sentence in unfollowed(plan.decorated):
+        print(f"wavetune pack: {sentence}", file=sys.stderr)
     place.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{place.name}.", dir=place.parent) as scratch:
         os.environ["TRITON_CACHE_DIR"] = request.cache or str(Path(scratch) / "cache")

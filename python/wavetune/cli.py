@@ -6,10 +6,12 @@ import os
 import re
 import signal
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NoReturn
 
 from . import __version__
+from .decorator import IGNORABLE
 from .errors import PackError
 
 _EPILOG = """
@@ -54,6 +56,8 @@ def _parser() -> argparse.ArgumentParser:
     file.add_argument("--signature", metavar="TEXT", help="what the function is called with (python/README.md)")
     file.add_argument("--grid", metavar="TEXT", help="the launch's lambda or tuple, as Python")
     file.add_argument("--space", metavar="FILE", help="a space (JSON), in place of the decorator's configs")
+    file.add_argument("--ignore", action="append", choices=IGNORABLE, metavar="ARGUMENT", help="pack as if the autotune "
+                      f"decorator had no {', '.join(IGNORABLE[:-1])} or {IGNORABLE[-1]}; may be repeated")
     file.add_argument("--name", metavar="NAME", help="of the kernel (the function's)")
     file.add_argument("--module", metavar="NAME", help="the module that imports the function in the deployment (the "
                       "file's name)")
@@ -112,7 +116,7 @@ def _request(arguments: argparse.Namespace, kernel: Any, keys: list[Any]) -> Any
 def _pack(arguments: argparse.Namespace) -> int:
     from .build import check_place, pack
     from .folder import load_kernel
-    from .importing import kernel_of_file
+    from .importing import kernel_of_file, new_folder
     from .keys import read_keys
     keys = read_keys(arguments.key, arguments.keys)
     if arguments.processes < 1:
@@ -120,13 +124,15 @@ def _pack(arguments: argparse.Namespace) -> int:
     check_place(Path(arguments.output))
     file = _file_place(arguments.place)
     if file is not None:
-        kernel = kernel_of_file(file[0], file[1], arguments, keys)
+        kernel, files = kernel_of_file(file[0], file[1], arguments, keys)
+        folder: Any = new_folder(Path(arguments.kernel), files)
     else:
-        for name in ("kernel", "signature", "grid", "space", "name"):
+        for name in ("kernel", "signature", "grid", "space", "ignore", "name"):
             if getattr(arguments, name) is not None:
                 raise PackError(f"--{name} is for a file; {arguments.place} is a kernel folder, which states it")
-        kernel = load_kernel(arguments.place)
-    result = pack(_request(arguments, kernel, keys), Path(arguments.output))
+        kernel, folder = load_kernel(arguments.place), nullcontext()
+    with folder:
+        result = pack(_request(arguments, kernel, keys), Path(arguments.output))
     if arguments.json:
         print(json.dumps(result))
         return 0

@@ -19,12 +19,13 @@ def _value(value: Any, name: str, index: int) -> Value:
     return value
 
 
-def _config(config: Any, index: int) -> dict[str, Value]:
+def _config(config: Any, index: int, decorated: Decorated) -> dict[str, Value]:
+    of = f"{decorated.place}: config {index} of {decorated.jit.__name__}"
     if getattr(config, "pre_hook", None) is not None:
-        raise PackError(f"config {index} has a pre_hook, which is Python that runs before each launch; compiled code "
-                        "cannot call it")
+        raise PackError(f"{of} has a pre_hook, which runs before each launch and which agents cannot call: where the "
+                        "kernel is right without it, state the configs with --space FILE")
     if getattr(config, "ir_override", None):
-        raise PackError(f"config {index} has an ir_override; pack compiles the function, not a file of IR")
+        raise PackError(f"{of} has an ir_override, and pack compiles the function: state the configs with --space FILE")
     values = {name: _value(value, name, index) for name, value in config.kwargs.items()}
     values["num_warps"], values["num_stages"] = config.num_warps, config.num_stages
     default = type(config)({})
@@ -39,7 +40,7 @@ def decorator_space(decorated: Decorated, backend: Any) -> dict[str, Any]:
     if decorated.autotuner is None:
         raise PackError(f"{decorated.path}: {decorated.jit.__name__} is under no autotune decorator; give its configs "
                         "with --space FILE")
-    configs = [_config(config, i) for i, config in enumerate(decorated.autotuner.configs)]
+    configs = [_config(config, i, decorated) for i, config in enumerate(decorated.autotuner.configs)]
     names = list(dict.fromkeys(name for config in configs for name in config))
     constexprs = {p.name for p in decorated.jit.params if p.is_constexpr}
     options = backend.parse_options({}).__dict__

@@ -3,11 +3,12 @@
 The C programs check a manifest to the last member; here stands what packing reads, and the hash that both compute.
 """
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .canonical import digest, digest_bytes, read_bytes, read_json
+from .canonical import canonical, digest, digest_bytes, read_bytes, read_json
 from .errors import PackError
 from .spaces import Space, parse_space
 
@@ -67,6 +68,52 @@ def _find_version(folder: Path, versions: dict[str, Any], wanted: str | None) ->
     if wanted not in versions:
         raise PackError(f"{folder} has no version {wanted}; it has {', '.join(versions)}")
     return wanted
+
+
+def _integer_range(dtype: str) -> tuple[int, int]:
+    """Which integers a fill may have: those that the dtype holds, and a double without rounding."""
+    exact = 2**53
+    match = re.fullmatch(r"(u?)int(\d+)", dtype)
+    if match is None:
+        return (0, 1) if dtype == "bool" else (-exact, exact)
+    bits = int(match[2])
+    low, high = (0, 2**bits - 1) if match[1] else (-(2**(bits - 1)), 2**(bits - 1) - 1)
+    return max(low, -exact), min(high, exact)
+
+
+def _is_fill(fill: Any) -> bool:
+    if isinstance(fill, dict) and len(fill) == 1:
+        (kind, ends), = fill.items()
+        number = {"integers": int, "uniform": (int, float)}.get(kind)
+        return number is not None and isinstance(ends, list) and len(ends) == 2 and all(
+            isinstance(end, number) and not isinstance(end, bool) for end in ends)
+    return fill in ("normal", "uniform", "zeros", "index")
+
+
+def check_fills(arguments: list[dict[str, Any]]) -> None:
+    """A fill that the server refuses is refused before hours of compiling: it is part of the kernel's hash."""
+    for argument in arguments:
+        if "shape" not in argument:
+            continue
+        name, dtype, fill = argument["name"], argument["dtype"], argument.get("fill", "normal")
+        kind, ends = next(iter(fill.items())) if isinstance(fill, dict) and fill else (fill, None)
+        if argument.get("access") == "write":
+            if "fill" in argument:
+                raise PackError(f"argument {name} is only written, so it has no fill; make its access readwrite where the "
+                                "kernel reads it")
+        elif not _is_fill(fill):
+            raise PackError(f"argument {name} has the fill {canonical(fill)}; known are normal, uniform, zeros, index, "
+                            '{"uniform": [LOW, HIGH]} and {"integers": [LOW, HIGH]}')
+        elif kind in ("normal", "uniform") and "float" not in dtype:
+            raise PackError(f"argument {name} is a buffer of {dtype}, which needs a fill of zeros, index or integers, like "
+                            f':integers(0,9) behind its access in --signature, "fill": {{"integers": [0, 9]}} in kernel.json')
+        elif ends is not None and (ends[0] > ends[1] or kind == "uniform" and ends[0] == ends[1]):
+            raise PackError(f"argument {name} has a fill from {ends[0]} to {ends[1]}; the low end comes first")
+        elif kind == "integers":
+            least, most = _integer_range(dtype)
+            if ends[0] < least or ends[1] > most:
+                raise PackError(f"argument {name} has a fill of integers from {ends[0]} to {ends[1]}, and a buffer of "
+                                f"{dtype} takes {least} to {most}")
 
 
 def load_kernel(place: str) -> Kernel:

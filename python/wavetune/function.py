@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, Mapping
 
 from .canonical import digest_bytes, read_bytes
+from .decorator import state_restored
 from .errors import PackError
 from .keys import Key
 from .signature import FACTS, Names, parse_grid, parse_signature, translate
@@ -92,6 +93,10 @@ def make_manifest(decorated: Decorated, name: str, signature_text: str, grid_tex
         if not known and not parameter.has_default:
             kind = f"{own}=constexpr(EXPRESSION)" if parameter.is_constexpr else f"{own}=*fp16[EXTENT] or {own}=i64(…)"
             raise PackError(f"--signature does not say what {own} is: write {kind}")
+    state_restored(decorated, signature.arguments)
+    for argument in signature.arguments.values():
+        if "shape" in argument and argument["access"] is None:
+            argument["access"] = "read"
     if not any(a.get("access") in ("write", "readwrite") for a in signature.arguments.values()):
         raise PackError("--signature names no buffer that is written: put :write behind its extents")
     manifest: dict[str, Any] = {

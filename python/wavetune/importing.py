@@ -2,13 +2,16 @@
 
 import argparse
 import json
+import tempfile
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Iterator
 
-from .canonical import canonical, read_bytes, read_json, read_text
+from .canonical import canonical, read_bytes, read_json
 from .configs import decorator_space
+from .decorator import refuse_unfollowed
 from .errors import PackError
-from .folder import Kernel, load_kernel
+from .folder import Kernel
 from .function import make_manifest
 from .keys import Key
 from .source import load_function
@@ -29,29 +32,52 @@ def _pretty(value: Any, indent: str = "") -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _write_once(path: Path, text: str, is_same: bool) -> None:
-    if path.exists() and not is_same:
-        raise PackError(f"{path} is there and says something else; pack its folder itself, or name another one with "
-                        "--kernel")
-    path.write_text(text)
-
-
-def write_folder(folder: Path, manifest: dict[str, Any], space: dict[str, Any], source: Path) -> None:
+def folder_files(manifest: dict[str, Any], space: dict[str, Any], source: Path) -> dict[str, bytes]:
+    """What the kernel folder holds, by the file's name."""
     own = ("language", "entry", "sources", "launch", "defines")
     version = {name: manifest[name] for name in own if name in manifest}
     version.update(sources=[source.name], space="space.json")
     document = {**{name: value for name, value in manifest.items() if name not in own},
                 "versions": {"triton": version}}
-    folder.mkdir(parents=True, exist_ok=True)
-    copy, kernel, own_space = folder / source.name, folder / "kernel.json", folder / "space.json"
-    for path, value in ((kernel, document), (own_space, space)):
-        _write_once(path, _pretty(value) + "\n", path.exists() and canonical(read_json(path)) == canonical(value))
-    if copy.resolve() != source.resolve():
-        _write_once(copy, read_text(source), copy.exists() and read_bytes(copy) == read_bytes(source))
+    return {"kernel.json": f"{_pretty(document)}\n".encode(), "space.json": f"{_pretty(space)}\n".encode(),
+            source.name: read_bytes(source)}
 
 
-def kernel_of_file(path: Path, function: str | None, arguments: argparse.Namespace, keys: list[Key]) -> Kernel:
-    """The kernel folder of --kernel, written from the file and the other flags."""
+def _is_same(path: Path, data: bytes) -> bool:
+    if path.suffix == ".json":
+        return canonical(read_json(path)) == canonical(json.loads(data))
+    return read_bytes(path) == data
+
+
+@contextmanager
+def new_folder(place: Path, files: dict[str, bytes]) -> Iterator[None]:
+    """Puts the files at `place` when the block ends well: a pack that fails leaves nothing that stands in the way of the
+    next one. Files that are there must say the same, and stay as they are."""
+    missing = {name: data for name, data in files.items() if not (place / name).exists()}
+    for name in files:
+        if name not in missing and not _is_same(place / name, files[name]):
+            raise PackError(f"{place / name} is there and says something else; pack its folder itself, or name another "
+                            "one with --kernel")
+    if not missing:
+        yield
+        return
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{place.name}.", dir=place.parent) as scratch:
+        made = Path(scratch) / "kernel"
+        made.mkdir()
+        for name, data in missing.items():
+            (made / name).write_bytes(data)
+        yield
+        if not place.exists():
+            made.rename(place)
+            return
+        for name in missing:
+            (made / name).rename(place / name)
+
+
+def kernel_of_file(path: Path, function: str | None, arguments: argparse.Namespace,
+                   keys: list[Key]) -> tuple[Kernel, dict[str, bytes]]:
+    """The kernel that the file and the other flags make, and the files of its folder (--kernel)."""
     for name, what in (("kernel", "where the kernel folder goes"), ("signature", "what the function is called with"),
                        ("grid", "how it is launched")):
         if getattr(arguments, name) is None:
@@ -59,13 +85,13 @@ def kernel_of_file(path: Path, function: str | None, arguments: argparse.Namespa
     triton_version()
     target = make_target(arguments.arch)
     decorated = load_function(path, function, target, arguments.module)
+    refuse_unfollowed(decorated, arguments.ignore or [], arguments.space is not None)
     if arguments.space is not None:
         space = read_json(Path(arguments.space))
-        names = set(parse_space(space, arguments.space).roles)
     else:
         space = decorator_space(decorated, make_backend(target))
-        names = set(space["default"])
+    parsed = parse_space(space, arguments.space or str(path))
     manifest = make_manifest(decorated, arguments.name or decorated.jit.__name__, arguments.signature, arguments.grid,
-                             keys, names)
-    write_folder(Path(arguments.kernel), manifest, space, path)
-    return load_kernel(arguments.kernel)
+                             keys, set(parsed.roles))
+    files = folder_files(manifest, space, path)
+    return Kernel({**manifest, "name": f"{manifest['name']}/triton"}, path.parent, parsed), files

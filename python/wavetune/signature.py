@@ -2,7 +2,8 @@
 
     --signature 'a_ptr=*fp16[M,K], c_ptr=*fp16[M,N]:write, M=i64, stride_am=i64(K), ACTIVATION=constexpr("")'
 
-    NAME=*DTYPE[EXTENT,…]          a buffer that is read; :write or :readwrite when it is written
+    NAME=*DTYPE[EXTENT,…]          a buffer that is read (readwrite where the autotune decorator resets or restores it);
+                                   :write or :readwrite when it is written
     NAME=*DTYPE[EXTENT,…]:read:F   with a fill: normal, uniform, zeros, index, uniform(0,1), integers(0,9)
     NAME=TYPE                      a scalar with the value of the key's member of that name
     NAME=TYPE(EXPRESSION)          a scalar: an expression over the key
@@ -73,8 +74,8 @@ def _buffer(name: str, rest: str, item: str) -> dict[str, Any]:
     match = re.fullmatch(r"\*(\w+)\s*\[(.+)\]\s*(?::\s*(\w+)\s*)?(?::\s*(.+?)\s*)?", rest)
     if not match:
         raise PackError(f'--signature: "{item}" is not NAME=*DTYPE[EXTENT,…]:ACCESS:FILL')
-    access = match[3] or "read"
-    if access not in ("read", "write", "readwrite"):
+    access = match[3]  # None: what the decorator implies, else read
+    if access not in (None, "read", "write", "readwrite"):
         raise PackError(f'--signature: "{item}" has the access {access}; it is read, write or readwrite')
     argument = {"name": name, "dtype": _dtype(match[1], item), "shape": [Expression(e).text for e in _split(match[2])],
                 "access": access}

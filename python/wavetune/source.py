@@ -33,7 +33,13 @@ class Decorated:
     autotuner: Any
     heuristics: dict[str, ast.Lambda | None]
     path: Path
+    line: int  # of the autotune decorator, else of the function
     constants: dict[str, Any]  # plain values of the module that were executed
+
+    @property
+    def place(self) -> str:
+        """Where a person looks for the decorator."""
+        return f"{self.path}:{self.line}"
 
     @property
     def is_dejavu(self) -> bool:
@@ -248,4 +254,5 @@ def load_function(path: Path, wanted: str | None, target: Any, module: str | Non
         found = found.fn
     _check_globals(found, file, namespace)
     constants = {name: value for name, value in namespace.items() if isinstance(value, (bool, int, str))}
-    return Decorated(found, autotuner, heuristics, path, constants)
+    line = next((d.lineno for d in node.decorator_list if _decorator_name(d) == "autotune"), node.lineno)
+    return Decorated(found, autotuner, heuristics, path, line, constants)

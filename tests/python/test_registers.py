@@ -13,7 +13,7 @@ from wavetune.build import Request, make_plan, make_task  # noqa: E402
 from wavetune.errors import PackError  # noqa: E402
 from wavetune.folder import load_kernel  # noqa: E402
 from wavetune.function import make_manifest  # noqa: E402
-from wavetune.importing import write_folder  # noqa: E402
+from wavetune.importing import folder_files, new_folder  # noqa: E402
 from wavetune.registers import carried_too_much, registers_a_thread  # noqa: E402
 from wavetune.source import load_function  # noqa: E402
 from wavetune.target import make_target  # noqa: E402
@@ -94,10 +94,10 @@ def test_a_config_that_carries_too_much_is_listed_as_failed(tiles):
 def write_kernel(place):
     """The kernel folder, without compiling."""
     space, key = read(place, "space.json"), {"M": 512, "N": 512, "K": 512}
-    (place / "kernel").mkdir()
     decorated = load_function(KERNELS / "matmul.py", None, make_target("sm_90"))
-    write_folder(place / "kernel", make_manifest(decorated, "matmul", MATMUL[1], MATMUL[3], [key], set(space["parameters"])),
-                 space, KERNELS / "matmul.py")
+    manifest = make_manifest(decorated, "matmul", MATMUL[1], MATMUL[3], [key], set(space["parameters"]))
+    with new_folder(place / "kernel", folder_files(manifest, space, KERNELS / "matmul.py")):
+        pass
 
 
 def plan_of(place, keep_spilling):

@@ -1,0 +1,229 @@
+"""What an autotune decorator asks for besides its configs and its key is followed, refused before anything is compiled, or
+said on stderr."""
+
+import json
+import os
+import subprocess
+
+import pytest
+from conftest import edit, program, read, refusal, run
+
+from wavetune.errors import PackError
+from wavetune.folder import check_fills
+from wavetune.signature import parse_signature
+
+HEAD = "import triton\nimport triton.language as tl\nimport triton_dejavu\n\n"
+BODY = """@triton.jit
+def total(x_ptr, out_ptr, n, B: tl.constexpr, none_ptr=None):
+    offsets = tl.arange(0, B)
+    tl.atomic_add(out_ptr, tl.sum(tl.load(x_ptr + offsets, mask=offsets < n, other=0)))
+"""
+PRUNE = "prune_configs_by={'early_config_prune': lambda configs, named, **rest: configs[:1]}"
+READ, OUT = "x_ptr=*fp32[n]", "out_ptr=*fp32[1]"
+
+
+def write(tmp_path, arguments, decorator="triton.autotune", config="{'B': 64}"):
+    (tmp_path / "f.py").write_text(
+        f"{HEAD}@{decorator}(configs=[triton.Config({config}), triton.Config({{'B': 128}})], key=['n'],\n"
+        f"{' ' * len(decorator)}  {arguments})\n{BODY}")
+    return tmp_path / "f.py"
+
+
+def pack(tmp_path, *more, signature=f"{READ}, {OUT}:readwrite:zeros"):
+    return ("pack", tmp_path / "f.py", "--kernel", tmp_path / "k", "-o", tmp_path / "b", "--signature", signature, "--grid", "1",
+            "--key", "n=64", *more)
+
+
+def arguments_of(tmp_path):
+    return {argument["name"]: argument for argument in read(tmp_path / "k", "kernel.json")["arguments"]}
+
+
+def nothing_was_made(tmp_path):
+    return sorted(set(os.listdir(tmp_path)) - {"f.py", "space.json"}) == []
+
+
+@pytest.fixture
+def space(tmp_path):
+    (tmp_path / "space.json").write_text(json.dumps({"configs": [{"B": 256}]}))
+    return ("--space", tmp_path / "space.json")
+
+
+def test_a_decorator_with_nothing_but_configs_and_key_is_packed_without_a_word(tmp_path):
+    write(tmp_path, "prune_configs_by={'top_k': 1}, reset_to_zero=[], pre_hook=None, cache_results=True")
+    assert run(*pack(tmp_path))[1] == ""
+
+
+@pytest.mark.parametrize("decorator", ["triton.autotune", "triton_dejavu.autotune"])
+@pytest.mark.parametrize("pruning", [PRUNE, "prune_configs_by={'perf_model': lambda **call: 1.0, 'top_k': 1}"])
+def test_configs_that_are_pruned_by_the_arguments_of_a_call_are_refused(tmp_path, decorator, pruning):
+    write(tmp_path, pruning, decorator)
+    said = refusal(*pack(tmp_path))
+    assert f"{tmp_path}/f.py:5: total has prune_configs_by" in said
+    assert "with --space FILE, or pack all 2 with --ignore prune_configs_by" in said
+    assert nothing_was_made(tmp_path)
+
+
+def test_pruning_that_is_ignored_packs_every_config_and_says_what_follows(tmp_path):
+    write(tmp_path, PRUNE)
+    _, said = run(*pack(tmp_path, "--ignore", "prune_configs_by"))
+    assert said.count("\n") == 1 and "prune_configs_by of total is not run: every config" in said
+    assert "the format triton leaves total out" in said
+    assert len(read(tmp_path / "b")["variants"][0]["objects"]) == 2
+    assert read(tmp_path / "b")["record"]["autotune"]["prunes"] is True
+
+
+def test_the_winners_of_dejavus_functions_are_found_although_they_prune(tmp_path):
+    write(tmp_path, PRUNE, "triton_dejavu.autotune")
+    _, said = run(*pack(tmp_path, "--ignore", "prune_configs_by"))
+    assert "every config of the space is packed and measured\n" in said
+
+
+def test_configs_that_are_stated_are_packed_whatever_the_decorator_prunes(tmp_path, space):
+    write(tmp_path, PRUNE)
+    _, said = run(*pack(tmp_path, *space))
+    assert "prune_configs_by of total is not run" in said
+    assert [o["config"] for o in read(tmp_path / "b")["variants"][0]["objects"]] == [{"B": 256}]
+    _, said = run("pack", tmp_path / "k", "-o", tmp_path / "b", "--key", "n=64")
+    assert f"{tmp_path}/k/f.py:5: prune_configs_by of total is not run" in said
+
+
+@pytest.mark.parametrize("hook", ["pre_hook", "post_hook"])
+@pytest.mark.parametrize("decorator", ["triton.autotune", "triton_dejavu.autotune"])
+def test_hooks_of_the_decorator_are_refused_unless_they_are_ignored(tmp_path, space, decorator, hook):
+    write(tmp_path, f"{hook}=lambda args, **more: None", decorator)
+    for more in ((), space):
+        said = refusal(*pack(tmp_path, *more))
+        assert f"{tmp_path}/f.py:5: the autotune decorator of total has a {hook}" in said and f"add --ignore {hook}" in said
+        assert nothing_was_made(tmp_path)
+    _, said = run(*pack(tmp_path, "--ignore", hook))
+    assert f"the {hook} of total's autotune decorator is not called when agents measure" in said
+
+
+def test_hooks_of_configs_are_refused_or_said_where_the_configs_are_stated(tmp_path, space):
+    write(tmp_path, "", config="{'B': 64}, pre_hook=print")
+    assert f"{tmp_path}/f.py:5: config 0 of total has a pre_hook" in refusal(*pack(tmp_path))
+    _, said = run(*pack(tmp_path, *space))
+    assert "configs of total have a pre_hook, which is not called when agents measure, and the format triton" in said
+
+
+@pytest.mark.parametrize("decorator", ["triton.autotune", "triton_dejavu.autotune"])
+def test_buffers_that_the_decorator_resets_or_restores_are_readwrite(tmp_path, decorator):
+    write(tmp_path, "reset_to_zero=['out_ptr'], restore_value=['x_ptr']", decorator)
+    _, said = run(*pack(tmp_path, signature=f"{READ}, {OUT}"))
+    made = arguments_of(tmp_path)
+    assert said == "" and made["out_ptr"]["access"] == made["x_ptr"]["access"] == "readwrite"
+    assert made["out_ptr"]["fill"] == "zeros" and "fill" not in made["x_ptr"]
+
+
+@pytest.mark.parametrize("listed, signature, reason", [
+    ("reset_to_zero=['out_ptr']", f"{READ}, {OUT}:write", "its access is write: make it readwrite"),
+    ("restore_value=['out_ptr']", f"{READ}, {OUT}:write", "its access is write: make it readwrite"),
+    ("restore_value=['x_ptr']", f"{READ}:read, {OUT}:write", "its access is read: make it readwrite"),
+    ("reset_to_zero=['out_ptr']", f"{READ}, {OUT}:readwrite:index", "its fill is index: make it zeros"),
+    ("reset_to_zero=['n']", f"{READ}, {OUT}:write", "lists n, which is no buffer"),
+    ("reset_to_zero=['m']", f"{READ}, {OUT}:write", "lists m, which is no buffer")])
+def test_an_access_that_contradicts_the_decorator_is_refused(tmp_path, listed, signature, reason):
+    write(tmp_path, listed)
+    said = refusal(*pack(tmp_path, signature=signature))
+    assert f"{tmp_path}/f.py:5: {listed.split('=')[0]} of total lists" in said and reason in said
+    assert nothing_was_made(tmp_path)
+
+
+def test_a_kernel_folder_that_contradicts_its_decorator_is_refused(tmp_path):
+    write(tmp_path, "reset_to_zero=['out_ptr', 'none_ptr']")  # a pointer that is None has nothing to reset
+    run(*pack(tmp_path))
+    for access, fill, reason in (("write", {}, "its access is write"), ("readwrite", {}, "its fill is normal")):
+        edit(tmp_path / "k", "kernel.json", lambda k: k["arguments"][1].clear() or k["arguments"][1].update(
+            name="out_ptr", dtype="float32", shape=["1"], access=access, **fill))
+        assert reason in refusal("pack", tmp_path / "k", "-o", tmp_path / "b", "--key", "n=64")
+
+
+@pytest.mark.parametrize("arguments, named", [
+    ("warmup=10", "warmup of total's autotune decorator is not followed"),
+    ("rep=10, use_cuda_graph=True", "rep and use_cuda_graph of total's autotune decorator are not followed"),
+    ("do_bench=lambda call, quantiles: [1.0] * 3", "do_bench of total's")])
+def test_how_the_decorator_measures_is_said_not_to_be_followed(tmp_path, arguments, named):
+    write(tmp_path, arguments)
+    _, said = run(*pack(tmp_path))
+    assert said.count("\n") == 1 and f"{tmp_path}/f.py:5: {named}" in said
+
+
+def test_how_dejavu_measures_is_said_where_it_is_no_default(tmp_path):
+    write(tmp_path, "warmup=25, rep=50, use_random_search=True", "triton_dejavu.autotune")
+    assert "rep and use_random_search of total's autotune decorator are not" in run(*pack(tmp_path))[1]
+
+
+def test_only_what_can_be_ignored_is_and_a_folder_has_nothing_to_ignore(tmp_path):
+    write(tmp_path, "")
+    assert "--ignore: invalid choice" in refusal(*pack(tmp_path, "--ignore", "restore_value"))
+    run(*pack(tmp_path))
+    assert "--ignore is for a file" in refusal("pack", tmp_path / "k", "-o", tmp_path / "b", "--key", "n=64", "--ignore",
+                                               "pre_hook")
+
+
+def test_integers_without_a_fill_are_refused_before_anything_is_compiled(tmp_path):
+    write(tmp_path, "").write_text((tmp_path / "f.py").read_text().replace("none_ptr=None", "map_ptr"))
+    said = refusal(*pack(tmp_path, signature=f"{READ}, {OUT}:write, map_ptr=*i32[n]"))
+    assert "argument map_ptr is a buffer of int32, which needs a fill of zeros, index or integers" in said
+    assert nothing_was_made(tmp_path)
+    run(*pack(tmp_path, signature=f"{READ}, {OUT}:write, map_ptr=*i32[n]:read:integers(0,9)"))
+
+
+FILLS = [("*i32[n]:read", False), ("*i32[n]:read:zeros", True), ("*i32[n]:read:index", True), ("*i1[n]:read:integers(0,1)", True),
+         ("*i1[n]:read:integers(0,2)", False), ("*i8[n]:read:integers(-128,127)", True), ("*i8[n]:read:integers(0,128)", False),
+         ("*u8[n]:readwrite:integers(0,255)", True), ("*u8[n]:readwrite:integers(-1,9)", False), ("*i32[n]:readwrite", False),
+         ("*i32[n]:read:uniform", False), ("*i32[n]:read:uniform(0,1)", False), ("*fp32[n]:read:integers(9,0)", False),
+         ("*fp32[n]:read:uniform(1,1)", False), ("*fp32[n]:read:uniform(0,1)", True), ("*fp32[n]:write:zeros", False),
+         ("*i64[n]:read:integers(0,9007199254740993)", False), ("*u64[n]:read:integers(0,9007199254740992)", True)]
+
+
+@pytest.mark.parametrize("buffer, is_taken", FILLS)
+def test_fills_are_taken_and_refused_as_by_the_c_programs(add_folder, buffer, is_taken):
+    own = parse_signature(f"x_ptr={buffer}").arguments["x_ptr"]
+    edit(add_folder, "kernel.json", lambda kernel: kernel["arguments"].__setitem__(0, own))
+    done = subprocess.run([program("wavetune"), "kernel", "hash", add_folder], capture_output=True, text=True)
+    assert (done.returncode == 0) == is_taken, done.stderr
+    if is_taken:
+        check_fills([own])
+        return
+    with pytest.raises(PackError, match="argument x_ptr "):
+        check_fills([own])
+
+
+@pytest.mark.parametrize("fill", ["ones", {"integers": [1]}, {"uniform": "wide"}, {"normal": [0, 1]}, {}, 3])
+def test_a_fill_that_is_none_is_refused(fill):
+    with pytest.raises(PackError, match="argument x_ptr has the fill"):
+        check_fills([{"name": "x_ptr", "dtype": "float32", "shape": ["n"], "access": "read", "fill": fill}])
+
+
+def test_a_fill_of_a_folder_is_refused_too(add_folder, tmp_path):
+    edit(add_folder, "kernel.json", lambda k: k["arguments"][0].update(fill="ones"))
+    assert "argument x_ptr has the fill" in refusal("pack", add_folder, "-o", tmp_path / "b", "--key", "n=64")
+
+
+def test_a_pack_that_fails_leaves_nothing_in_the_way_of_the_next_one(tmp_path):
+    write(tmp_path, "", config="{'B': 100}")
+    (tmp_path / "f.py").write_text((tmp_path / "f.py").read_text().replace("'B': 128", "'B': 96"))
+    assert "no config compiles" in refusal(*pack(tmp_path), status=1)
+    assert nothing_was_made(tmp_path)
+    write(tmp_path, "")
+    run(*pack(tmp_path))
+    assert sorted(os.listdir(tmp_path)) == ["b", "f.py", "k"]
+    assert sorted(os.listdir(tmp_path / "k")) == ["f.py", "kernel.json", "space.json"]
+
+
+def test_what_was_in_the_folder_before_stays_as_it_is(tmp_path):
+    write(tmp_path, "")
+    (tmp_path / "k").mkdir()
+    (tmp_path / "k/notes.txt").write_text("mine")
+    assert "does not say what" in refusal(*pack(tmp_path, signature=f"{OUT}:write"))
+    assert os.listdir(tmp_path / "k") == ["notes.txt"]
+    run(*pack(tmp_path))
+    compact = json.dumps(read(tmp_path / "k", "kernel.json"))
+    (tmp_path / "k/kernel.json").write_text(compact)
+    (tmp_path / "k/f.py").unlink()
+    run(*pack(tmp_path))
+    assert (tmp_path / "k/kernel.json").read_text() == compact
+    assert sorted(os.listdir(tmp_path / "k")) == ["f.py", "kernel.json", "notes.txt", "space.json"]
+    assert "kernel.json is there and says something else" in refusal(*pack(tmp_path, "--name", "other"))
+    assert (tmp_path / "k/kernel.json").read_text() == compact

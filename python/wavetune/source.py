@@ -145,7 +145,7 @@ def _import(node: ast.Import | ast.ImportFrom, statement: _Statement, namespace:
         root = module.split(".")[0]
         if root == "triton_dejavu":
             return dejavu.make_module()
-        return make_torch(backend) if root == "torch" else Stub(root)
+        return make_torch(backend) if root == "torch" else Stub(root, module=module)
 
     if isinstance(node, ast.Import):
         for alias in node.names:
@@ -164,7 +164,8 @@ def _import(node: ast.Import | ast.ImportFrom, statement: _Statement, namespace:
     if not node.level and is_real(node.module or ""):
         exec(statement.code, namespace)
         return
-    value = Stub("." * node.level + (node.module or "")) if node.level else stand_in(node.module or "")
+    name = "." * node.level + (node.module or "")
+    value = Stub(name, module=name) if node.level else stand_in(name)
     for part in (node.module or "").split(".")[1:] if not node.level else []:
         value = getattr(value, part)
     for alias in node.names:

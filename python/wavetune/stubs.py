@@ -12,21 +12,27 @@ from .errors import PackError
 class Stub:
     """Something of a module that is not there, known by its name only."""
 
-    def __init__(self, path: str, known: dict[str, Any] | None = None):
-        self.__dict__.update(_path=path, _known=known or {})
+    def __init__(self, path: str, known: dict[str, Any] | None = None, module: str | None = None):
+        """`module`: what the file imports it from; None for the driver."""
+        self.__dict__.update(_path=path, _known=known or {}, _module=module)
 
     def __getattr__(self, name: str) -> Any:
-        path = f"{self._path}.{name}"
+        path = f"{self._path}{'' if self._path.endswith('.') else '.'}{name}"
         if name.startswith("__") and name.endswith("__"):
             raise AttributeError(name)
-        return self._known[path] if path in self._known else Stub(path, self._known)
+        return self._known[path] if path in self._known else Stub(path, self._known, self._module)
 
     def __call__(self, *args: Any, **kwargs: Any) -> "Stub":
-        return Stub(f"{self._path}(…)", self._known)
+        return Stub(f"{self._path}(…)", self._known, self._module)
 
     def _refuse(self, *args: Any) -> NoReturn:
-        raise PackError(f"the value of {self._path} is needed to read the kernel, and there is no GPU to ask; state "
-                        "the configs with --space, or put what depends on it outside of the decorators")
+        why = f"pack does not execute {self._module}, only this file, triton and the standard library"
+        if self._module is None:
+            why = "there is no GPU here to ask"
+        asks = self._module is None or self._module.split(".")[0] == "torch"
+        hint = "; driver.active.get_current_target() answers for --arch" if asks else ""
+        raise PackError(f"the value of {self._path} is needed to read the kernel, and {why}: put the value, or what makes "
+                        f"it, into this file{hint}")
 
     __bool__ = __len__ = __iter__ = __getitem__ = __int__ = __float__ = __index__ = _refuse
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __floordiv__ = __truediv__ = __mod__ = _refuse
@@ -64,4 +70,4 @@ class Driver:
 def make_torch(backend: str) -> Stub:
     """torch: torch.version answers which kind of GPU is packed for."""
     return Stub("torch", {"torch.version.hip": "0" if backend == "hip" else None,
-                          "torch.version.cuda": "0" if backend == "cuda" else None})
+                          "torch.version.cuda": "0" if backend == "cuda" else None}, "torch")

@@ -264,3 +264,19 @@ def test_a_parameter_with_a_default_of_none_is_compiled_in(add_folder, tmp_path)
     edit(add_folder, "space.json", lambda s: s.update(conditions=["BLOCK_SIZE == 256 and num_warps == 4"]))
     (variant,) = pack_add(add_folder, tmp_path / "build")["variants"]
     assert variant["constexprs"] == {"bias_ptr": None} and "bias_ptr" not in variant["signature"]
+
+
+def test_descriptors_that_the_kernel_makes_itself_are_packed(tmp_path):
+    (tmp_path / "f.py").write_text("""import triton, triton.language as tl
+@triton.autotune(configs=[triton.Config({"B": 32})], key=["M", "N"])
+@triton.jit
+def double(x_ptr, y_ptr, M, N, B: tl.constexpr):
+    x = tl.make_tensor_descriptor(x_ptr, shape=[M, N], strides=[N, 1], block_shape=[B, B])
+    y = tl.make_tensor_descriptor(y_ptr, shape=[M, N], strides=[N, 1], block_shape=[B, B])
+    y.store([0, 0], x.load([0, 0]) * 2)
+""")
+    call = ("pack", tmp_path / "f.py", "--kernel", tmp_path / "k", "-o", tmp_path / "b", "--key", "M=64,N=64", "--grid", "1",
+            "--signature", "x_ptr=*fp16[M,N], y_ptr=*fp16[M,N]:write")
+    run(*call)
+    assert len(read(tmp_path / "b")["variants"][0]["objects"]) == 1
+    assert "scratch memory" in refusal(*call, "--arch", "sm_90", status=1)

@@ -122,9 +122,19 @@ def kernel(x_ptr):
     (HEAD + "@triton.jit\ndef a(x): pass\n@triton.jit\ndef b(x): pass\n", "several kernels: name one of a, b"),
     (HEAD + "import torch\nN = torch.cuda.device_count() + 1\n@triton.autotune([triton.Config({'B': N})], [])\n"
      "@triton.jit\ndef k(x, B: tl.constexpr): pass\n",
-     r"kernel.py:4: the value of torch.cuda.device_count\(…\) is needed"),
+     r"kernel.py:4: the value of torch.cuda.device_count\(…\) is needed to read the kernel, and pack does not execute torch, "
+     r"only .* into this file; driver.active.get_current_target\(\) answers for --arch$"),
     (HEAD + "import torch\nif torch.cuda.is_available():\n    N = 1\n@triton.autotune([triton.Config({'B': N})], [])\n"
-     "@triton.jit\ndef k(x, B: tl.constexpr): pass\n", r"torch.cuda.is_available\(…\) is needed .* --space"),
+     "@triton.jit\ndef k(x, B: tl.constexpr): pass\n", r"torch.cuda.is_available\(…\) is needed .* into this file"),
+    (HEAD + "from fla.utils import more\n@triton.autotune([triton.Config({'B': 1})], [], **more)\n@triton.jit\n"
+     "def k(x, B: tl.constexpr): pass\n",
+     r"kernel.py:6: the value of fla.utils.more.\w+\(…\) is needed .* does not execute fla.utils, only .* into this file$"),
+    (HEAD + "from . import flags\n@triton.autotune([triton.Config({'B': flags.B + 1})], [])\n@triton.jit\n"
+     "def k(x, B: tl.constexpr): pass\n", r"the value of .flags.B is needed .* does not execute \., only"),
+    (HEAD + "import a.b as c\nN = int(c.N)\n@triton.autotune([triton.Config({'B': N})], [])\n@triton.jit\n"
+     "def k(x, B: tl.constexpr): pass\n", r"the value of a.b.N is needed .* does not execute a.b, only"),
+    (HEAD + "N = int(triton.runtime.driver.active.utils.sms)\n@triton.autotune([triton.Config({'B': N})], [])\n@triton.jit\n"
+     "def k(x, B: tl.constexpr): pass\n", r"driver.active.utils.sms is needed .* there is no GPU here to ask: put .* --arch$"),
     (HEAD + "from other import helper\n@triton.jit\ndef k(x):\n    tl.store(x, helper(1))\n",
      "the kernel reads helper, which is <other.helper>"),
     (HEAD + "from .other import helper\n@triton.jit\ndef k(x):\n    tl.store(x, helper(1))\n", "<.other.helper>"),

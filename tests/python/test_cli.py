@@ -7,7 +7,7 @@ import subprocess
 import time
 
 import pytest
-from conftest import ADD, KERNELS, MATMUL, command, edit, read, refusal, run
+from conftest import ADD, KERNELS, MATMUL, ROOT, command, edit, read, refusal, run
 
 from wavetune.keys import format_key, parse_key
 
@@ -105,6 +105,14 @@ def test_a_value_of_a_key_means_what_it_means_to_submit(text, value):
     (read,) = parse_key(f"a={text}").values()
     assert read == value and type(read) is type(value)
     assert parse_key(format_key({"a": value})) == {"a": value}
+
+
+def test_what_pip_builds_in_the_source_folder_is_no_change_of_it():
+    made = ["python/build/lib/wavetune/cli.py", "python/wavetune.egg-info/PKG-INFO"]
+    done = subprocess.run(["git", "-c", "safe.directory=*", "check-ignore", *made], cwd=ROOT, capture_output=True, text=True)
+    if done.returncode == 128:
+        pytest.skip("not a checkout of git")
+    assert done.stdout.split() == made
 
 
 def pack_add(folder, *more):

@@ -7,7 +7,7 @@
 #include "common/base/file.h"
 #include "common/node/node.h"
 
-static const char *const match_names[] = {"exact", "minor", "compatible"};
+static const char *const match_names[] = {"exact", "unstated", "minor", "compatible"};
 
 static void fetch_release(struct fetch *fetch) {
   if (fetch->client)
@@ -295,7 +295,7 @@ static bool match_of_option(const struct options *options, enum fetch_match *ret
       return true;
     }
   }
-  return error_set(error, "--match \"%.40s\" is no rule; it is exact, minor or compatible", text);
+  return error_set(error, "--match \"%.40s\" is no rule; it is exact, unstated, minor or compatible", text);
 }
 
 static bool keys_of_option(const struct options *options, struct trusted_keys *keys, struct error *error) {
@@ -354,9 +354,10 @@ static bool options_read(const struct options *options, struct fetch *fetch, str
     return false;
   fetch->renderings = xcalloc(fetch->n_formats, sizeof *fetch->renderings);
   cleanup_json json_t *environment = environment_to_json(&fetch->asked);
-  /* The strict rule is what a server does by itself. */
-  cleanup_free char *query = cli_query(environment, "tag", fetch->tag, "channel", fetch->channel,
-                                       fetch->match == MATCH_EXACT ? NULL : "match", match_names[fetch->match], NULL);
+  /* The default is what a server does by itself: one that does not know the rule yet goes by exact alone. */
+  cleanup_free char *query =
+      cli_query(environment, "tag", fetch->tag, "channel", fetch->channel,
+                fetch->match == MATCH_UNSTATED ? NULL : "match", match_names[fetch->match], NULL);
   fetch->question = xasprintf("/v1/cache%s%s", query, fetch->regime == REGIME_WARM ? "&regime=warm" : "");
   return true;
 }
@@ -402,8 +403,10 @@ static const struct option_spec fetch_options[] = {
     {.name = "match",
      .type = OPTION_TEXT,
      .argument = "RULE",
-     .default_text = "exact",
-     .help = "the widest rule that may find a cache: exact, minor (ROCm's patch level may differ), compatible"},
+     .default_text = "unstated",
+     .help =
+         "how far the rules go that may find a cache: exact, unstated (what the cache's environment does not state is "
+         "not compared), minor (ROCm's patch level may differ), compatible (what an operator declared)"},
     {.name = "trusted-key",
      .type = OPTION_LIST,
      .argument = "FILE|FOLDER",

@@ -21,7 +21,7 @@
 #define RELEASE_NAME_LENGTH 64
 #define RELEASE_NAME_SIZE (RELEASE_NAME_LENGTH + 1)
 
-enum fetch_match { MATCH_EXACT, MATCH_MINOR, MATCH_COMPATIBLE };
+enum fetch_match { MATCH_EXACT, MATCH_UNSTATED, MATCH_MINOR, MATCH_COMPATIBLE };
 
 /* What a release's folder says of one format: FORMAT/.wavetune.json, written with it. */
 struct rendering {

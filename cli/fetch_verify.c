@@ -26,10 +26,12 @@ bool entry_is_signed(const struct fetch *fetch, const struct channel_entry *entr
   return fetch->keys.n == 0 || channel_entry_verify(entry, &fetch->keys, error);
 }
 
-/* Whether an entry for `served` may answer what was asked, by the rule that was asked for. What a GPU is must be equal by
- * any: an operator's table cannot make another one of it. */
+/* Whether an entry for `served` may answer what was asked, by the rules that were asked for. What a GPU is must be equal by
+ * any, where the entry states it: an operator's table cannot make another one of it. */
 static bool environment_may_be_served(const struct fetch *fetch, const struct environment *served) {
   struct environment asked = fetch->asked; /* borrowed, with less in it */
+  if (fetch->match >= MATCH_UNSTATED && environment_covers(served, &asked))
+    return true;
   if (fetch->match >= MATCH_MINOR && asked.rocm && served->rocm && version_minors_equal(asked.rocm, served->rocm))
     asked.rocm = NULL;
   if (fetch->match == MATCH_COMPATIBLE)

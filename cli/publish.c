@@ -69,6 +69,11 @@ static void published_print(const char *digest, const struct release *release, c
   cleanup_free char *environment = environment_format(&release->environment);
   printf("release  %s\n         %zu winner%s, tag %s, %s, %s\n", digest, release->n_winners,
          release->n_winners == 1 ? "" : "s", release->tag, regime_name(release->regime), environment);
+  if (entry && !environment_names_gpu(&release->environment))
+    fprintf(
+        stderr,
+        "wavetune: the release's environment names no model of GPU, so a node that states its own does not find it; "
+        "import or tune again with --environment '{\"gpu\": …}'\n");
   if (entry)
     printf("channel  %s, counter %" JSON_INTEGER_FORMAT "\n", channel,
            json_integer_value(json_object_get(entry, "counter")));

@@ -171,6 +171,18 @@ bool environment_fits(const struct environment *partial, const struct environmen
   return !partial->compute_units || partial->compute_units == full->compute_units;
 }
 
+bool environment_names_gpu(const struct environment *environment) {
+  return environment->gpu && (environment->arch || strpbrk(environment->gpu, "0123456789"));
+}
+
+bool environment_covers(const struct environment *served, const struct environment *asked) {
+  bool says_which_part = served->partition || served->compute_units;
+  bool is_whole = asked->partition && (!*asked->partition || string_equal(asked->partition, "SPX") ||
+                                       string_starts(asked->partition, "SPX/"));
+
+  return environment_names_gpu(served) && environment_fits(served, asked) && (says_which_part || is_whole);
+}
+
 /* Takes both references; "agent" is null where the agent states nothing. */
 static void difference_set(json_t *differences, const char *name, json_t *job, json_t *agent) {
   json_t *pair = json_object();

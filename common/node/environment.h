@@ -52,6 +52,14 @@ struct digest environment_hardware_digest(const struct environment *environment)
 /* Whether every member that `partial` states is equal in `full`. */
 bool environment_fits(const struct environment *partial, const struct environment *full);
 
+/* Whether the GPU is one model: its name has a number ("AMD Radeon Graphics" is many), or arch is stated beside it. */
+bool environment_names_gpu(const struct environment *environment);
+
+/* Whether what holds for `served`, which leaves members out, holds for `asked`: it names one model of GPU and every member
+ * that it states is equal in `asked`. A table without compute_units and partition is of a whole GPU, since the parts of a
+ * partitioned one have the same name: then `asked` must state a partition of one part (SPX, or "": it cannot be split). */
+bool environment_covers(const struct environment *served, const struct environment *asked);
+
 /* Cold: no call finds its operands in a cache. Warm: caches are left as the call before left them. Jobs, releases and
  * channel entries are of one regime, cold where their JSON has no member "regime". */
 enum regime { REGIME_COLD, REGIME_WARM };

@@ -1,7 +1,7 @@
 /* Resolving an environment by rules that grow wider. Pure functions. */
 #include "server/core/cache_rules.h"
 
-static const char *const rule_names[] = {"exact", "minor", "compatible"};
+static const char *const rule_names[] = {"exact", "unstated", "minor", "compatible"};
 
 const char *cache_rule_name(enum cache_rule rule) { return rule_names[rule]; }
 
@@ -108,6 +108,30 @@ static struct environment declared_replace(const struct environment *asked, cons
   return replaced;
 }
 
+static size_t stated_count(const struct environment *environment) {
+  size_t n = environment->compute_units != 0;
+#define X(member, hardware) n += environment->member != NULL;
+  ENVIRONMENT_TEXTS(X)
+#undef X
+  return n;
+}
+
+/* The one that states most of what was asked for; of two that state as much, neither. */
+static bool unstated_resolve(const struct environment *asked, const struct environment *const *there, size_t n,
+                             size_t *ret_index) {
+  size_t most = 0;
+  bool is_one = false;
+  for (size_t i = 0; i < n; i++) {
+    size_t stated = environment_covers(there[i], asked) ? stated_count(there[i]) : 0;
+    if (!stated || stated < most)
+      continue;
+    is_one = stated > most;
+    most = stated;
+    *ret_index = i;
+  }
+  return is_one;
+}
+
 enum cache_match cache_resolve(const struct environment *asked, const struct environment *const *there, size_t n,
                                enum cache_rule widest, const struct compatibility *declared, size_t n_declared,
                                struct cache_resolved *ret) {
@@ -127,7 +151,10 @@ enum cache_match cache_resolve(const struct environment *asked, const struct env
     if (cache_lookup(&replaced, there, n, &ret->index) == CACHE_MATCH_ONE)
       return CACHE_MATCH_ONE;
   }
-  return CACHE_MATCH_NONE;
+  ret->rule = CACHE_RULE_UNSTATED;
+  ret->compatibility = NULL;
+  return widest >= CACHE_RULE_UNSTATED && unstated_resolve(asked, there, n, &ret->index) ? CACHE_MATCH_ONE
+                                                                                         : CACHE_MATCH_NONE;
 }
 
 json_t *cache_match_to_json(const struct environment *asked, const struct environment *served,
@@ -160,7 +187,7 @@ char *cache_match_header(const struct environment *asked, const struct environme
   fputs(cache_rule_name(resolved->rule), out);
   json_object_foreach (differences, member, pair) {
     const char *text = json_string_value(json_object_get(pair, "agent"));
-    fprintf(out, "%s%s=%s", separator, member, text ? text : "");
+    fprintf(out, text ? "%s%s=%s" : "%s%s", separator, member, text);
     separator = ", ";
   }
   ALWAYS(fclose(out) == 0);

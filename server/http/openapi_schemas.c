@@ -75,8 +75,8 @@ const char openapi_queries[] = JSON({
   "identity": {"description": "digest of an image that PUT /v1/images keeps: the formats whose paths it decides are rendered for it",
     "schema": {"$ref": "#/components/schemas/Digest"}},
   "release": {"description": "a release's digest: the entry that a move to it follows", "schema": {"type": "string"}},
-  "match": {"description": "the widest rule by which an entry may be chosen", "schema": {"type": "string",
-    "enum": ["exact", "minor", "compatible"], "default": "exact"}},
+  "match": {"description": "how far the rules by which an entry is chosen may go: exact alone; unstated, what the entry does not state is not compared; minor, ROCm's patch level may differ too; compatible, what an operator declared too",
+    "schema": {"type": "string", "enum": ["exact", "unstated", "minor", "compatible"], "default": "unstated"}},
   "channel": {"description": "the channel's name", "schema": {"type": "string", "default": "stable"}},
   "rocm": {"description": "ROCm's version", "schema": {"type": "string"}},
   "cuda": {"description": "CUDA's version", "schema": {"type": "string"}},
@@ -318,7 +318,7 @@ const char openapi_schemas[] = JSON({
     "signatures": {"type": "array", "items": {"$ref": "#/components/schemas/Signature"}},
     "updated_at": {"$ref": "#/components/schemas/Time"}, "moved_by": {"type": "string"},
     "match": {"type": "object", "required": ["rule", "differs"], "properties": {
-      "rule": {"type": "string", "enum": ["exact", "minor", "compatible"]}, "differs": {"type": "object"},
+      "rule": {"type": "string", "enum": ["exact", "unstated", "minor", "compatible"]}, "differs": {"type": "object"},
       "compatibility": {"type": "integer"}, "reason": {"type": "string"}}}}},
   "ChannelList": {"type": "object", "required": ["items", "next"], "properties": {
     "items": {"type": "array", "items": {"$ref": "#/components/schemas/ChannelEntry"}}, "next": {"$ref": "#/components/schemas/Next"}}},

@@ -9,11 +9,11 @@ static const char *const cache_arguments[] = {
 
 static void cache_get(struct worker *worker, struct request *request) {
   const char *channel = request_query(request, "channel"), *match = request_query(request, "match");
-  enum cache_rule widest = CACHE_RULE_EXACT;
+  enum cache_rule widest = CACHE_RULE_UNSTATED;
   if (!request_query_only(request, cache_arguments))
     return;
   if (match && !cache_rule_parse(match, &widest))
-    request_problem(request, 422, "", "match=%.32s is unknown: it must be exact, minor or compatible", match);
+    request_problem(request, 422, "", "match=%.32s is unknown: it must be " CACHE_RULES, match);
   else
     channel_cache_answer(worker, request, channel ? channel : "stable", widest);
 }

@@ -419,6 +419,30 @@ def test_wider_rules_are_asked_for_and_never_give_another_gpu(world, rule, chang
     assert any(f"match={rule}" in path for _, path, _ in world.fake.requests)
 
 
+TABLE = {"rocm": "6.4.1", "gpu": "AMD Instinct MI300X"}
+
+
+def test_an_entry_that_states_less_is_taken_unless_the_exact_one_was_asked_for(world):
+    world.publish(release_of(environment=TABLE), environment=TABLE)
+    for rule in ("unstated", "minor", "compatible"):
+        world.fetch("--match", rule)
+    assert "match=" not in world.fake.requests[0][1], "what an older server does not know is not sent unasked"
+    world.fetch("--match", "exact", expect=13)
+    assert "match=exact" in world.fake.requests[-1][1]
+
+
+@pytest.mark.parametrize("served, changes", [
+    (TABLE, {"rocm": "6.4.0"}), (TABLE, {"gpu": "AMD Instinct MI308X"}), (TABLE, {"partition": "CPX/NPS4", "compute_units": 38}),
+    (TABLE, {"partition": None}), ({"rocm": "6.4.1"}, {}), ({"rocm": "6.4.1", "gpu": "AMD Radeon Graphics"}, {})])
+def test_an_entry_that_states_less_is_checked_here_as_the_server_does(world, served, changes):
+    """A server that lies: its entry states another GPU, names none, or is of a whole one where this node has a part."""
+    world.publish(release_of(environment=served), environment=served)
+    node = {name: value for name, value in {**ENVIRONMENT, **changes}.items() if value is not None}
+    for rule in ("unstated", "minor", "compatible"):
+        done = world.fetch("--match", rule, given=node, expect=13)
+        assert "another environment" in done.stderr
+
+
 def http(body, length=None):
     return f"HTTP/1.1 200 OK\r\nContent-Length: {length or len(body)}\r\n\r\n".encode() + body
 

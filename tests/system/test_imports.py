@@ -2,7 +2,10 @@
 
 import hashlib
 import json
+import os
+import re
 import shutil
+import subprocess
 
 import harness
 import pytest
@@ -313,6 +316,114 @@ def test_a_folder_is_imported_whole_and_listed(server, tables):
     assert {i["provenance"]["source"] for i in server.items("/v1/imports")} == {
         MOE.format(8), "a/" + MOE.format(16), "a/b/" + MOE.format(32)}
     assert wavetune(server, "imports", "--tag", "other", "--json").stdout.split() == ["[]"]
+
+
+KFD = harness.SOURCE / "tests/data/kfd"
+
+
+def node(topology="mi300x_spx"):
+    """Where `fetch` finds a node of MI300X: gfx942, 304 compute units and SPX/NPS1 (or 38 and CPX/NPS4), ROCm 6.4.1."""
+    return {"WAVETUNE_KFD_TOPOLOGY": str(KFD / topology), "WAVETUNE_PCI_DEVICES": str(KFD / "pci"),
+            "ROCM_PATH": str(KFD / "rocm"), "WAVETUNE_AMDGPU_IDS": str(KFD / "amdgpu.ids")}
+
+
+def run_on_node(server, script, folder):
+    done = subprocess.run(["bash", "-euc", script], capture_output=True, text=True, cwd=folder, timeout=60, env={
+        **os.environ, **node(), "PATH": f"{harness.BUILD}:{os.environ['PATH']}", "HOME": str(folder),
+        "WAVETUNE_URL": server.url, "WAVETUNE_TOKEN": server.token})
+    assert done.returncode == 0, done
+
+
+def test_the_command_line_page_imports_a_table_that_an_mi300x_node_then_fetches(server, tmp_path):
+    page = (harness.SOURCE / "docs/cli.md").read_text()
+    run_on_node(server, re.search(r"## Imports\n.*?```sh\n(.*?)```", page, re.S)[1], tmp_path)
+    name = "E=8,N=1024,device_name=AMD_Instinct_MI300X.json"
+    fetched = tmp_path / ".cache/wavetune-chat/current/vllm-moe" / name
+    assert json.loads(fetched.read_text()) == json.loads((tmp_path / name).read_text())
+
+
+def test_the_page_of_imports_brings_tables_to_an_mi300x_node(server, tables, tmp_path):
+    page = (harness.SOURCE / "docs/imports.md").read_text()
+    lines = re.findall(r"^wavetune (?:publish .*|.* vllm-moe.*)$", page, re.M)
+    assert [line.split()[1] for line in lines] == ["import", "imports", "publish", "fetch"]
+    (tmp_path / "configs").symlink_to(tables)
+    run_on_node(server, "\n".join(lines).replace("/var/cache/wavetune", "$HOME/cache"), tmp_path)
+    assert len(list((tmp_path / "cache/current/vllm-moe").glob("E=*,N=384,device_name=AMD_Instinct_MI300X.json"))) == 3
+
+
+@pytest.fixture
+def published_table(server, tables):
+    """The tables, published in a channel of the test's own for ROCm 6.4.1 and `more`; fetches from there as a node does."""
+    channel = f"moe-{os.urandom(4).hex()}"
+
+    def publish(**more):
+        stated = {"rocm": "6.4.1", "gpu": "AMD Instinct MI300X", **more}
+        wavetune(server, "import", "vllm-moe", tables, "--environment", json.dumps(stated))
+        return wavetune(server, "publish", "--environment", json.dumps(stated), "--channel", channel, "--json")
+
+    def fetch(to, *arguments, topology="mi300x_spx", code=0):
+        done = wavetune(server, "fetch", "--channel", channel, "--format", "vllm-moe", "--to", to, "--json", *arguments,
+                        check=False, environment=node(topology))
+        assert done.returncode == code, done
+        return json.loads(done.stdout)
+
+    fetch.channel, fetch.publish = channel, publish
+    return fetch
+
+
+def test_a_table_of_a_gpu_is_found_by_every_image_on_whole_gpus_of_that_name(server, published_table, tmp_path):
+    published_table.publish()
+    identity = tmp_path / "identity.json"
+    identity.write_text(json.dumps(image()))
+    for i, more in enumerate(((), ("--identity", identity), ("--match", "minor"), ("--match", "compatible"))):
+        answer = published_table(tmp_path / f"to{i}", *more)
+        assert answer["asked"].keys() >= {"rocm", "gpu", "arch", "compute_units", "partition"}, answer
+        assert ("triton" in answer["asked"]) == ("--identity" in more)
+        match = answer["entry"]["match"]
+        assert match["rule"] == "unstated" and match["differs"]["arch"] == {"asked": "gfx942", "served": None}
+        assert {p.name for p in (tmp_path / f"to{i}/current/vllm-moe").glob("E=*.json")} == {
+            MOE.format(8), MOE.format(16), MOE.format(32)}
+    assert "no entry" in published_table(tmp_path / "to9", "--match", "exact", code=6)["reason"]
+
+
+def test_a_table_that_says_nothing_of_partitions_is_not_served_to_a_part_of_a_gpu(published_table, tmp_path):
+    part = ("--environment", '{"gpu": "AMD Instinct MI300X"}')  # the same name: their function has no PCI folder there
+    published_table.publish()
+    assert "no entry" in published_table(tmp_path / "to", *part, topology="mi300x_cpx", code=6)["reason"]
+    published_table.publish(compute_units=38)
+    served = published_table(tmp_path / "to", *part, topology="mi300x_cpx")["entry"]
+    assert served["environment"]["compute_units"] == 38
+    assert published_table(tmp_path / "to1")["entry"]["environment"].get("compute_units") is None
+
+
+def test_the_answer_says_what_the_entry_does_not_state_and_is_remembered(server, published_table):
+    published_table.publish()
+    path = (f"/v1/cache?channel={published_table.channel}&rocm=6.4.1&gpu=AMD%20Instinct%20MI300X&arch=gfx942"
+            "&compute_units=304&partition=SPX%2FNPS1")
+    for _ in range(2):  # from the database, then from memory
+        answer = server.request("GET", path)
+        assert answer.status == 200 and answer.headers["Wavetune-Match"] == "unstated; arch, partition, compute_units"
+    known = server.request("GET", path, headers={"If-None-Match": answer.headers["ETag"]})
+    assert known.status == 304 and known.headers["Wavetune-Match"].startswith("unstated")
+    assert server.request("GET", path + "&match=exact").status == 404
+    published_table.publish(**NODE)
+    answer = server.request("GET", path)
+    assert answer.headers["Wavetune-Match"] == "exact", "what states more goes before"
+
+
+def test_a_signed_table_is_taken_by_the_rule_and_refused_without_it(server, published_table, tmp_path):
+    published_table.publish()
+    wavetune(server, "key", "new", tmp_path / "publisher.key")
+    wavetune(server, "sign", published_table.channel, "--sign-key", tmp_path / "publisher.key", "--environment",
+             json.dumps({"rocm": "6.4.1", "gpu": "AMD Instinct MI300X"}))
+    trust = ("--trusted-key", tmp_path / "publisher.key.pub")
+    assert published_table(tmp_path / "to", *trust)["outcome"] == "fresh"
+
+
+def test_publish_says_when_no_node_will_find_the_entry(server, tmp_path):
+    post(server, [external(entry())], {"rocm": "6.4.1"}, tag="nameless")
+    done = wavetune(server, "publish", "--tag", "nameless", "--channel", "nameless")
+    assert "names no model of GPU" in done.stderr and '--environment \'{"gpu": …}\'' in done.stderr
 
 
 def test_a_dry_run_reads_everything_and_needs_no_server(tables):

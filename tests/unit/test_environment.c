@@ -42,6 +42,44 @@ Test(environment, states_nothing_that_was_not_stated) {
   cr_expect_null(environment.cpu);
 }
 
+static void expect_covers(bool covers, const char *served, const char *asked) {
+  cleanup_environment struct environment there = parsed(served), here = parsed(asked);
+  cr_expect_eq(environment_covers(&there, &here), covers, "%s for %s", served, asked);
+}
+
+Test(environment, one_that_leaves_members_out_covers_those_that_have_what_it_states) {
+#define NAMED(more) "{\"gpu\":\"AMD Instinct MI300X\"" more "}"
+  expect_covers(true, NAMED(""), MI300X);
+  expect_covers(true, NAMED(",\"rocm\":\"6.4.1\",\"triton\":\"3.3.1\""), MI300X);
+  expect_covers(true, MI300X, MI300X);
+  expect_covers(false, NAMED(",\"rocm\":\"6.4.0\""), MI300X);
+  expect_covers(false, NAMED(",\"cuda\":\"12.8\""), MI300X);
+  expect_covers(false, "{\"gpu\":\"AMD Instinct MI308X\"}", MI300X);
+  expect_covers(false, "{\"rocm\":\"6.4.1\"}", MI300X);
+  expect_covers(false, "{\"rocm\":\"6.4.1\",\"arch\":\"gfx942\"}", MI300X);
+}
+
+Test(environment, one_that_names_no_partition_covers_whole_gpus_only) {
+  static const char whole[] = NAMED(",\"compute_units\":304,\"partition\":\"SPX\""),
+                    unsplit[] = NAMED(",\"partition\":\"\""),
+                    part[] = NAMED(",\"compute_units\":38,\"partition\":\"CPX/NPS4\"");
+  expect_covers(true, NAMED(""), whole);
+  expect_covers(true, NAMED(""), unsplit);
+  expect_covers(false, NAMED(""), part);
+  expect_covers(false, NAMED(""), NAMED(""));
+  expect_covers(false, NAMED(""), NAMED(",\"compute_units\":304"));
+  expect_covers(false, NAMED(""), NAMED(",\"partition\":\"SPXX/NPS1\""));
+  expect_covers(true, NAMED(",\"compute_units\":38"), part);
+  expect_covers(true, NAMED(",\"partition\":\"CPX/NPS4\""), part);
+  expect_covers(false, NAMED(",\"compute_units\":304"), part);
+}
+
+Test(environment, a_name_that_many_gpus_have_covers_none_without_arch) {
+#define NAMELESS(more) "{\"gpu\":\"AMD Radeon Graphics\"" more "}"
+  expect_covers(false, NAMELESS(""), NAMELESS(",\"arch\":\"gfx1103\",\"partition\":\"\""));
+  expect_covers(true, NAMELESS(",\"arch\":\"gfx1103\""), NAMELESS(",\"arch\":\"gfx1103\",\"partition\":\"\""));
+}
+
 static char *missing_of(struct environment environment) {
   cleanup_json json_t *missing = environment_missing(&environment);
   return json_dumps(missing, JSON_COMPACT);

@@ -127,6 +127,54 @@ Test(cache_rules, another_gpu_is_never_served) {
   cr_assert_eq(resolve(&trial, asked, CACHE_RULE_COMPATIBLE, &resolved), CACHE_MATCH_NONE);
 }
 
+#define TABLE(more) "{\"gpu\": \"AMD Instinct MI300X\"" more "}"
+#define WHOLE "{\"rocm\": \"6.4.1\", \"torch\": \"2.9.0\", \"triton\": \"3.3.1\", " MI300X "}"
+
+Test(cache_rules, what_an_entry_does_not_state_is_not_compared) {
+  cleanup_trial struct trial trial = {0};
+  struct cache_resolved resolved;
+  there_is(&trial, TABLE(""));
+  cr_assert_eq(resolve(&trial, WHOLE, CACHE_RULE_EXACT, &resolved), CACHE_MATCH_NONE);
+  cr_assert_eq(resolve(&trial, WHOLE, CACHE_RULE_UNSTATED, &resolved), CACHE_MATCH_ONE);
+  cr_assert_eq(resolved.rule, CACHE_RULE_UNSTATED);
+  cleanup_environment struct environment environment = environment_of(WHOLE);
+  cleanup_free char *header = cache_match_header(&environment, trial.there[0], &resolved);
+  cr_assert_str_eq(header, "unstated; rocm, torch, triton, arch, partition, compute_units");
+  cleanup_json json_t *match = cache_match_to_json(&environment, trial.there[0], &resolved);
+  const json_t *rocm = json_object_get(json_object_get(match, "differs"), "rocm");
+  cr_assert_str_eq(json_string_value(json_object_get(rocm, "asked")), "6.4.1");
+  cr_assert(json_is_null(json_object_get(rocm, "served")));
+}
+
+Test(cache_rules, of_entries_that_leave_members_out_the_one_that_states_most_is_served) {
+  cleanup_trial struct trial trial = {0};
+  struct cache_resolved resolved;
+  there_is(&trial, TABLE(""));
+  there_is(&trial, TABLE(", \"rocm\": \"6.4.1\", \"arch\": \"gfx942\""));
+  there_is(&trial, TABLE(", \"rocm\": \"6.4.1\""));
+  cr_assert_eq(resolve(&trial, WHOLE, CACHE_RULE_UNSTATED, &resolved), CACHE_MATCH_ONE);
+  cr_assert_eq(resolved.index, 1);
+  there_is(&trial, TABLE(", \"rocm\": \"6.4.1\", \"triton\": \"3.3.1\""));
+  cr_assert_eq(resolve(&trial, WHOLE, CACHE_RULE_UNSTATED, &resolved), CACHE_MATCH_NONE, "which of two is meant?");
+}
+
+Test(cache_rules, what_an_entry_leaves_out_is_tried_when_no_other_rule_finds_one) {
+  cleanup_trial struct trial trial = {0};
+  struct cache_resolved resolved;
+  there_is(&trial, TABLE(""));
+  there_is(&trial, STACK("6.4.0", "3.3.1"));
+  there_is(&trial, STACK("6.3.1", "3.3.0"));
+  declare(&trial, "{\"asked\": {\"triton\": \"3.4.0\", \"rocm\": \"6.4.1\"}, "
+                  "\"served\": {\"triton\": \"3.3.0\", \"rocm\": \"6.3.1\"}}");
+  cr_assert_eq(resolve(&trial, STACK("6.4.1", "3.3.1"), CACHE_RULE_MINOR, &resolved), CACHE_MATCH_ONE);
+  cr_assert_eq(resolved.rule, CACHE_RULE_MINOR);
+  cr_assert_eq(resolve(&trial, STACK("6.4.1", "3.4.0"), CACHE_RULE_COMPATIBLE, &resolved), CACHE_MATCH_ONE);
+  cr_assert_eq(resolved.rule, CACHE_RULE_COMPATIBLE);
+  cr_assert_eq(resolve(&trial, STACK("6.4.1", "3.4.0"), CACHE_RULE_MINOR, &resolved), CACHE_MATCH_ONE);
+  cr_assert_eq(resolved.rule, CACHE_RULE_UNSTATED);
+  cr_assert_null(resolved.compatibility);
+}
+
 static void refused(const char *text, const char *pointer, const char *part) {
   struct error error;
   struct compatibility declared;

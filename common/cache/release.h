@@ -4,7 +4,7 @@
  *   {"environment": {…},
  *    "kernels": [{"configs": [{"ordinal": 17, "space": "sha256:…", "values": {"BLOCK_M": 64, …}}],
  *                 "kernel": "sha256:…", "key": ["M", "N", "K"], "name": "matmul/triton",
- *                 "provenance": [{"build": "sha256:…", "origin": "tuned"}],
+ *                 "provenance": [{"build": "sha256:…", "origin": "tuned", "spent_device_seconds": 1.25}],
  *                 "winners": [[[4096, 4096, 4096], 0, 0, [0.2031], 12], …]}],
  *    "regime": "warm", "tag": "default", "version": 2}
  * "regime" is there only when it is warm: what was measured cold keeps the digest that it had before there were two.
@@ -13,7 +13,8 @@
  *   job: the id of the job that chose it, 0 when none did (a pin without a job, an import).
  * ordinal and space: of a config that a job's space holds; absent for what was imported.
  * Provenance is a flat object (members are null, booleans, numbers, strings). "origin" is one of tuned, pinned, imported;
- * "build" is the digest of the build that was measured, where there was one; imports add "format", "source" and what the
+ * "build" is the digest of the build that was measured, where there was one; "spent_device_seconds" of what was tuned is the
+ * device time of the job that chose the winner, with three digits; imports add "format", "source" and what the
  * format wants back on export.
  * Kernels are sorted by (name, kernel); configs and provenance by their canonical text, each there once and used; winners
  * by the canonical text of their key, one for each key. Nothing else is in it: no time of making, no channel. The same

@@ -7,6 +7,8 @@
  * does not come back breaks its next tuning.
  *
  * Memory: what format.h says. Pure functions over what they are given; any thread. */
+#include <math.h>
+
 #include "common/cache/config_text.h"
 #include "common/cache/dejavu_function.h"
 #include "common/cache/python_text.h"
@@ -32,7 +34,8 @@ struct table {
   struct text cache, timing_texts[2]; /* the timings with their medians alone, and with all three numbers */
   bool has_all_three;
   struct seen seen; /* keys in `cache` */
-  json_t *totals;   /* bench seconds by source */
+  json_t *totals;   /* bench seconds of imported files by source */
+  double tuned_s;   /* device seconds of the jobs that chose the entries */
   int64_t evaluated;
 };
 
@@ -137,7 +140,7 @@ struct entry_writer {
   char **config_errors; /* why */
   struct origin {
     const char *config; /* the text that an import kept, or NULL */
-    bool is_used;
+    size_t n_used;
   } *origins; /* of the kernel's provenance */
   struct tuning_key elements;
   struct slice *slices;
@@ -368,12 +371,14 @@ static void timings_add(struct entry_writer *writer, const struct release_winner
   table->n_timings++;
 }
 
-/* Bench time once for each file that was imported, as it was last. */
-static void totals_add(struct table *table, const json_t *provenance) {
+/* Bench time once for each of `n` winners that a job chose, each by a job of its own, and once for each file that was
+ * imported, as it was last. */
+static void totals_add(struct table *table, const json_t *provenance, size_t n) {
   const char *source = json_string_value(json_object_get(provenance, "source"));
   json_t *total = json_object_get(provenance, "total_bench_time_s");
   int64_t evaluated = json_integer_value(json_object_get(provenance, "evaluated_configs"));
   table->evaluated = evaluated > table->evaluated ? evaluated : table->evaluated;
+  table->tuned_s += (double)n * json_number_value(json_object_get(provenance, "spent_device_seconds"));
   if (!source || !json_is_number(total))
     return;
   const json_t *before = json_object_get(table->totals, source);
@@ -430,7 +435,7 @@ static void winner_add(struct entry_writer *writer, const struct release_winner 
   if (needs_values)
     release_key_values(kernel, winner, values);
   if (entry_add(writer, winner, values, &why)) {
-    writer->origins[winner->provenance].is_used = true;
+    writer->origins[winner->provenance].n_used++;
   } else {
     cleanup_free char *key = xstrndup(winner->key, winner->key_size);
     cache_files_skip(writer->rendering->files, kernel->name, key, "%s", why.message);
@@ -458,8 +463,8 @@ static bool kernel_add(struct rendering *rendering, const struct placed *placed,
   for (size_t i = 0; i < placed->kernel->n_winners; i++)
     winner_add(&writer, &placed->kernel->winners[i], needs_values);
   for (size_t i = 0; i < placed->kernel->n_provenance; i++)
-    if (writer.origins[i].is_used)
-      totals_add(writer.table, placed->kernel->provenance[i]);
+    if (writer.origins[i].n_used)
+      totals_add(writer.table, placed->kernel->provenance[i], writer.origins[i].n_used);
   return true;
 }
 
@@ -491,12 +496,14 @@ static void kernels_place(struct rendering *rendering) {
 static json_t *table_total(const struct table *table) {
   const char *source;
   json_t *total;
-  if (json_object_size(table->totals) == 1)
-    return json_incref(json_object_iter_value(json_object_iter(table->totals))); /* as it was, int or float */
   double sum = 0;
+
+  if (!table->tuned_s && json_object_size(table->totals) == 1)
+    return json_incref(json_object_iter_value(json_object_iter(table->totals))); /* as it was, int or float */
   json_object_foreach (table->totals, source, total)
     sum += json_number_value(total);
-  return json_real(sum);
+  /* A sum of decimal fractions, without the digits that binary ones add. */
+  return json_real(table->tuned_s ? round((sum + table->tuned_s) * 1e6) / 1e6 : sum);
 }
 
 /* The texts of a table go behind each other into the file. */

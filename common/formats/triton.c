@@ -37,6 +37,7 @@ struct rendering {
   const struct kernel *manifest; /* or NULL */
   struct error missing;          /* why the manifest is not to be had; no message: nothing is missing */
   struct origin *origins;        /* one for each provenance of the kernel */
+  size_t *origin_of;             /* of each provenance: the first that names the same build, whose origin is read */
 };
 
 static void origins_release(struct rendering *rendering) {
@@ -49,6 +50,22 @@ static void origins_release(struct rendering *rendering) {
   }
   free(rendering->origins);
   rendering->origins = NULL;
+  free(rendering->origin_of);
+  rendering->origin_of = NULL;
+}
+
+/* Provenances are sorted by their texts, in which the build comes before the job's time: those of one build are neighbours. */
+static void origins_begin(struct rendering *rendering) {
+  const struct release_kernel *kernel = rendering->kernel;
+  rendering->origins = xcalloc(kernel->n_provenance + 1, sizeof *rendering->origins);
+  rendering->origin_of = xcalloc(kernel->n_provenance + 1, sizeof *rendering->origin_of);
+  const char *former = NULL;
+  for (size_t i = 0; i < kernel->n_provenance; i++) {
+    const char *build = json_string_value(json_object_get(kernel->provenance[i], "build"));
+    bool is_same = i > 0 && string_equal(build, former);
+    rendering->origin_of[i] = is_same ? rendering->origin_of[i - 1] : i;
+    former = build;
+  }
 }
 
 static void rendering_release(struct rendering *rendering) {
@@ -129,9 +146,9 @@ static void skip_artifacts(struct rendering *rendering, const struct release_win
 /* One object serves many keys; each winner that lacks it is named. */
 static bool render_object(struct rendering *rendering, const struct release_winner *winner, size_t variant,
                           const json_t *cache, struct error *error) {
-  const struct origin *origin = &rendering->origins[winner->provenance];
-  cleanup_free char *mark = xasprintf("%zu/%zu/%zu", winner->provenance, variant, winner->config), *reason = NULL,
-                    *missing = NULL;
+  const struct origin *origin = &rendering->origins[rendering->origin_of[winner->provenance]];
+  cleanup_free char *mark = xasprintf("%zu/%zu/%zu", rendering->origin_of[winner->provenance], variant, winner->config),
+                    *reason = NULL, *missing = NULL;
   const json_t *known = json_object_get(rendering->done, mark);
   if (!known) {
     if (!triton_artifacts_add(rendering->request, cache, origin->packed.triton_key, &rendering->files, rendering->paths,
@@ -149,7 +166,7 @@ static bool render_object(struct rendering *rendering, const struct release_winn
 static bool render_artifacts(struct rendering *rendering, const struct release_winner *winner, struct value *values,
                              struct error *error) {
   const struct release_kernel *kernel = rendering->kernel;
-  const struct origin *origin = &rendering->origins[winner->provenance];
+  const struct origin *origin = &rendering->origins[rendering->origin_of[winner->provenance]];
   const struct key key = {.n = kernel->n_key_names, .names = kernel->key_names, .values = values};
   size_t variant;
   struct error none;
@@ -171,9 +188,9 @@ static void add_file(struct rendering *rendering, const struct release_winner *w
 
 static bool render_tuned(struct rendering *rendering, const struct release_winner *winner, struct error *error) {
   const struct release_kernel *kernel = rendering->kernel;
-  if (!read_origin(rendering, winner->provenance, error))
+  if (!read_origin(rendering, rendering->origin_of[winner->provenance], error))
     return false;
-  const struct origin *origin = &rendering->origins[winner->provenance];
+  const struct origin *origin = &rendering->origins[rendering->origin_of[winner->provenance]];
   struct value values[KEY_MEMBERS_MAX];
   struct error reason;
   char *path = NULL, *bytes = NULL;
@@ -224,7 +241,7 @@ static bool render_kernel(struct rendering *rendering, const struct release_kern
     skip_kernel(rendering, "it is known by name only, from a table of another format");
   for (size_t i = 0; exports && i < kernel->n_winners; i++)
     render_imported(rendering, exports, &kernel->winners[i]);
-  rendering->origins = xcalloc(kernel->n_provenance + 1, sizeof *rendering->origins);
+  origins_begin(rendering);
   bool ok = true;
   for (size_t i = 0; !is_external && ok && i < kernel->n_winners; i++)
     ok = render_tuned(rendering, &kernel->winners[i], error);

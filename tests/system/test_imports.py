@@ -213,6 +213,29 @@ def test_what_was_tuned_later_is_the_baseline_and_an_import_after_that_again(ser
     assert baseline((2, 3)) == (2, "incumbent")  # the import is no point of that space
 
 
+def test_the_bench_time_of_an_exported_table_is_what_its_jobs_took(server, kernel, hands, submit, tmp_path):
+    """Two keys, tuned and published one after the other: the first winner stays, with the time that it took."""
+    hand = hands("tuner")
+    identity, spent, totals = tmp_path / "identity.json", [], []
+    record = {"kernel": kernel, "name": "q", "triton": {"version": "3.6.0"}, "key_names": ["n"], "tuning_key": ["n"],
+              "function": {"module": "m", "name": "q", "qualname": "q", "signature": "JITFunction(m:q)"},
+              "argument_dtypes": ["torch.float16"], "configs": [f"A: {a}, num_warps: 4" for a in (1, 2, 3)],
+              "dejavu": {"layout": "dejavu_0.7", "autotune_config": "a" * 64, "code_version": "b" * 64}}
+    identity.write_text(json.dumps(image(functions=[record], dejavu={
+        "layout": "dejavu_0.7", "triton": "3.6.0", "runtime": "rocm_6.4.1", "gpu": "AMD_Instinct_MI300X"})))
+    for n, device_us in ((64, 123456), (128, 2222)):
+        job = submit({"parameters": {"A": [1, 2, 3]}}, key={"n": n})
+        hand.work(device_us=device_us)
+        harness.wait_until(lambda: server.get(f"/v1/jobs/{job}")["state"] == "done", 30, "the job to be done")
+        spent.append(server.get(f"/v1/jobs/{job}")["spent_device_seconds"])
+        release = run_json(server, "publish", "--environment", json.dumps(ENVIRONMENT), "--channel", "timed")["release"]
+        wavetune(server, "export", release, "--format", "dejavu", "--identity", identity, "--to", tmp_path / f"out{n}")
+        table, = (tmp_path / f"out{n}").rglob("cache.json")
+        totals.append(json.loads(table.read_text())["total_bench_time_s"])
+    assert min(spent) > 0 and spent[0] != spent[1]
+    assert totals == [pytest.approx(spent[0], rel=0.005), pytest.approx(sum(spent), rel=0.005)]
+
+
 def image(**members):
     return {"version": 1, "triton": {"version": "3.6.0", "key": "k", "backend_hash": "b"}, "torch": "2.9.0", "gpu": None,
             "devices": None, "variables": {}, "dejavu": None, "tunableop": None, "moe_device_name": None, "functions": [],

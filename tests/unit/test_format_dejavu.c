@@ -164,6 +164,20 @@ Test(format_dejavu, the_published_example_is_reproduced) {
   cr_expect_str_eq(out.variables[1].literal, "default");
 }
 
+Test(format_dejavu, bench_time_is_that_of_the_jobs_which_chose_what_is_written) {
+#define TOOK(seconds) "{\"origin\":\"tuned\",\"spent_device_seconds\":" seconds "}"
+#define TIMED(winners)                                                                                                 \
+  RELEASE_OF(KERNEL("demo/add", DIGEST, "\"n\"", WINNER_CONFIG,                                                        \
+                    "{\"origin\":\"pinned\"}," TOOK("0.1") "," TOOK("0.2"), winners))
+  static const char three[] = TIMED("[[1],0,1,[],7],[[2],0,1,[],8],[[3],0,2,[],9],[[4],0,0,[],0]"),
+                    unwritten[] = TIMED("[[\"a, b\"],0,2,[],8],[[1],0,1,[],7],[[4],0,0,[],0]");
+  cleanup_cache_files struct cache_files every = {0}, some = {0};
+  cr_assert(render_text(three, DEJAVU, &every), "%s", error.message);
+  cr_expect_neq(strstr(every.files[0].bytes, "\"total_bench_time_s\": 0.4,"), NULL, "%s", every.files[0].bytes);
+  cr_assert(render_text(unwritten, DEJAVU, &some), "%s", error.message);
+  cr_expect_neq(strstr(some.files[0].bytes, "\"total_bench_time_s\": 0.1,"), NULL, "%s", some.files[0].bytes);
+}
+
 Test(format_dejavu, hashes_are_made_of_what_the_record_has) {
   cleanup_cache_files struct cache_files out = {0};
   cr_assert(

@@ -123,6 +123,23 @@ const char *dejavu_path_begin(const char *text) {
   }
 }
 
+/* "add_kernel-<64 digits>" where hashes should follow: versions 0.5.0 and 0.5.1 wrote so. */
+static bool has_one_hash(const struct dejavu_path *path) {
+  size_t size = path->function && !path->autotune_config ? strlen(path->function) : 0;
+  return size > 65 && path->function[size - 65] == '-' && dejavu_hash_is_valid(path->function + size - 64);
+}
+
+static bool part_refuse(const struct dejavu_path *path, const char *part, struct error *error) {
+  bool has_torch, has_features;
+  if (path->layout && !layout_is_known(path->layout, &has_torch, &has_features, error))
+    return false;
+  if (has_one_hash(path))
+    return error_set(
+        error, "a cache of triton-dejavu 0.5.0 or 0.5.1, whose folder has one hash of everything, so that it is not "
+               "known what it is of; import what a newer triton-dejavu writes");
+  return error_set(error, "the folder \"%.100s\" has no place in a path of triton-dejavu", part);
+}
+
 bool dejavu_path_parse(const char *text, struct dejavu_path *ret, struct error *error) {
   cleanup_dejavu_path struct dejavu_path path = {0};
   const char *at = dejavu_path_begin(text);
@@ -130,10 +147,8 @@ bool dejavu_path_parse(const char *text, struct dejavu_path *ret, struct error *
     return error_set(error, "no folder like dejavu_0.7 is in the path, whose folders say what a cache.json is of");
   for (const char *slash; (slash = strchr(at, '/')); at = slash + 1) {
     cleanup_free char *part = xstrndup(at, (size_t)(slash - at));
-    bool has_torch, has_features;
     if (!take_part(part, &path))
-      return (!path.layout || layout_is_known(path.layout, &has_torch, &has_features, error)) &&
-             error_set(error, "the folder \"%.100s\" has no place in a path of triton-dejavu", part);
+      return part_refuse(&path, part, error);
   }
   if (strcmp(at, "cache.json") != 0)
     return error_set(error, "the file is not called cache.json");

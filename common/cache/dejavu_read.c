@@ -105,8 +105,15 @@ static bool table_read(const struct cache_file *file, struct table *table, struc
   if (!json_get_string(json, "", "signature", JSON_REQUIRED, &table->signature, error) ||
       !json_get_number(json, "", "total_bench_time_s", JSON_REQUIRED, &total, error) ||
       !json_get_integer(json, "", "evaluated_configs", JSON_REQUIRED, 0, INT32_MAX, &evaluated, error) ||
-      !json_get_array(json, "", "keys", JSON_OPTIONAL, &table->keys, error) ||
-      !json_get_object(json, "", "cache", JSON_REQUIRED, &table->cache, error) ||
+      !json_get_object(json, "", "cache", JSON_REQUIRED, &table->cache, error))
+    return false;
+  if (!json_object_get(json, "keys"))
+    return error_set(
+        error,
+        "a cache of triton-dejavu %.20s without \"keys\", as versions before 0.5.4 wrote it: what the members "
+        "of its keys are is not known; import what a newer triton-dejavu writes",
+        table->parts.layout + strlen("dejavu_"));
+  if (!json_get_array(json, "", "keys", JSON_OPTIONAL, &table->keys, error) ||
       !json_get_object(json, "", "timings", JSON_REQUIRED, &table->timings, error) ||
       !json_get_object(json, "", "timings_data", JSON_OPTIONAL, &table->timings_data, error))
     return false;

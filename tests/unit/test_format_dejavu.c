@@ -477,6 +477,39 @@ Test(format_dejavu, broken_files_are_refused_with_their_place) {
   expect_refused(PATH_0_5, HEAD(NAME, "1", "1", "[\"a\", \"b\", \"c\"]"), "has 2 elements and \"keys\" 3 names");
 }
 
+/* Trees as versions before 0.5.4 wrote them: no "keys"; timings, where there are any, are objects; and before 0.5.2 the
+ * function's folder has one hash of everything. */
+#define SOME_KEY "('64', 'True', 'torch.float16')"
+#define WITHOUT_KEYS(signature, key, timings)                                                                          \
+  "{\"signature\": \"" signature "\", \"total_bench_time_s\": 23.5, \"evaluated_configs\": 16, "                       \
+  "\"cache\": {" ENTRY(key, "BLOCK: 64, num_warps: 8, num_ctas: 1, num_stages: 1") "}" timings "}"
+#define OLD_TIMINGS                                                                                                    \
+  ", \"timings\": {\"" SOME_KEY "\": {\"values\": [0.5], \"lables\": [\"ms\"], \"rep_t_ms\": 100, \"warmup_t_ms\": "   \
+  "25}}"
+#define CUDA_0_5 "dejavu_0.5/cuda_12.4/torch_2.4.0+cu121/triton_3.0.0/gpu_NVIDIA_A100_80GB_PCIe/"
+
+Test(format_dejavu, trees_before_0_5_4_are_refused_by_the_name_of_their_layout) {
+  static const char what[] = "a cache of triton-dejavu 0.5 without \"keys\", as versions before 0.5.4 wrote it",
+                    what_to_do[] = "import what a newer triton-dejavu writes";
+  static const char timed[] = WITHOUT_KEYS("JITFunction(m:add_kernel)", SOME_KEY, OLD_TIMINGS),
+                    untimed[] = WITHOUT_KEYS("JITFunction(m:add_kernel)", SOME_KEY, "");
+  expect_refused(PATH_0_5, timed, what);
+  expect_refused(PATH_0_5, timed, what_to_do);
+  expect_refused(PATH_0_5, untimed, what);
+  /* The form of the example in triton-dejavu's own description: numbers without quotes, no module. */
+  expect_refused(CUDA_0_5 "f/autotune_config-" P "/kernel_configs-" G "/code_version-" C "/default/cache.json",
+                 WITHOUT_KEYS("JITFunction(f)", "(2, True, 0.0, 'torch.float16')", ""), what);
+  expect_refused(GOLDEN_PATH, untimed, "a cache of triton-dejavu 0.7 without \"keys\"");
+}
+
+Test(format_dejavu, a_tree_with_one_hash_of_everything_is_refused_by_the_name_of_its_layout) {
+  static const char fine[] = WITHOUT_KEYS("JITFunction(m:f)", SOME_KEY, OLD_TIMINGS);
+  expect_refused(CUDA_0_5 "f-" P "/default/cache.json", fine,
+                 "a cache of triton-dejavu 0.5.0 or 0.5.1, whose folder has one hash of everything");
+  expect_refused("dejavu_0.5.1/cuda_12.4/torch_2/triton_3.0.0/gpu_X/f-" P "/default/cache.json", fine,
+                 "the layout dejavu_0.5.1 is not known");
+}
+
 Test(format_dejavu, broken_entries_are_refused_with_their_place) {
 #define BAD(key, config) FILE_OF(ENTRY(key, config), "")
   expect_refused(GOLDEN_PATH, BAD("64", "A: 1"), "/cache/64: the key 64 is no tuple of strings: column 1");

@@ -47,7 +47,11 @@ static int env_run(struct options *options) {
 }
 
 static const char *const state_names[] = {
-    [SETTING_GOOD] = "good", [SETTING_DIFFERS] = "differs", [SETTING_ABSENT] = "absent"};
+    [SETTING_GOOD] = "good",
+    [SETTING_DIFFERS] = "differs",
+    [SETTING_ABSENT] = "absent",
+    [SETTING_UNSUPPORTED] = "unsupported",
+};
 
 static void findings_print_json(const struct settings_findings *findings) {
   cleanup_json json_t *array = json_array();
@@ -105,26 +109,49 @@ static bool saved_path(const struct options *options, char **ret_path, struct er
   return true;
 }
 
+/* On stderr: what is on stdout is for the shell. */
+static void changes_print(const struct settings_changes *changes, const char *done) {
+  const char *const results[] = {
+      [CHANGE_DONE] = done,         [CHANGE_ALREADY] = "already right",
+      [CHANGE_REFUSED] = "refused", [CHANGE_UNSUPPORTED] = "not supported",
+      [CHANGE_ABSENT] = "absent",
+  };
+  static const struct table_column columns[] = {{"SETTING", false}, {"RESULT", false}, {"WHY", false}};
+  cleanup_table struct table *table = table_new(columns, ARRAY_LENGTH(columns));
+  for (size_t i = 0; i < changes->n; i++) {
+    table_cell(table, "%s", changes->all[i].name);
+    table_cell(table, "%s", results[changes->all[i].result]);
+    table_cell(table, "%s", changes->all[i].why);
+  }
+  table_print(table, stderr);
+}
+
 static int set_run(struct options *options) {
   struct error error;
   cleanup_free char *saved = NULL;
-  if (!saved_path(options, &saved, &error) || !machine_settings_set(root_of(options), saved, &error))
+  cleanup_settings_changes struct settings_changes changes = {0};
+  if (!saved_path(options, &saved, &error) || !machine_settings_set(root_of(options), saved, &changes, &error))
     return command_failed("env set", EXIT_FAILED, &error);
+  changes_print(&changes, "set");
   fprintf(stderr, "what was there is kept in %s; `wavetune-agent env reset` puts it back\n", saved);
   puts("export HIP_FORCE_DEV_KERNARG=1");
-  return EXIT_OK;
+  return settings_changes_failed(&changes) ? EXIT_FAILED : EXIT_OK;
 }
 
 static int reset_run(struct options *options) {
   struct error error;
   cleanup_free char *saved = NULL;
-  bool was_set;
-  if (!saved_path(options, &saved, &error) || !machine_settings_reset(root_of(options), saved, &was_set, &error))
+  cleanup_settings_changes struct settings_changes changes = {0};
+  if (!saved_path(options, &saved, &error) || !machine_settings_reset(root_of(options), saved, &changes, &error))
     return command_failed("env reset", EXIT_FAILED, &error);
-  if (!was_set)
+  if (changes.n)
+    changes_print(&changes, "put back");
+  else
     fprintf(stderr, "nothing was set: there is no %s\n", saved);
+  if (settings_changes_failed(&changes))
+    fprintf(stderr, "what was there is still in %s; run `wavetune-agent env reset` again\n", saved);
   puts("unset HIP_FORCE_DEV_KERNARG");
-  return EXIT_OK;
+  return settings_changes_failed(&changes) ? EXIT_FAILED : EXIT_OK;
 }
 
 static const struct option_spec env_options[] = {
@@ -157,7 +184,7 @@ const struct command_spec env_check_command = {
     .name = "env check",
     .arguments = "",
     .summary = "say which settings of this machine disturb measurements, and why; changes nothing",
-    .description = "Exit code 0: none differs; 1: some do. What a machine does not have counts as neither.",
+    .description = "Exit code 0: none differs; 1: some do. What a machine or its GPU does not have counts as neither.",
     .options = check_options,
     .n_options = ARRAY_LENGTH(check_options),
     .run = check_run,
@@ -169,7 +196,9 @@ const struct command_spec env_set_command = {
     .summary = "set them for measuring, keeping what was there (root)",
     .description =
         "Prints what the shell has to export: eval \"$(wavetune-agent env set)\". Setting twice keeps what was "
-        "there before the first time.",
+        "there before the first time. What became of each is printed on stderr. Exit code 1: one was refused; the "
+        "others "
+        "are set all the same.",
     .options = change_options,
     .n_options = ARRAY_LENGTH(change_options),
     .run = set_run,
@@ -179,6 +208,7 @@ const struct command_spec env_reset_command = {
     .name = "env reset",
     .arguments = "",
     .summary = "put back what `env set` found (root)",
+    .description = "Exit code 1: something was refused; the rest is put back, and it can be run again.",
     .options = change_options,
     .n_options = ARRAY_LENGTH(change_options),
     .run = reset_run,

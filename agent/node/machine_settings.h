@@ -12,7 +12,8 @@
 enum setting_state {
   SETTING_GOOD,
   SETTING_DIFFERS,
-  SETTING_ABSENT, /* this machine does not have it: no AMD GPU, a guest without frequency control */
+  SETTING_ABSENT,      /* this machine does not have it: no AMD GPU, a guest without frequency control */
+  SETTING_UNSUPPORTED, /* `set` was told that this GPU does not have it (MI308X, MI350X: no clock limit) */
 };
 
 struct setting_finding {
@@ -34,11 +35,37 @@ void settings_findings_release(struct settings_findings *findings);
 /* The names of those that differ, as provenance of measurements: ["cpu_governor"] (a new reference). */
 must_check json_t *settings_findings_differing(const struct settings_findings *findings);
 
-/* Sets what differs, keeping what was there in the file `saved`. What cannot be set is an error that names it; what was
- * set before stays, and reset puts it back. */
-must_check bool machine_settings_set(const char *root, const char *saved, struct error *error);
+enum change_result {
+  CHANGE_DONE,
+  CHANGE_ALREADY,     /* it was right */
+  CHANGE_REFUSED,     /* it could not be changed, in whole or in part */
+  CHANGE_UNSUPPORTED, /* this GPU does not have it: no failure */
+  CHANGE_ABSENT,      /* this machine does not have it */
+};
 
-/* Puts back what `saved` holds and removes it. *ret_was_set is false when there is no such file. */
-must_check bool machine_settings_reset(const char *root, const char *saved, bool *ret_was_set, struct error *error);
+struct setting_change {
+  const char *name;
+  enum change_result result;
+  char *why; /* of CHANGE_REFUSED and CHANGE_UNSUPPORTED a sentence; else "" or a remark */
+};
+
+struct settings_changes {
+  size_t n;
+  struct setting_change *all;
+};
+
+bool settings_changes_failed(const struct settings_changes *changes); /* whether one was refused */
+void settings_changes_release(struct settings_changes *changes);
+#define cleanup_settings_changes __attribute__((cleanup(settings_changes_release)))
+
+/* Sets what differs, each setting whatever became of the others, keeping what was there in the file `saved`; reset puts it
+ * back. False only when that file cannot be written: then nothing was set. */
+must_check bool machine_settings_set(const char *root, const char *saved, struct settings_changes *ret_changes,
+                                     struct error *error);
+
+/* Puts back what `saved` holds, and removes it unless something was refused: then reset can be run again. No changes
+ * (n == 0): there is no such file. False when it cannot be read or removed. */
+must_check bool machine_settings_reset(const char *root, const char *saved, struct settings_changes *ret_changes,
+                                       struct error *error);
 
 #endif

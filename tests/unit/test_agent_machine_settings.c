@@ -1,4 +1,5 @@
-/* `env check|set|reset` over a folder that stands in for /, with a rocm-smi of the test's own in $PATH. */
+/* `env check|set|reset` over a folder that stands in for /, with an amd-smi and a rocm-smi of the test's own in $PATH: shell
+ * scripts whose words are those of the real ones (amdsmi_cli and rocm_smi.py in their sources). No AMD GPU took part. */
 #include <criterion/criterion.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -51,23 +52,72 @@ static void machine_end(void) {
 }
 TestSuite(machine_settings, .init = machine_make, .fini = machine_end);
 
-/* Adds an AMD GPU, a card of another vendor, and a rocm-smi that writes down what it was called with, and sets the GPU's
- * level to `smi_level`. */
-static void gpu_add_with(const char *smi_exit, const char *smi_level) {
-  put("/sys/class/drm/card0/device/vendor", "0x10de\n");
-  put("/sys/class/drm/card0/device/power_dpm_force_performance_level", "auto\n");
-  put("/sys/class/drm/card1/device/vendor", "0x1002\n");
-  put(LEVEL, "auto\n");
-  cleanup_free char *script = xasprintf("#!/bin/sh\necho \"$@\" >>%s/smi.log\necho %s >%s" LEVEL "\necho refused\n"
-                                        "exit %s\n",
-                                        root, smi_level, root, smi_exit);
-  put("/bin/rocm-smi", script);
-  cleanup_free char *program = xasprintf("%s/bin/rocm-smi", root), *path = xasprintf("%s/bin:/usr/bin:/bin", root);
+#define GPU "/sys/devices/pci0000:c0/0000:c1:00.0"
+#define SECOND_GPU "/sys/devices/pci0000:d0/0000:d1:00.0"
+#define UNSUPPORTED "/run/wavetune-agent/unsupported-settings.json"
+
+static void gpu_add(const char *card, const char *folder, const char *vendor, const char *device) {
+  static const char *const names[] = {"vendor", "device", "power_dpm_force_performance_level"};
+  const char *const values[] = {vendor, device, "auto"};
+  for (size_t i = 0; i < ARRAY_LENGTH(names); i++) {
+    cleanup_free char *file = xasprintf("%s/%s", folder, names[i]), *line = xasprintf("%s\n", values[i]);
+    put(file, line);
+  }
+  struct error error;
+  cleanup_free char *path = xasprintf("%s/sys/class/drm/%s", root, card), *link = xasprintf("%s/device", path);
+  cleanup_free char *target = xasprintf("%s%s", root, folder);
+  cr_assert(folder_make(path, 0700, &error), "%s", error.message);
+  cr_assert_eq(symlink(target, link), 0);
+}
+
+/* A program of the test in $PATH, which has nothing else (the machine may have a real one), and which writes down what it was called with and then does `what` (a line of shell, in
+ * which $root is the folder that stands in for /). */
+static void tool_add(const char *name, const char *what) {
+  cleanup_free char *script = xasprintf("#!/bin/sh\nroot=%s\necho %s \"$@\" >>$root/smi.log\n%s\n", root, name, what);
+  cleanup_free char *file = xasprintf("/bin/%s", name);
+  put(file, script);
+  cleanup_free char *program = xasprintf("%s%s", root, file), *path = xasprintf("%s/bin", root);
   cr_assert_eq(chmod(program, 0700), 0);
   setenv("PATH", path, 1);
 }
 
-static void gpu_add(const char *smi_exit) { gpu_add_with(smi_exit, "perf_determinism"); }
+/* An AMD GPU, a card of another vendor, and a rocm-smi that does `what`. */
+static void gpu_with_rocm_smi(const char *what) {
+  gpu_add("card0", "/sys/devices/pci0000:01/0000:01:00.0", "0x10de", "0x2330");
+  gpu_add("card1", GPU, "0x1002", "0x74a1");
+  tool_add("rocm-smi", what);
+}
+
+#define SETS_LEVEL "echo perf_determinism >$root" LEVEL
+
+static const struct setting_change *change_of(const struct settings_changes *changes, const char *name) {
+  for (size_t i = 0; i < changes->n; i++) {
+    if (string_equal(changes->all[i].name, name))
+      return &changes->all[i];
+  }
+  die("no change of %s", name);
+}
+
+static struct settings_changes set(void) {
+  struct error error = {0};
+  struct settings_changes changes = {0};
+  cr_assert(machine_settings_set(root, saved, &changes, &error), "%s", error.message);
+  return changes;
+}
+
+static struct settings_changes reset(void) {
+  struct error error = {0};
+  struct settings_changes changes = {0};
+  cr_assert(machine_settings_reset(root, saved, &changes, &error), "%s", error.message);
+  return changes;
+}
+
+static void expect_change(const struct settings_changes *changes, const char *name, enum change_result result,
+                          const char *why) {
+  const struct setting_change *change = change_of(changes, name);
+  cr_expect_eq(change->result, result, "%s: %d, %s", name, (int)change->result, change->why);
+  cr_expect(strstr(change->why, why), "%s: %s", name, change->why);
+}
 
 static const struct setting_finding *find(const struct settings_findings *findings, const char *name) {
   for (size_t i = 0; i < findings->n; i++) {
@@ -98,7 +148,7 @@ Test(machine_settings, a_machine_without_an_amd_gpu_needs_no_gpu_setting) {
 }
 
 Test(machine_settings, the_variable_counts_where_there_is_an_amd_gpu) {
-  gpu_add("0");
+  gpu_with_rocm_smi(SETS_LEVEL);
   cleanup_settings_findings struct settings_findings without = {0}, with = {0};
   machine_settings_check(root, &without);
   cr_expect_str_eq(find(&without, "HIP_FORCE_DEV_KERNARG")->is, "not set");
@@ -124,14 +174,16 @@ Test(machine_settings, differing_names_are_provenance) {
 }
 
 Test(machine_settings, reset_puts_back_what_was_there_before_the_first_set) {
-  struct error error = {0};
-  bool was_set = false;
-  cr_assert(machine_settings_set(root, saved, &error), "%s", error.message);
-  cleanup_free char *set = get("/sys/devices/system/cpu/cpu1/cpufreq/scaling_governor");
-  cr_expect_str_eq(set, "performance");
-  cr_assert(machine_settings_set(root, saved, &error), "%s", error.message); /* nothing differs now */
-  cr_assert(machine_settings_reset(root, saved, &was_set, &error), "%s", error.message);
-  cr_expect(was_set);
+  cleanup_settings_changes struct settings_changes first = set(), again = {0}, changes = {0};
+  expect_change(&first, "cpu_governor", CHANGE_DONE, "");
+  expect_change(&first, "cpu_idle_state_1", CHANGE_ABSENT, "");
+  cleanup_free char *value = get("/sys/devices/system/cpu/cpu1/cpufreq/scaling_governor");
+  cr_expect_str_eq(value, "performance");
+  again = set();
+  expect_change(&again, "cpu_governor", CHANGE_ALREADY, "");
+  changes = reset();
+  cr_expect_neq(changes.n, 0);
+  cr_expect_not(settings_changes_failed(&changes));
   cleanup_free char *back = get("/sys/devices/system/cpu/cpu1/cpufreq/scaling_governor");
   cleanup_free char *untouched = get("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor");
   cleanup_free char *balancing = get(BALANCING);
@@ -142,58 +194,186 @@ Test(machine_settings, reset_puts_back_what_was_there_before_the_first_set) {
 }
 
 Test(machine_settings, reset_of_what_was_never_set_says_so) {
-  struct error error = {0};
-  bool was_set = true;
-  cr_assert(machine_settings_reset(root, saved, &was_set, &error), "%s", error.message);
-  cr_expect_not(was_set);
+  cleanup_settings_changes struct settings_changes changes = reset();
+  cr_expect_eq(changes.n, 0);
 }
 
 Test(machine_settings, a_gpus_clock_is_set_and_reset_by_rocm_smi) {
-  struct error error = {0};
-  bool was_set;
-  gpu_add("0");
-  cr_assert(machine_settings_set(root, saved, &error), "%s", error.message);
-  cr_assert(machine_settings_reset(root, saved, &was_set, &error), "%s", error.message);
+  gpu_with_rocm_smi(SETS_LEVEL);
+  cleanup_settings_changes struct settings_changes changes = set(), back = reset();
+  expect_change(&changes, "perf_determinism", CHANGE_DONE, "");
+  expect_change(&back, "perf_determinism", CHANGE_DONE, "");
   cleanup_free char *calls = get("/smi.log"), *level = get(LEVEL);
-  cr_expect_str_eq(calls, "--setperfdeterminism 1900\n--resetperfdeterminism\n");
+  cr_expect_str_eq(calls, "rocm-smi --setperfdeterminism 1900\nrocm-smi --resetperfdeterminism\n");
   cr_expect_str_eq(level, "auto");
 }
 
-Test(machine_settings, a_rocm_smi_that_fails_is_a_sentence) {
-  struct error error = {0};
-  gpu_add("1");
-  cr_expect_not(machine_settings_set(root, saved, &error));
-  cr_expect(strstr(error.message, "perf_determinism: `") && strstr(error.message, "failed: refused"), "%s",
-            error.message);
+Test(machine_settings, amd_smi_is_preferred_and_asked_for_each_gpu_by_its_pci_address) {
+  gpu_with_rocm_smi("exit 1");
+  gpu_add("card2", SECOND_GPU, "0x1002", "0x74a1");
+  tool_add("amd-smi", "case $1 in\n"
+                      "set) level=perf_determinism;;\n"
+                      "reset) level=auto;;\n"
+                      "esac\n"
+                      "echo $level >$(echo $root/sys/devices/*/$3)/power_dpm_force_performance_level");
+  cleanup_settings_changes struct settings_changes changes = set(), back = reset();
+  expect_change(&changes, "perf_determinism", CHANGE_DONE, "");
+  expect_change(&back, "perf_determinism", CHANGE_DONE, "");
+  cleanup_free char *calls = get("/smi.log");
+  cr_expect_str_eq(calls, "amd-smi set --gpu 0000:c1:00.0 --perf-determinism 1900\n"
+                          "amd-smi set --gpu 0000:d1:00.0 --perf-determinism 1900\n"
+                          "amd-smi reset --gpu 0000:c1:00.0 --perf-determinism\n"
+                          "amd-smi reset --gpu 0000:d1:00.0 --perf-determinism\n");
 }
 
+Test(machine_settings, a_setting_that_is_refused_does_not_end_the_others) {
+  gpu_with_rocm_smi("echo; echo '==== ROCm System Management Interface ===='\n"
+                    "echo 'GPU[0]\t\t: set_perf_determinism, Permission denied'\nexit 1");
+  cleanup_settings_changes struct settings_changes changes = set();
+  expect_change(&changes, "perf_determinism", CHANGE_REFUSED, "rocm-smi --setperfdeterminism` failed: GPU[0]");
+  expect_change(&changes, "perf_determinism", CHANGE_REFUSED, "Permission denied");
+  expect_change(&changes, "numa_balancing", CHANGE_DONE, "");
+  expect_change(&changes, "cpu_governor", CHANGE_DONE, "");
+  cr_expect(settings_changes_failed(&changes));
+  cleanup_free char *balancing = get(BALANCING);
+  cr_expect_str_eq(balancing, "0");
+  cr_expect_eq(access(saved, F_OK), 0);
+}
+
+/* rocm-smi ends with 0 also where it was refused. */
 Test(machine_settings, a_rocm_smi_that_says_all_is_well_and_changes_nothing_is_a_sentence) {
-  struct error error = {0};
-  gpu_add_with("0", "auto");
-  cr_expect_not(machine_settings_set(root, saved, &error));
-  cr_expect(strstr(error.message, "perf_determinism: `rocm-smi --setperfdeterminism` changed nothing: it is auto"),
-            "%s", error.message);
+  gpu_with_rocm_smi("exit 0");
+  cleanup_settings_changes struct settings_changes changes = set();
+  expect_change(&changes, "perf_determinism", CHANGE_REFUSED, "changed nothing: ");
+  expect_change(&changes, "perf_determinism", CHANGE_REFUSED, "power_dpm_force_performance_level is auto");
 }
 
-Test(machine_settings, a_missing_rocm_smi_says_what_to_install) {
-  struct error error = {0};
-  gpu_add("0");
+Test(machine_settings, an_unknown_gpu_is_refused) {
+  gpu_add("card1", GPU, "0x1002", "0x74a1");
+  tool_add("amd-smi", "echo 'Can not find a device with the corresponding identifier'; exit 254");
+  cleanup_settings_changes struct settings_changes changes = set();
+  expect_change(&changes, "perf_determinism", CHANGE_REFUSED, "Can not find a device");
+  cleanup_free char *record = xasprintf("%s" UNSUPPORTED, root);
+  cr_expect_neq(access(record, F_OK), 0);
+}
+
+/* In the words of amd-smi of ROCm 6 (exit 1), of ROCm 7 (exit 0), and of rocm-smi. */
+Test(machine_settings, a_gpu_without_clock_determinism_is_no_failure_and_is_remembered) {
+  static const struct {
+    const char *tool, *what;
+  } cases[] = {
+      {"amd-smi", "echo 'amdsmi_exception.AmdSmiLibraryException: Error code:'\n"
+                  "echo '\t2 | AMDSMI_STATUS_NOT_SUPPORTED - Feature not supported'\nexit 1"},
+      {"amd-smi", "echo 'GPU: 0'\necho '    PERFDETERMINISM: [AMDSMI_STATUS_NOT_SUPPORTED] Unable to set'"},
+      {"rocm-smi", "echo 'GPU[0]\t\t: set_perf_determinism, Not supported on the given system'"},
+  };
+  gpu_add("card1", GPU, "0x1002", "0x74a2");
+  for (size_t i = 0; i < ARRAY_LENGTH(cases); i++) {
+    cleanup_settings_findings struct settings_findings before = {0}, after = {0};
+    cleanup_free char *record = xasprintf("%s" UNSUPPORTED, root), *tool = xasprintf("%s/bin/amd-smi", root);
+    (void)unlink(tool);
+    tool_add(cases[i].tool, cases[i].what);
+    machine_settings_check(root, &before);
+    cr_expect_eq(find(&before, "perf_determinism")->state, SETTING_DIFFERS);
+    cleanup_settings_changes struct settings_changes changes = set();
+    expect_change(&changes, "perf_determinism", CHANGE_UNSUPPORTED, i < 2 ? "NOT_SUPPORTED" : "Not supported");
+    cr_expect_not(settings_changes_failed(&changes));
+    machine_settings_check(root, &after);
+    cr_expect_eq(find(&after, "perf_determinism")->state, SETTING_UNSUPPORTED);
+    cr_expect_str_eq(find(&after, "perf_determinism")->is, "not supported by this GPU");
+    cleanup_json json_t *names = settings_findings_differing(&after);
+    cleanup_free char *text = json_canonical(names);
+    cr_expect_not(strstr(text, "perf_determinism"), "%s", text);
+    cr_assert_eq(unlink(record), 0);
+  }
+}
+
+/* The driver may take the mode before the firmware refuses the limit. */
+Test(machine_settings, a_level_without_a_limit_is_taken_back) {
+  gpu_add("card1", GPU, "0x1002", "0x75a0");
+  tool_add("amd-smi", SETS_LEVEL "; echo AMDSMI_STATUS_NOT_SUPPORTED; exit 1");
+  cleanup_settings_changes struct settings_changes changes = set();
+  expect_change(&changes, "perf_determinism", CHANGE_UNSUPPORTED, "");
+  cleanup_free char *level = get(LEVEL);
+  cr_expect_str_eq(level, "auto");
+}
+
+Test(machine_settings, one_gpu_of_two_may_have_no_limit) {
+  gpu_add("card1", GPU, "0x1002", "0x74a2");
+  gpu_add("card2", SECOND_GPU, "0x1002", "0x74a1");
+  tool_add("amd-smi",
+           "case $3 in\n"
+           "*d1*) echo perf_determinism >$(echo $root/sys/devices/*/$3)/power_dpm_force_performance_level;;\n"
+           "*) echo AMDSMI_STATUS_NOT_SUPPORTED;;\n"
+           "esac");
+  cleanup_settings_findings struct settings_findings findings = {0};
+  cleanup_settings_changes struct settings_changes changes = set();
+  expect_change(&changes, "perf_determinism", CHANGE_DONE, "1 of 2 GPUs do not support it");
+  machine_settings_check(root, &findings);
+  cr_expect_eq(find(&findings, "perf_determinism")->state, SETTING_GOOD);
+}
+
+/* Another GPU in the same place is asked again; so is the same one by the next set. */
+Test(machine_settings, what_was_not_supported_is_not_so_for_ever) {
+  gpu_add("card1", GPU, "0x1002", "0x74a2");
+  tool_add("amd-smi", "echo AMDSMI_STATUS_NOT_SUPPORTED");
+  cleanup_settings_changes struct settings_changes changes = set(), again = {0};
+  cleanup_settings_findings struct settings_findings findings = {0}, set_again = {0};
+  put(GPU "/device", "0x74a1\n");
+  machine_settings_check(root, &findings);
+  cr_expect_eq(find(&findings, "perf_determinism")->state, SETTING_DIFFERS);
+  tool_add("amd-smi", SETS_LEVEL);
+  again = set();
+  expect_change(&again, "perf_determinism", CHANGE_DONE, "");
+  machine_settings_check(root, &set_again);
+  cr_expect_eq(find(&set_again, "perf_determinism")->state, SETTING_GOOD);
+  cleanup_free char *record = xasprintf("%s" UNSUPPORTED, root);
+  cr_expect_neq(access(record, F_OK), 0);
+}
+
+Test(machine_settings, a_missing_tool_says_what_to_install_and_ends_nothing) {
+  gpu_with_rocm_smi("exit 0");
   setenv("PATH", "/nonexistent", 1);
-  if (access("/opt/rocm/bin/rocm-smi", X_OK) == 0)
-    cr_skip("rocm-smi is installed here");
-  cr_expect_not(machine_settings_set(root, saved, &error));
-  cr_expect(strstr(error.message, "install rocm-smi"), "%s", error.message);
+  if (access("/opt/rocm/bin/rocm-smi", X_OK) == 0 || access("/opt/rocm/bin/amd-smi", X_OK) == 0)
+    cr_skip("amd-smi or rocm-smi is installed here");
+  cleanup_settings_changes struct settings_changes changes = set();
+  expect_change(&changes, "perf_determinism", CHANGE_REFUSED, "install amd-smi-lib");
+  expect_change(&changes, "numa_balancing", CHANGE_DONE, "");
 }
 
-Test(machine_settings, a_file_that_cannot_be_written_names_it) {
-  struct error error = {0};
-  cleanup_free char *file = xasprintf("%s%s", root, BALANCING);
+/* A file of the machine that can be read and that nobody can write. */
+static void make_unwritable(const char *path) {
+  cleanup_free char *file = xasprintf("%s%s", root, path);
   cr_assert_eq(unlink(file), 0);
-  cr_assert_eq(symlink("/sys/kernel/notes", file), 0); /* can be read, by nobody be written */
+  cr_assert_eq(symlink("/sys/kernel/notes", file), 0);
   if (access(file, R_OK) != 0)
     cr_skip("no /sys/kernel/notes here");
-  cr_expect_not(machine_settings_set(root, saved, &error));
-  cr_expect(strstr(error.message, "numa_balancing: cannot write 0 to "), "%s", error.message);
+}
+
+Test(machine_settings, a_file_that_cannot_be_written_is_named_and_ends_nothing) {
+  make_unwritable(BALANCING);
+  cleanup_settings_changes struct settings_changes changes = set();
+  expect_change(&changes, "numa_balancing", CHANGE_REFUSED, "cannot write 0 to ");
+  expect_change(&changes, "cpu_governor", CHANGE_DONE, "");
+}
+
+Test(machine_settings, reset_goes_on_after_a_refusal_and_can_be_run_again) {
+  struct settings_changes changes = set();
+  settings_changes_release(&changes);
+  make_unwritable(BALANCING);
+  changes = reset();
+  expect_change(&changes, "numa_balancing", CHANGE_REFUSED, "cannot write 1 to ");
+  expect_change(&changes, "cpu_governor", CHANGE_DONE, "");
+  settings_changes_release(&changes);
+  cr_expect_eq(access(saved, F_OK), 0);
+  cleanup_free char *file = xasprintf("%s" BALANCING, root);
+  cr_assert_eq(unlink(file), 0);
+  put(BALANCING, "0\n");
+  changes = reset();
+  expect_change(&changes, "numa_balancing", CHANGE_DONE, "");
+  expect_change(&changes, "cpu_governor", CHANGE_ALREADY, "");
+  settings_changes_release(&changes);
+  cr_expect_neq(access(saved, F_OK), 0);
 }
 
 Test(machine_settings, a_damaged_save_is_refused_and_kept) {
@@ -201,9 +381,9 @@ Test(machine_settings, a_damaged_save_is_refused_and_kept) {
                                         "{\"/proc/sys/kernel/numa_balancing\": 1}"};
   for (size_t i = 0; i < ARRAY_LENGTH(damaged); i++) {
     struct error error = {0};
-    bool was_set;
+    struct settings_changes changes;
     put("/saved.json", damaged[i]);
-    cr_expect_not(machine_settings_reset(root, saved, &was_set, &error), "%s", damaged[i]);
+    cr_expect_not(machine_settings_reset(root, saved, &changes, &error), "%s", damaged[i]);
     cr_expect(strstr(error.message, "does not hold settings"), "%s", error.message);
     cr_expect_eq(access(saved, F_OK), 0);
   }

@@ -1,4 +1,5 @@
-/* wavetune kernel check FILE: a code object's notes, occupancy and instructions; a TTGIR module. */
+/* wavetune kernel check FILE: a code object's notes, occupancy and instructions; a TTGIR module or lines of one; what
+ * llvm-objdump -d printed. */
 #include <inttypes.h>
 
 #include "cli/check.h"
@@ -11,6 +12,7 @@
 #include "common/review/ttgir_review.h"
 
 #define CODE_BYTES_MAX ((size_t)256 << 20)
+#define TEXT_LOOKED_AT 4096 /* bytes in which a file that is no text has a zero byte */
 #define SOURCE_LIMITS "limits of the arch, and what the code was compiled for"
 
 static const json_t *kernel_notes(const struct code_object *object, const char *name) {
@@ -214,13 +216,47 @@ static void ttgir_check(struct check *check, const char *path, const char *text,
   ttgir_review_print(review, stdout);
 }
 
+/* A disassembly that somebody kept: no notes and no occupancy, only what its instructions tell. */
+static void disassembly_check(struct check *check, const char *path, const struct isa_review *review) {
+  if (!check->as_json)
+    printf("%s: disassembly\n", path);
+  for (size_t i = 0; i < review->n; i++) {
+    const struct isa_function *function = &review->functions[i];
+    if (check->as_json) {
+      json_t *answer = json_pack("{s:s, s:s, s:s, s:b, s:o}", "place", path, "what", "disassembly", "kernel",
+                                 function->name, "refused", 0, "instructions", isa_function_to_json(function));
+      ALWAYS(answer && json_array_append_new(check->answers, answer) == 0);
+    } else {
+      printf("kernel %s\n", function->name);
+      isa_function_print(function, stdout);
+    }
+  }
+}
+
+static void text_check(struct check *check, const char *path, const char *text, size_t size) {
+  cleanup_isa_review struct isa_review *review = NULL;
+  struct error error;
+  if (ttgir_is(text, size)) {
+    ttgir_check(check, path, text, size);
+  } else if (isa_review_make(text, NULL, &review, &error)) {
+    disassembly_check(check, path, review);
+  } else {
+    error_set(&error,
+              "it is none of what is read here: an ELF file (a code object or a cubin), a TTGIR module (`module "
+              "attributes {…}`), lines of one (ttg.convert_layout and the like over tensors with layouts), or a "
+              "disassembly of AMD's instructions (what llvm-objdump -d prints)");
+    check_refuse(check, path, "file", &error);
+  }
+}
+
 bool check_file(struct check *check, const char *path, struct error *error) {
   cleanup_free char *bytes = NULL;
   size_t size;
   if (!file_read(path, CODE_BYTES_MAX, &bytes, &size, error))
     return false;
-  if (memmem(bytes, size, "module attributes {", 19) && !code_object_is(bytes, size))
-    ttgir_check(check, path, bytes, size);
+  bool is_text = size && !memchr(bytes, '\0', size < TEXT_LOOKED_AT ? size : TEXT_LOOKED_AT);
+  if (is_text && !code_object_is(bytes, size))
+    text_check(check, path, bytes, size);
   else
     code_check(check, path, bytes, size);
   return true;

@@ -127,7 +127,8 @@ const struct command_spec spec_kernel_check = {
     .summary = "check code objects, kernel folders and builds, with advice",
     .description =
         "A code object: what its notes say of each kernel, the occupancy, and a review of its instructions.\n"
-        "A .ttgir file: conversions of layouts, transposes, dots.\n"
+        "A disassembly (llvm-objdump -d): the review of its instructions.\n"
+        "TTGIR, a module or lines of one: trips through LDS, conversions of layouts, transposes, dots.\n"
         "A kernel folder: whether manifest and space hold together, and what AMD's guide says of its values.\n"
         "A build: whether every object is whole, takes its arguments, and can run.\n"
         "Exits with 1 when something is refused.",

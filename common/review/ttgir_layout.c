@@ -35,19 +35,43 @@ struct span ttgir_layout_resolve(const struct ttgir_layouts *layouts, struct spa
   return encoding;
 }
 
+static struct span letters_of(const char *text, size_t size) {
+  size_t length = 0;
+  while (length < size && (text[length] == '_' || (text[length] >= 'a' && text[length] <= 'z')))
+    length++;
+  return (struct span){text, length};
+}
+
 struct span ttgir_layout_kind(const struct ttgir_layouts *layouts, struct span encoding) {
   struct span text = ttgir_layout_resolve(layouts, encoding);
   static const char *const dialects[] = {"#ttg.", "#triton_gpu.", "#ttng."};
   for (size_t i = 0; text.text && i < ARRAY_LENGTH(dialects); i++) {
-    if (!span_starts(text, dialects[i]))
-      continue;
-    const char *begin = text.text + strlen(dialects[i]);
-    size_t left = text.length - strlen(dialects[i]), length = 0;
-    while (length < left && (begin[length] == '_' || (begin[length] >= 'a' && begin[length] <= 'z')))
-      length++;
-    return (struct span){begin, length};
+    size_t length = strlen(dialects[i]);
+    if (span_starts(text, dialects[i]))
+      return letters_of(text.text + length, text.length - length);
+  }
+  if (!text.length || text.text[0] != '#')
+    return (struct span){0};
+  static const char *const aliases[] = {"blocked", "linear", "shared", "mma", "mfma"};
+  struct span name = letters_of(text.text + 1, text.length - 1);
+  size_t digits = name.length + 1;
+  while (digits < text.length && text.text[digits] >= '0' && text.text[digits] <= '9')
+    digits++;
+  for (size_t i = 0; digits == text.length && i < ARRAY_LENGTH(aliases); i++) {
+    if (span_is(name, aliases[i]))
+      return name;
   }
   return (struct span){0};
+}
+
+bool ttgir_layout_is_shared(const struct ttgir_layouts *layouts, struct span encoding) {
+  struct span kind = ttgir_layout_kind(layouts, encoding);
+  return kind.text && memmem(kind.text, kind.length, "shared", 6);
+}
+
+bool ttgir_layout_is_mfma(const struct ttgir_layouts *layouts, struct span encoding) {
+  struct span kind = ttgir_layout_kind(layouts, encoding);
+  return kind.text && (span_is(kind, "amd_mfma") || span_is(kind, "mfma") || span_is(kind, "mma"));
 }
 
 /* How long a value is: up to a comma or closing bracket that is not inside brackets of its own. */
@@ -259,7 +283,7 @@ int64_t ttgir_contiguous_bytes(const struct ttgir_layouts *layouts, const struct
 }
 
 const char *ttgir_conversion_name(enum ttgir_conversion conversion) {
-  static const char *const names[] = {"registers", "may", "lds"};
+  static const char *const names[] = {"registers", "may", "lds", "to_lds", "from_lds"};
   return names[conversion];
 }
 
@@ -302,6 +326,12 @@ enum ttgir_conversion ttgir_conversion_decide(const struct ttgir_layouts *layout
   if (span_equal(ttgir_layout_resolve(layouts, from->encoding), ttgir_layout_resolve(layouts, to->encoding))) {
     *ret_why = "both layouts are the same";
     return TTGIR_REGISTERS;
+  }
+  bool from_lds = ttgir_layout_is_shared(layouts, from->encoding),
+       to_lds = ttgir_layout_is_shared(layouts, to->encoding);
+  if (from_lds != to_lds) {
+    *ret_why = to_lds ? "it is put into LDS" : "it is read from LDS";
+    return to_lds ? TTGIR_TO_LDS : TTGIR_FROM_LDS;
   }
   if (distribution_of(layouts, from->encoding, from->shape, from->n_dimensions, 0, &a) &&
       distribution_of(layouts, to->encoding, to->shape, to->n_dimensions, 0, &b) && a.n_dimensions == b.n_dimensions) {

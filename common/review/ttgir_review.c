@@ -1,4 +1,4 @@
-/* The review of a TTGIR module, line by line.
+/* The review of a TTGIR module, or of a part of one, line by line.
  *
  * Memory: see ttgir_review.h. Threads: any. */
 #include "common/review/ttgir_review.h"
@@ -6,6 +6,7 @@
 #include <inttypes.h>
 
 #include "common/base/names.h"
+#include "common/review/ttgir_trips.h"
 
 #define NESTING_MAX 256
 #define LAYOUT_BYTES_MAX 4096 /* of an alias, which many lines name: what is longer tells nothing */
@@ -14,6 +15,7 @@
 struct line {
   struct span text;      /* without " loc(…)" and spaces at either end */
   struct span operation; /* without its dialect: "convert_layout"; {NULL, 0}: none */
+  struct span result;    /* "%12"; {NULL, 0}: none */
   size_t number;
 };
 
@@ -22,6 +24,9 @@ struct walk {
   struct ttgir_layouts layouts;
   bool loops[NESTING_MAX]; /* the braces around: whether each is a loop's body */
   int nesting, loop_depth;
+  bool is_part; /* no module: braces may be missing */
+  struct ttgir_trips trips;
+  int64_t dot_results; /* results of matrix instructions that pass through LDS outside of loops */
   int64_t narrow_loads, loads_of_known_width, narrowest; /* in loops */
   int64_t filled_allocs;                                 /* local_alloc with a value, in loops */
 };
@@ -74,6 +79,27 @@ static struct span operation_of(struct span text) {
   return begin ? (struct span){text.text + begin, length - begin} : (struct span){0};
 }
 
+/* "%12": the value's name that a text begins with. */
+static struct span name_at(struct span text) {
+  size_t length = 0;
+  while (length < text.length && (text.text[length] == '%' || text.text[length] == '_' || text.text[length] == '#' ||
+                                  (text.text[length] >= '0' && text.text[length] <= '9') ||
+                                  (text.text[length] >= 'a' && text.text[length] <= 'z') ||
+                                  (text.text[length] >= 'A' && text.text[length] <= 'Z')))
+    length++;
+  return text.length && text.text[0] == '%' ? (struct span){text.text, length} : (struct span){0};
+}
+
+/* The `i`th value, from 0, that an operation is given; {NULL, 0}: none. */
+static struct span operand_of(struct line line, size_t i) {
+  const char *end = line.text.text + line.text.length, *at = line.operation.text + line.operation.length;
+  for (; at < end && *at != ':'; at++) {
+    if (*at == '%' && i-- == 0)
+      return name_at((struct span){at, (size_t)(end - at)});
+  }
+  return (struct span){0};
+}
+
 static struct line line_of(const char *text, size_t length, size_t number) {
   struct line line = {.text = span_trim((struct span){text, length}), .number = number};
   /* What the line says ends where its place in the source begins; a place in the middle (an argument's) stays. */
@@ -85,6 +111,8 @@ static struct line line_of(const char *text, size_t length, size_t number) {
   if (location && line.text.text[line.text.length - 1] == ')')
     line.text = span_trim((struct span){line.text.text, (size_t)(location - line.text.text)});
   line.operation = operation_of(line.text);
+  if (line.operation.text && line.text.text[0] == '%')
+    line.result = name_at(line.text);
   return line;
 }
 
@@ -135,8 +163,9 @@ static bool braces_close(struct walk *walk, struct line line, struct error *erro
   if (!line.text.length || line.text.text[0] != '}')
     return true;
   if (walk->nesting == 0)
-    return error_set(error, "line %zu of the module closes a brace that was not opened", line.number);
+    return walk->is_part || error_set(error, "line %zu of the module closes a brace that was not opened", line.number);
   walk->loop_depth -= walk->loops[--walk->nesting];
+  ttgir_trips_leave(&walk->trips, walk->nesting);
   return true;
 }
 
@@ -165,6 +194,12 @@ static void convert_read(struct walk *walk, struct line line) {
   enum ttgir_conversion conversion = ttgir_conversion_decide(&walk->layouts, &from, &to, review->num_warps, &why);
   review->all.conversions[conversion]++;
   review->in_loops.conversions[conversion] += walk->loop_depth > 0;
+  bool leaves_registers = conversion == TTGIR_LDS || conversion == TTGIR_TO_LDS;
+  walk->dot_results += leaves_registers && !walk->loop_depth && ttgir_layout_is_mfma(&walk->layouts, from.encoding);
+  if (conversion == TTGIR_TO_LDS)
+    ttgir_trips_write(&walk->trips, line.result, walk->nesting, walk->loop_depth > 0);
+  else if (conversion == TTGIR_FROM_LDS)
+    ttgir_trips_read(&walk->trips, operand_of(line, 0), walk->loop_depth > 0);
   if (review->n_converts < TTGIR_CONVERSIONS_MAX)
     review->converts[review->n_converts++] = (struct ttgir_convert){
         line.number, walk->loop_depth, conversion, span_copy(from.encoding), span_copy(to.encoding), why};
@@ -243,6 +278,16 @@ static void operation_read(struct walk *walk, struct line line) {
   }
   TTGIR_COUNTS(X)
 #undef X
+  bool is_in_loop = walk->loop_depth > 0;
+  if (span_is(line.operation, "local_load"))
+    ttgir_trips_read(&walk->trips, operand_of(line, 0), is_in_loop);
+  else if (span_is(line.operation, "local_store"))
+    ttgir_trips_write(&walk->trips, operand_of(line, 1), walk->nesting, is_in_loop);
+  else if (span_is(line.operation, "local_alloc") && operand_of(line, 0).text)
+    ttgir_trips_write(&walk->trips, line.result, walk->nesting, is_in_loop);
+  else if (span_is(line.operation, "async_copy_global_to_local") || span_is(line.operation, "buffer_load_to_local"))
+    ttgir_trips_write(&walk->trips, (struct span){0}, walk->nesting, is_in_loop);
+
   if (span_is(line.operation, "convert_layout"))
     convert_read(walk, line);
   else if (span_is(line.operation, "dot") || span_is(line.operation, "dot_scaled") ||
@@ -254,17 +299,53 @@ static void operation_read(struct walk *walk, struct line line) {
     walk->filled_allocs++;
 }
 
-static bool text_walk(struct walk *walk, const char *text, size_t size, bool *ret_has_module, struct error *error) {
+static bool is_module(struct span line) { return span_has(line, "module attributes {") || span_is(line, "module {"); }
+
+/* An operation of Triton's dialects over a tensor with a layout. */
+static bool is_of_dialect(struct line line) {
+  static const char *const dialects[] = {"tt.", "ttg.", "triton_gpu.", "ttng.", "amdg.", "amdgpu."};
+  if (!line.operation.text || !span_has(line.text, "tensor<") || !span_has(line.text, ", #"))
+    return false;
+  for (size_t i = 0; i < ARRAY_LENGTH(dialects); i++) {
+    size_t length = strlen(dialects[i]);
+    const char *begin = line.operation.text - length;
+    if (begin >= line.text.text && memcmp(begin, dialects[i], length) == 0 &&
+        (begin == line.text.text || begin[-1] == ' ' || begin[-1] == '"'))
+      return true;
+  }
+  return false;
+}
+
+/* The next line of what is left at *at. */
+static struct line line_next(const char **at, const char *end, size_t number) {
+  const char *begin = *at, *newline = memchr(begin, '\n', (size_t)(end - begin));
+  *at = newline ? newline + 1 : end;
+  return line_of(begin, (size_t)((newline ? newline : end) - begin), number);
+}
+
+/* Whether there is a module, and whether there is an operation of the dialect. */
+static void text_scan(const char *text, size_t size, bool *ret_has_module, bool *ret_has_operation) {
+  const char *at = text, *end = text + size;
+  *ret_has_module = *ret_has_operation = false;
+  while (at < end && !*ret_has_module) {
+    struct line line = line_next(&at, end, 0);
+    *ret_has_module = is_module(line.text);
+    *ret_has_operation = *ret_has_operation || is_of_dialect(line);
+  }
+}
+
+bool ttgir_is(const char *text, size_t size) {
+  bool has_module, has_operation;
+  text_scan(text, size < TTGIR_SIZE_MAX ? size : TTGIR_SIZE_MAX, &has_module, &has_operation);
+  return has_module || has_operation;
+}
+
+static bool text_walk(struct walk *walk, const char *text, size_t size, struct error *error) {
   size_t number = 0;
   for (const char *at = text; at < text + size;) {
-    const char *newline = memchr(at, '\n', (size_t)(text + size - at));
-    const char *end = newline ? newline : text + size;
-    struct line line = line_of(at, (size_t)(end - at), ++number);
-    at = end + 1;
-    if (span_has(line.text, "module attributes {") || span_is(line.text, "module {")) {
-      *ret_has_module = true;
+    struct line line = line_next(&at, text + size, ++number);
+    if (is_module(line.text))
       module_read(walk->review, line.text);
-    }
     if (line.text.length && line.text.text[0] == '#')
       alias_read(walk, line);
     if (!braces_close(walk, line, error))
@@ -274,10 +355,12 @@ static bool text_walk(struct walk *walk, const char *text, size_t size, bool *re
     if (!braces_open(walk, line, error))
       return false;
   }
-  return walk->nesting == 0 || error_set(error, "the module ends inside %d braces: it is cut off", walk->nesting);
+  return walk->nesting == 0 || walk->is_part ||
+         error_set(error, "the module ends inside %d braces: it is cut off", walk->nesting);
 }
 
-static void find_conversions(struct ttgir_review *review) {
+static void find_conversions(const struct walk *walk) {
+  struct ttgir_review *review = walk->review;
   struct review_findings *findings = &review->findings;
   const int64_t *in_loops = review->in_loops.conversions, *all = review->all.conversions;
   if (in_loops[TTGIR_LDS])
@@ -291,10 +374,12 @@ static void find_conversions(struct ttgir_review *review) {
   int64_t outside = all[TTGIR_LDS] - in_loops[TTGIR_LDS];
   if (outside)
     review_find(findings, REVIEW_HINT, SOURCE_AMD_GUIDE,
-                "%" PRId64
-                " conversions of layouts outside of loops pass through LDS; one before the last store is what "
-                "OPTIMIZE_EPILOGUE takes away",
-                outside);
+                "%" PRId64 " conversions of layouts outside of loops pass through LDS", outside);
+  if (walk->dot_results)
+    review_find(findings, REVIEW_HINT, SOURCE_AMD_GUIDE,
+                "%" PRId64 " results of matrix instructions pass through LDS outside of loops; one before the last "
+                "store is what OPTIMIZE_EPILOGUE takes away",
+                walk->dot_results);
 }
 
 static void find_dots(struct ttgir_review *review) {
@@ -315,7 +400,7 @@ static void find_dots(struct ttgir_review *review) {
 
 static void find_all(const struct walk *walk) {
   struct ttgir_review *review = walk->review;
-  find_conversions(review);
+  find_conversions(walk);
   find_dots(review);
   if (walk->narrow_loads)
     review_find(
@@ -345,12 +430,20 @@ bool ttgir_review_make(const char *text, size_t size, struct ttgir_review **ret_
   review->dots = xcalloc(TTGIR_DOTS_MAX, sizeof *review->dots);
   cleanup_free struct walk *walk = xcalloc(1, sizeof *walk);
   walk->review = review;
-  bool has_module = false;
-  if (!text_walk(walk, text, size, &has_module, error))
+  bool has_module, has_operation;
+  text_scan(text, size, &has_module, &has_operation);
+  walk->is_part = !has_module && has_operation;
+  if (!text_walk(walk, text, size, error))
     return false;
-  if (!has_module || (review->num_warps == TTGIR_UNKNOWN && !review->n_layouts))
+  if (!walk->is_part && (!has_module || (review->num_warps == TTGIR_UNKNOWN && !review->n_layouts)))
     return error_set(error,
-                     "the text is no module of Triton's GPU dialect (what asm[\"ttgir\"] of a compiled kernel is)");
+                     "the text is no module of Triton's GPU dialect (what asm[\"ttgir\"] of a compiled kernel is), "
+                     "nor lines of one (operations as ttg.convert_layout, over tensors with layouts)");
+  int64_t outside;
+  ttgir_trips_count(&walk->trips, &outside, &review->in_loops.lds_trips);
+  review->in_loops.lds_trips += review->in_loops.conversions[TTGIR_LDS];
+  review->all.lds_trips = review->in_loops.lds_trips + outside + review->all.conversions[TTGIR_LDS] -
+                          review->in_loops.conversions[TTGIR_LDS];
   find_all(walk);
   *ret_review = TAKE(review);
   return true;
@@ -380,7 +473,8 @@ static json_t *counts_to_json(const struct ttgir_counts *counts) {
 #define X(member, name, heading) ALWAYS(json_object_set_new(json, #member, json_integer(counts->member)) == 0);
   TTGIR_COUNTS(X)
 #undef X
-  for (int i = TTGIR_REGISTERS; i <= TTGIR_LDS; i++)
+  ALWAYS(json_object_set_new(json, "lds_trips", json_integer(counts->lds_trips)) == 0);
+  for (int i = 0; i < TTGIR_CONVERSIONS; i++)
     ALWAYS(json_object_set_new(conversions, ttgir_conversion_name((enum ttgir_conversion)i),
                                json_integer(counts->conversions[i])) == 0);
   ALWAYS(json_object_set_new(json, "conversions", conversions) == 0);
@@ -432,11 +526,19 @@ void ttgir_review_print(const struct ttgir_review *review, FILE *out) {
   for (size_t i = 0; i < review->n_layouts; i++)
     fprintf(out, "  %-16s %s\n", review->layouts[i].name, review->layouts[i].text);
   const int64_t *all = review->all.conversions, *in_loops = review->in_loops.conversions;
-  fprintf(out,
-          "  conversions of layouts (in loops): through LDS %" PRId64 " (%" PRId64 "), may be %" PRId64 " (%" PRId64
-          "), registers only %" PRId64 " (%" PRId64 ")\n",
-          all[TTGIR_LDS], in_loops[TTGIR_LDS], all[TTGIR_MAY], in_loops[TTGIR_MAY], all[TTGIR_REGISTERS],
-          in_loops[TTGIR_REGISTERS]);
+  fprintf(out, "  trips through LDS (in loops): %" PRId64 " (%" PRId64 ")\n", review->all.lds_trips,
+          review->in_loops.lds_trips);
+  static const char *const headings[] = {"registers only", "may be", "through LDS", "to LDS", "from LDS"};
+  static const enum ttgir_conversion order[] = {TTGIR_LDS, TTGIR_TO_LDS, TTGIR_FROM_LDS, TTGIR_MAY, TTGIR_REGISTERS};
+  const char *separator = "  conversions of layouts (in loops): ";
+  for (size_t i = 0; i < ARRAY_LENGTH(order); i++) {
+    bool is_half = order[i] == TTGIR_TO_LDS || order[i] == TTGIR_FROM_LDS;
+    if (is_half && !all[order[i]])
+      continue;
+    fprintf(out, "%s%s %" PRId64 " (%" PRId64 ")", separator, headings[order[i]], all[order[i]], in_loops[order[i]]);
+    separator = ", ";
+  }
+  fputc('\n', out);
   for (size_t i = 0; i < review->n_converts; i++) {
     const struct ttgir_convert *convert = &review->converts[i];
     fprintf(out, "    line %zu%s: %s -> %s: %s, %s\n", convert->line, convert->loop_depth ? ", in a loop" : "",
@@ -445,7 +547,7 @@ void ttgir_review_print(const struct ttgir_review *review, FILE *out) {
   for (size_t i = 0; i < review->n_dots; i++)
     fprintf(out, "  dots             %s × %" PRId64 " (in loops %" PRId64 ")\n", review->dots[i].kind,
             review->dots[i].count, review->dots[i].count_in_loops);
-  const char *separator = "";
+  separator = "";
   fputs("  operations (in loops): ", out);
 #define X(member, name, heading)                                                                                       \
   if (review->all.member) {                                                                                            \

@@ -1,5 +1,5 @@
-/* What the text of a TTGIR module (Triton's GPU dialect, asm["ttgir"]) tells about a kernel's speed: conversions of
- * layouts that pass through LDS, transposes, what is moved through LDS in loops, how dots are done.
+/* What the text of a TTGIR module (Triton's GPU dialect, asm["ttgir"]), or of a part of one, tells about a kernel's speed:
+ * trips through LDS, conversions of layouts, transposes, what is moved through LDS in loops, how dots are done.
  *
  * Operations are read line by line as Triton prints them; loops are scf.for and scf.while by their braces. Both names of
  * the dialect are known: ttg (since Triton 3.2) and triton_gpu. `ttg.shared` is stated by Tritons that print the module
@@ -40,7 +40,8 @@ struct ttgir_counts {
 #define X(member, operation, heading) int64_t member;
   TTGIR_COUNTS(X)
 #undef X
-  int64_t conversions[3]; /* by enum ttgir_conversion */
+  int64_t conversions[TTGIR_CONVERSIONS];
+  int64_t lds_trips; /* tensors that are written to LDS and read from there again, by conversions or by name */
 };
 
 struct ttgir_convert {
@@ -73,7 +74,9 @@ struct ttgir_review {
   struct review_findings findings;
 };
 
-/* `text` of `size` bytes; what holds no module of the dialect is an error. */
+/* Whether it is a module, or lines of one as guides print them: operations of the dialect over tensors with layouts. */
+bool ttgir_is(const char *text, size_t size);
+/* `text` of `size` bytes; what is neither is an error. In a part of a module braces may be missing. */
 must_check bool ttgir_review_make(const char *text, size_t size, struct ttgir_review **ret_review, struct error *error);
 void ttgir_review_free(struct ttgir_review *review);
 DEFINE_CLEANUP(struct ttgir_review *, cleanup_ttgir_review_free, ttgir_review_free)

@@ -31,8 +31,10 @@ static void check_ttgir(const char *text, size_t size, FILE *out) {
   struct error error;
   if (!ttgir_review_make(text, size, &review, &error))
     return;
-  for (int i = TTGIR_REGISTERS; i <= TTGIR_LDS; i++)
+  for (int i = 0; i < TTGIR_CONVERSIONS; i++)
     ALWAYS(review->in_loops.conversions[i] <= review->all.conversions[i]);
+  ALWAYS(review->in_loops.lds_trips <= review->all.lds_trips);
+  ALWAYS(ttgir_is(text, size));
   check_json(ttgir_review_to_json(review));
   ttgir_review_print(review, out);
 }

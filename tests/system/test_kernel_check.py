@@ -218,6 +218,30 @@ def test_a_module_that_is_cut_off_is_refused(tmp_path):
     assert "it is cut off" in check(tmp_path / "cut.ttgir", code=1).stdout
 
 
+def test_lines_of_a_module_are_reviewed_without_it(tmp_path):
+    (tmp_path / "part.ttgir").write_text(
+        "%1 = ttg.convert_layout %0 : tensor<64x64xf16, #blocked> -> tensor<64x64xf16, #shared>\n"
+        "%2 = ttg.convert_layout %1 : tensor<64x64xf16, #shared> -> tensor<64x64xf16, #mma>\n}\n")
+    answer, = answers(tmp_path / "part.ttgir")
+    assert answer["what"] == "ttgir" and answer["review"]["all"]["lds_trips"] == 1 and not answer["refused"]
+    assert answer["review"]["all"]["conversions"] == {"lds": 0, "to_lds": 1, "from_lds": 1, "may": 0, "registers": 0}
+
+
+def test_a_disassembly_is_reviewed(tmp_path):
+    shutil.copy(harness.SOURCE / "tests/fuzz/corpus/review/loops.s", tmp_path)
+    f, *_ = answers(tmp_path / "loops.s")
+    assert (f["what"], f["kernel"]) == ("disassembly", "f") and f["instructions"]["findings"]
+    assert "loops.s: disassembly\nkernel f\n" in check(tmp_path / "loops.s").stdout
+
+
+def test_what_is_none_of_it_is_told_what_was_looked_for(tmp_path):
+    (tmp_path / "notes.txt").write_text("Two trips through LDS.\n")
+    answer, = answers(tmp_path / "notes.txt", code=1)
+    said, = sentences(answer, "refused")
+    for word in ("ELF", "TTGIR module", "lines of one", "disassembly"):
+        assert word in said
+
+
 # Kernel folders
 
 def test_every_kernel_of_the_tree_passes(tmp_path):

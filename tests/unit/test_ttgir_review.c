@@ -193,6 +193,116 @@ Test(ttgir_review, warns_of_conversions_through_lds_in_loops) {
   cr_assert(finds(review, REVIEW_HINT, "1 conversions of layouts in loops may pass through LDS"));
 }
 
+/* Two operands of a dot on their way from global memory, as Tritons before 3.0 print it. */
+#define OPERANDS_THROUGH_LDS                                                                                           \
+  "%%10 = tt.load %%8 : tensor<128x64x!tt.ptr<f16>, #blocked>\n"                                                       \
+  "%%11 = tt.load %%9 : tensor<64x128x!tt.ptr<f16>, #blocked1>\n"                                                      \
+  "%%12 = triton_gpu.convert_layout %%10 : (tensor<128x64xf16, #blocked>) -> tensor<128x64xf16, #shared>\n"            \
+  "%%13 = triton_gpu.convert_layout %%12 : (tensor<128x64xf16, #shared>) -> tensor<128x64xf16, "                       \
+  "#triton_gpu.dot_op<{opIdx = 0, parent = #mfma, kWidth = 8}>>\n"                                                     \
+  "%%14 = triton_gpu.convert_layout %%11 : (tensor<64x128xf16, #blocked1>) -> tensor<64x128xf16, #shared1>\n"          \
+  "%%15 = triton_gpu.convert_layout %%14 : (tensor<64x128xf16, #shared1>) -> tensor<64x128xf16, "                      \
+  "#triton_gpu.dot_op<{opIdx = 1, parent = #mfma, kWidth = 8}>>\n"                                                     \
+  "%%16 = tt.dot %%13, %%15, %%7 : tensor<128x64xf16, #triton_gpu.dot_op<{opIdx = 0, parent = #mfma, kWidth = 8}>> * " \
+  "tensor<64x128xf16, #triton_gpu.dot_op<{opIdx = 1, parent = #mfma, kWidth = 8}>> -> tensor<128x128xf32, #mfma>\n"
+
+#define ALIASES                                                                                                        \
+  "#blocked = #triton_gpu.blocked<{sizePerThread = [1, 8], threadsPerWarp = [8, 8], warpsPerCTA = [4, 1], order = "    \
+  "[1, 0]}>\n"                                                                                                         \
+  "#blocked1 = #triton_gpu.blocked<{sizePerThread = [8, 1], threadsPerWarp = [8, 8], warpsPerCTA = [1, 4], order = "   \
+  "[0, 1]}>\n"                                                                                                         \
+  "#mfma = #triton_gpu.mfma<{versionMajor = 3, versionMinor = 0, warpsPerCTA = [2, 2], instrShape = [16, 16], "        \
+  "isTransposed = true}>\n"                                                                                            \
+  "#shared = #triton_gpu.shared<{vec = 8, perPhase = 1, maxPhase = 8, order = [1, 0]}>\n"                              \
+  "#shared1 = #triton_gpu.shared<{vec = 8, perPhase = 1, maxPhase = 8, order = [0, 1]}>\n"
+
+Test(ttgir_review, a_store_to_lds_and_the_load_from_it_are_one_trip) {
+  cleanup_free char *lines = xasprintf(OPERANDS_THROUGH_LDS);
+  cleanup_ttgir_review struct ttgir_review *review = review_of_loop(ALIASES, 4, lines);
+  cr_expect_eq(review->all.lds_trips, 2);
+  cr_expect_eq(review->in_loops.lds_trips, 2);
+  cr_expect_eq(review->in_loops.conversions[TTGIR_LDS], 0);
+  cr_expect_eq(review->in_loops.conversions[TTGIR_TO_LDS], 2);
+  cr_expect_eq(review->in_loops.conversions[TTGIR_FROM_LDS], 2);
+  cr_expect_not(finds(review, REVIEW_WARNING, "pass through LDS"));
+  cr_expect_not(finds(review, REVIEW_HINT, "OPTIMIZE_EPILOGUE"));
+}
+
+Test(ttgir_review, later_tritons_name_the_halves_of_a_trip) {
+  cleanup_ttgir_review struct ttgir_review *review = review_of_loop(
+      BLOCKED MMA "#s = #ttg.swizzled_shared<{vec = 4, perPhase = 1, maxPhase = 16, order = [1, 0]}>\n", 4,
+      "      %a = ttg.local_alloc %x : (tensor<64x64xf16, #a>) -> !ttg.memdesc<64x64xf16, #s, #ttg.shared_memory>\n"
+      "      %b = ttg.local_load %a : !ttg.memdesc<64x64xf16, #s, #ttg.shared_memory> -> tensor<64x64xf16, #m>\n"
+      "      %c = ttg.local_load %a : !ttg.memdesc<64x64xf16, #s, #ttg.shared_memory> -> tensor<64x64xf16, #m>");
+  cr_expect_eq(review->in_loops.lds_trips, 1); /* read twice */
+}
+
+/* Buffers that go round a loop: two writes before it, and in it two writes and the reads of what the round before wrote. */
+Test(ttgir_review, halves_that_no_name_joins_are_as_many_trips_as_the_more_frequent_half) {
+  cleanup_ttgir_review struct ttgir_review *review =
+      review_of(BLOCKED "module attributes {\"ttg.num-warps\" = 4 : i32} {\n  tt.func @f() {\n"
+                        "    %p = ttg.local_alloc : () -> !ttg.memdesc<2x64x64xf16>\n"
+                        "    %q = ttg.memdesc_index %p[%zero] : x -> y\n"
+                        "    ttg.local_store %v, %q : tensor<64x64xf16, #a> -> y\n"
+                        "    %r = scf.for %i = %a to %b step %c iter_args(%s = %q) -> (y) : i32 {\n"
+                        "      %w = ttg.local_load %s : y -> tensor<64x64xf16, #a>\n"
+                        "      %t = ttg.memdesc_index %p[%i] : x -> y\n"
+                        "      ttg.local_store %v, %t : tensor<64x64xf16, #a> -> y\n"
+                        "    }\n"
+                        "    %z = ttg.local_load %r : y -> tensor<64x64xf16, #a>\n    tt.return\n  }\n}\n");
+  cr_expect_eq(review->in_loops.lds_trips, 1);
+  cr_expect_eq(review->all.lds_trips, 2);
+}
+
+/* The same name in the next region is another value. */
+Test(ttgir_review, a_name_is_known_inside_of_its_braces_only) {
+  cleanup_ttgir_review struct ttgir_review *review =
+      review_of(BLOCKED "module attributes {\"ttg.num-warps\" = 4 : i32} {\n"
+                        "  scf.if %c {\n    %1 = ttg.local_alloc %0 : (tensor<64xf16, #a>) -> y\n  }\n"
+                        "  scf.if %d {\n    %2 = ttg.local_load %1 : y -> tensor<64xf16, #a>\n"
+                        "    %3 = ttg.local_load %1 : y -> tensor<64xf16, #a>\n  }\n}\n");
+  cr_expect_eq(review->all.lds_trips, 2);
+}
+
+Test(ttgir_review, what_optimize_epilogue_takes_away_begins_at_the_result_of_a_dot) {
+  static const char layouts[] = BLOCKED MMA "#s = #ttg.swizzled_shared<{order = [1, 0]}>\n"
+                                            "#b = #ttg.blocked<{sizePerThread = [4, 1], threadsPerWarp = [16, 4], "
+                                            "warpsPerCTA = [1, 4], order = [0, 1]}>\n";
+  static const struct {
+    const char *from, *to;
+    bool is_hinted;
+  } cases[] = {{"#m", "#a", true}, {"#m", "#s", true}, {"#a", "#b", false}};
+  for (size_t i = 0; i < ARRAY_LENGTH(cases); i++) {
+    cleanup_free char *text = xasprintf("%smodule attributes {\"ttg.num-warps\" = 4 : i32} {\n"
+                                        "  %%y = ttg.convert_layout %%x : tensor<64x64xf32, %s> -> tensor<64x64xf32, "
+                                        "%s>\n}\n",
+                                        layouts, cases[i].from, cases[i].to);
+    cleanup_ttgir_review struct ttgir_review *review = review_of(text);
+    cr_expect_eq(finds(review, REVIEW_HINT, "OPTIMIZE_EPILOGUE"), cases[i].is_hinted, "%s", cases[i].from);
+    cr_expect_eq(review->all.lds_trips, 1);
+  }
+}
+
+/* As a guide prints it: no module, no layouts, a brace that was opened before. */
+Test(ttgir_review, lines_of_a_module_are_read_without_it) {
+  cleanup_free char *lines =
+      xasprintf("scf.for %%i = %%a to %%b step %%c  : i32 {\n" OPERANDS_THROUGH_LDS "}\n...\n}\n");
+  cleanup_ttgir_review struct ttgir_review *review = review_of(lines);
+  cr_expect_eq(review->num_warps, TTGIR_UNKNOWN);
+  cr_expect_eq(review->in_loops.lds_trips, 2);
+  cr_expect_eq(review->in_loops.dots, 1);
+  cr_expect_str_eq(review->dots[0].kind, "mfma");
+
+  /* Cut off inside the loop; and names that tell no kind. */
+  cleanup_ttgir_review struct ttgir_review *begun = review_of(
+      "scf.for %i = %a to %b step %c : i32 {\n  %1 = ttg.convert_layout %0 : tensor<64x64xf32, #mma> -> "
+      "tensor<64x64xf32, "
+      "#blocked>\n  %2 = ttg.convert_layout %1 : tensor<64x64xf32, #blocked> -> tensor<64x64xf32, #blocked1>\n"
+      "  %3 = ttg.convert_layout %2 : tensor<64x64xf32, #mine> -> tensor<64x64xf32, #blocked_not>\n");
+  cr_expect_eq(begun->in_loops.conversions[TTGIR_LDS], 1);
+  cr_expect_eq(begun->in_loops.conversions[TTGIR_MAY], 2);
+}
+
 Test(ttgir_review, tells_how_dots_are_done) {
   cleanup_ttgir_review struct ttgir_review *review = review_of_loop(
       BLOCKED MMA, 4,
@@ -224,6 +334,7 @@ Test(ttgir_review, refuses_what_is_no_module_or_cut_off) {
       {"", "no module"},
       {"module {\n}\n", "no module"},
       {"#include <stdio.h>\nint main(void) {\n}\n", "no module"},
+      {"%y = tt.trans %x : tensor<4x4xf32> -> tensor<4x4xf32>\n", "nor lines of one"}, /* TTIR: no layouts */
       {"module attributes {\"ttg.num-warps\" = 4 : i32} {\n  tt.func @f() {\n", "ends inside 2 braces"},
       {"}\nmodule attributes {\"ttg.num-warps\" = 4 : i32} {\n}\n", "line 1 of the module closes"},
   };
@@ -274,6 +385,7 @@ Test(ttgir_review, of_a_kept_module_is_the_same_as_json_and_as_lines) {
   cr_assert(
       strstr(printed, "conversions of layouts (in loops): through LDS 1 (0), may be 0 (0), registers only 0 (0)\n"),
       "%s", printed);
+  cr_assert(strstr(printed, "  trips through LDS (in loops): "), "%s", printed);
   cr_assert(strstr(printed, "    line 43: #blocked -> #blocked1: lds, elements change from warp to warp\n"), "%s",
             printed);
   cr_assert(strstr(printed, "  shared           not stated\n"), "%s", printed);

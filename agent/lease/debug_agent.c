@@ -33,7 +33,9 @@ char **debug_agent_environment(const char *library, const char *folder) {
       xasprintf("ROCM_DEBUG_AGENT_OPTIONS=--all --output=%s/debug-agent.txt --save-code-objects=%s", folder, folder);
   /* What was compiled before must not stand in for what is loaded now. */
   environment[3] = xstrdup("AMD_COMGR_CACHE=0");
-  environment[4] = xstrdup("PYTORCH_NO_HIP_MEMORY_CACHING=1");
+  /* An allocation is not a part of a larger one, in which a write behind its end would stay unseen. Its companion in AMD's
+   * guide, PYTORCH_NO_HIP_MEMORY_CACHING, does the same for PyTorch's allocator, which no worker has. */
+  environment[4] = xstrdup("HSA_DISABLE_FRAGMENT_ALLOCATOR=1");
   return environment;
 }
 
@@ -50,8 +52,7 @@ static char *text_after(const char *text, const char *before, const char *ends, 
 char *debug_agent_summary(const char *text) {
   static const char stopped[] = "(stopped, reason: ";
   cleanup_free char *queue = text_after(text, "Queue error (", ")\n", ERROR_MAX);
-  cleanup_free char *function = text_after(text, "Disassembly for function ", ":\n", FUNCTION_MAX);
-  cleanup_free char *reason = NULL, *pc = NULL;
+  cleanup_free char *function = NULL, *reason = NULL, *pc = NULL;
   size_t n_faulted = 0;
   for (const char *line = text; line; line = strchr(line, '\n'), line = line ? line + 1 : NULL) {
     size_t length = strcspn(line, "\n");
@@ -63,6 +64,10 @@ char *debug_agent_summary(const char *text) {
       size_t reason_length = strcspn(found + strlen(stopped), ")\n");
       reason = xstrndup(found + strlen(stopped), reason_length < REASON_MAX ? reason_length : REASON_MAX);
       pc = text_after(line, "pc=", " \n", REASON_MAX);
+      /* Up to the next wave: with --all, waves that run have disassemblies too. */
+      const char *next = strstr(line, "\nwave_");
+      cleanup_free char *wave = next ? xstrndup(line, (size_t)(next - line)) : xstrdup(line);
+      function = text_after(wave, "Disassembly for function ", ":\n", FUNCTION_MAX);
     }
   }
   if (!queue && !n_faulted)

@@ -1,8 +1,9 @@
 /* Runs a config that killed its worker once more, alone, under ROCdebug-agent, and says what that printed. What it
- * printed and the code objects that were loaded stay in a folder of the config.
+ * printed, the code objects that were loaded and the instructions around the fault stay in a folder of the config.
  *
  * Memory: see the header. Threads: the executor's. */
 #include "agent/lease/debug_agent.h"
+#include "agent/lease/fault_code.h"
 #include "agent/lease/lease_execution.h"
 #include "common/base/file.h"
 
@@ -65,5 +66,8 @@ char *fault_rerun(struct execution *execution, struct work *work) {
   worker_free(worker);
   cleanup_free char *printed = printed_read(folder);
   cleanup_free char *summary = printed ? debug_agent_summary(printed) : NULL;
-  return xasprintf("%s (%s)", summary ? summary : "the debug agent says nothing of a fault", folder);
+  if (!summary)
+    return xasprintf("the debug agent says nothing of a fault (%s)", folder);
+  cleanup_free char *code = fault_code_keep(printed, folder);
+  return xasprintf("%s; %s (%s)", summary, code, folder);
 }

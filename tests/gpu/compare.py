@@ -1,9 +1,12 @@
 #!/usr/bin/env python3
 """Reads what programs printed as JSON and says whether it is as it should be: one line, and exit status 1 when not.
 
-    compare.py facts PROBE.json              prints "GPUS ARCH" of the CUDA devices
+    compare.py facts PROBE.json BACKEND      prints "GPUS ARCH" of the devices of cuda or hip
+    compare.py absent PROBE.json             prints why back ends have no device
     compare.py devices PROBE.json NAME…      these devices are there
     compare.py tuned TUNED.json              a winner, and no config that failed
+    compare.py correct TUNED.json            no config failed; nothing is said of times
+    compare.py mark TUNED.json NOTE          writes the note into the document
     compare.py same A.json B.json AGAIN.json the same outcome of every config, and medians within noise: the noise is what
                                              separates A from AGAIN, which is A once more
     compare.py isolated TUNED.json SPACE     each bad config of gpu_misbehaving cost itself and nothing else
@@ -34,9 +37,21 @@ def fail(text):
     sys.exit(1)
 
 
-def facts(path):
-    devices = [d for d in load(path)["devices"] if d["backend"] == "cuda"]
+def facts(path, backend):
+    devices = [d for d in load(path)["devices"] if d["backend"] == backend]
     print(len(devices), devices[0]["environment"]["arch"] if devices else "none")
+
+
+def absent(path):
+    for back_end in load(path).get("absent") or []:
+        print(f"{back_end['backend']}: {back_end['reason']}")
+
+
+def mark(path, note):
+    result = load(path)
+    with open(path, "w") as file:
+        json.dump({"note": note, **result}, file)
+    print(f"{result['name']} for {result['key']}: {result['configs']} configs; emulated")
 
 
 def devices(path, *names):
@@ -53,6 +68,13 @@ def tuned(path):
         fail(f"{result['name']} on {result['device']}: {result['outcomes']}, such as {result['examples']}")
     print(f"{result['name']} on {result['device']}: {result['configs']} configs correct, winner "
           f"{result['winner']['config_values']}, {1 / result['verdict']['baseline_ratio']:.2f} times as fast as the default")
+
+
+def correct(path):
+    result = load(path)
+    if result["failed"]:
+        fail(f"{result['name']} on {result['device']}: {result['outcomes']}, such as {result['examples']}")
+    print(f"{result['name']} on {result['device']}: {result['configs']} configs correct")
 
 
 def medians(result):
@@ -126,7 +148,8 @@ def spread(url, job, n):
 
 
 if __name__ == "__main__":
-    commands = {"facts": facts, "devices": devices, "tuned": tuned, "same": same, "isolated": isolated, "spread": spread}
+    commands = {"facts": facts, "absent": absent, "devices": devices, "tuned": tuned, "correct": correct, "mark": mark,
+                "same": same, "isolated": isolated, "spread": spread}
     if len(sys.argv) < 2 or sys.argv[1] not in commands:
         sys.exit(__doc__)
     commands[sys.argv[1]](*sys.argv[2:])

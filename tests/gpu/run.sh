@@ -1,9 +1,13 @@
 #!/usr/bin/env bash
-# Tests on a machine with NVIDIA GPUs: one command, no network, under 8 minutes on one GPU.
+# Tests on a machine with GPUs: one command, no network, under 8 minutes on one H200.
 #
-#   tests/gpu/run.sh [PART…]     parts: device tune triton isolation deployment multi overhead; default: all, in this order
+#   tests/gpu/run.sh [PART…]              parts: device tune triton isolation deployment multi overhead; default: all, in
+#                                         this order
+#   tests/gpu/run.sh --emulated [PART…]   on an emulated AMD GPU (docs/hardware.md): device and isolation, which ask whether
+#                                         results are right; no other part, and no time in what is written means anything
 #
-# HIP's back end runs there too, over the shim of tests/hip_shim. Programs are those of $WAVETUNE_BUILD or of the bundle
+# On NVIDIA GPUs HIP's back end runs too, over the shim of tests/hip_shim. Where there is no CUDA device, the devices of a HIP
+# runtime are tested alone; nobody has done that yet. Programs are those of $WAVETUNE_BUILD or of the bundle
 # $WAVETUNE_BUNDLE; by default of build/dev or build/release, else of build/gpu-bundle.tar.gz, which tests/gpu/bundle.sh
 # makes on the machine that builds. NVRTC and the C compiler are this machine's. What is printed and every JSON document also lie in
 # $OUT (default build/gpu-results). Ends with `N passed, N failed`; the exit status says the same.
@@ -12,10 +16,29 @@ cd "$(dirname "$0")/../.."
 OUT=${OUT:-build/gpu-results}
 mkdir -p "$OUT"
 OUT=$(realpath "$OUT")
+EMULATED_NOTE="EMULATED: the GPU is a program. Nothing here is a claim of time; what is told is whether results were right."
+emulated=
+if [ "${1:-}" = --emulated ]; then
+  emulated=1
+  shift
+  for part in "$@"; do
+    case $part in
+    device | isolation) ;;
+    *)
+      echo "$part is no part for an emulated GPU: it claims time, or needs GPUs that take some; there are device and isolation"
+      echo "0 passed, 1 failed"
+      exit 1
+      ;;
+    esac
+  done
+  [ $# -gt 0 ] || set -- device isolation
+  set -- --emulated "$@"
+fi
 if [ -z "${WAVETUNE_GPU_LOGGED:-}" ]; then
   WAVETUNE_GPU_LOGGED=1 OUT=$OUT tests/gpu/run.sh "$@" 2>&1 | tee "$OUT/log.txt"
   exit "${PIPESTATUS[0]}"
 fi
+[ -z "$emulated" ] || shift
 parts=("$@")
 [ ${#parts[@]} -gt 0 ] || parts=(device tune triton isolation deployment multi overhead)
 
@@ -75,46 +98,90 @@ libraries=${bundle:+$bundle/lib:}/usr/local/cuda/lib64${LD_LIBRARY_PATH:+:$LD_LI
 ours() { LD_LIBRARY_PATH=$libraries "$@"; }
 compare() { python3 tests/gpu/compare.py "$@"; }
 
-# Devices. With the shim in place there is a HIP device for every CUDA device.
-ours "$programs/wavetune-agent" probe >"$OUT/probe-cuda.json" 2>"$OUT/probe-cuda.log"
-read -r gpus arch < <(compare facts "$OUT/probe-cuda.json")
+# Devices. With the shim in place there is a HIP device for every CUDA device; without CUDA, HIP's own alone.
+ours "$programs/wavetune-agent" probe >"$OUT/probe-first.json" 2>"$OUT/probe-first.log"
+backend=cuda
+[ -z "$emulated" ] || backend=hip
+read -r gpus arch < <(compare facts "$OUT/probe-first.json" $backend)
+if [ "${gpus:-0}" -lt 1 ] && [ -z "$emulated" ]; then
+  backend=hip
+  read -r gpus arch < <(compare facts "$OUT/probe-first.json" hip)
+fi
 if [ "${gpus:-0}" -lt 1 ]; then
-  cat "$OUT/probe-cuda.log"
-  echo "there is no CUDA device here"
+  cat "$OUT/probe-first.log"
+  compare absent "$OUT/probe-first.json"
+  if [ -n "$emulated" ]; then
+    echo "there is no HIP device here; start this under the emulator (docs/hardware.md)"
+  else
+    echo "there is no CUDA device here, and no HIP device"
+  fi
   echo "0 passed, 1 failed"
   exit 1
 fi
-over_shim() { WAVETUNE_HIP_LIBRARY=$shim WAVETUNE_ARCH=$arch ours "$@"; }
+if [ $backend = cuda ]; then
+  devices=(cuda0 hip0)
+  hip_library=$shim
+else
+  devices=(hip0)
+  hip_library=${WAVETUNE_HIP_LIBRARY:-${ROCM_PATH:-/opt/rocm}/lib/libamdhip64.so}
+fi
+with_hip() { WAVETUNE_HIP_LIBRARY=$hip_library WAVETUNE_ARCH=$arch ours "$@"; }
 echo "$gpus GPUs of $arch, programs of ${build:-$archive}, started $(date -u +%FT%TZ)"
+
+# An emulated GPU takes as long as it takes: more patience, less to do.
+patience_s=150 device_patience_s=200 config_timeout_s=4 elements=100000
+few=() sane=()
+if [ -n "$emulated" ]; then
+  echo "$EMULATED_NOTE" | tee "$OUT/EMULATED.txt"
+  patience_s=3600 device_patience_s=3600 config_timeout_s=120 elements=1000
+  few=(--screen-rounds 3 --final-rounds 5)
+  sane=("${few[@]}" --config-timeout $config_timeout_s)
+  export WAVETUNE_DISPLACEMENT_BYTES=${WAVETUNE_DISPLACEMENT_BYTES:-1048576}
+else
+  rm -f "$OUT/EMULATED.txt"
+fi
 
 # tuned NAME DEVICE KERNEL KEY OPTION…: NAME.json.
 tuned() {
   local name=$1 device=$2 kernel=$3 key=$4 begin=$SECONDS
   shift 4
-  over_shim timeout 150 "$programs/wavetune-agent" tune "$kernel" --key "$key" --device "$device" \
-    --state "$scratch/state" --json "$@" >"$OUT/$name.json" && echo "$kernel for $key in $((SECONDS - begin)) s"
+  with_hip timeout $patience_s "$programs/wavetune-agent" tune "$kernel" --key "$key" --device "$device" \
+    --state "$scratch/state" --json "$@" >"$OUT/$name.json" || return
+  if [ -n "$emulated" ]; then
+    compare mark "$OUT/$name.json" "$EMULATED_NOTE"
+  else
+    echo "$kernel for $key in $((SECONDS - begin)) s"
+  fi
 }
 
 part_device() {
-  over_shim "$programs/wavetune-agent" probe >"$OUT/probe.json" 2>"$OUT/probe.log"
-  check probe compare devices "$OUT/probe.json" cuda0 hip0
-  # A test that finds no GPU skips itself: here that is a failure.
-  over_shim timeout 200 "$tests/test_agent_device_gpu" --verbose >"$OUT/device.log" 2>&1
+  with_hip "$programs/wavetune-agent" probe >"$OUT/probe.json" 2>"$OUT/probe.log"
+  check probe compare devices "$OUT/probe.json" "${devices[@]}"
+  # A test that finds no GPU skips itself: here that is a failure. Without CUDA, its own tests may skip, and the one of a
+  # fault, which on an AMD GPU ends the process without words.
+  local not_here='^$'
+  [ $backend = cuda ] || not_here='no device cuda0|CUDA driver|for cuda|without words'
+  with_hip timeout $device_patience_s "$tests/test_agent_device_gpu" --verbose >"$OUT/device.log" 2>&1
   local status=$? skips
-  skips=$(grep -c '^\[SKIP\]' "$OUT/device.log")
+  skips=$(grep '^\[SKIP\]' "$OUT/device.log" | grep -cvE "$not_here")
   local line
   line=$(grep Synthesis "$OUT/device.log" | tail -1)
   if [ $status -eq 0 ] && [ "$skips" -eq 0 ] && [ -n "$line" ]; then
-    ok "device: the back ends' tests, cuda and hip over the shim: ${line#*Synthesis: }"
+    ok "device: the back ends' tests, ${devices[*]%0}: ${line#*Synthesis: }"
   else
     not_ok "device: ${line:-no summary}, exit status $status, $skips skipped (device.log)"
   fi
 }
 
-# same NAME KERNEL KEY OPTION…: tunes through cuda, through hip over the shim, and through cuda once more.
+# same NAME KERNEL KEY OPTION…: tunes through cuda, through hip over the shim, and through cuda once more; where there is no
+# CUDA device, through hip.
 same() {
   local name=$1 device
   shift
+  if [ $backend = hip ]; then
+    check "$name-hip0" tuned "$name-hip0" hip0 "$@" && check "$name" compare tuned "$OUT/$name-hip0.json"
+    return
+  fi
   for device in cuda0 hip0 again; do
     check "$name-$device" tuned "$name-$device" "${device/again/cuda0}" "$@" || return
   done
@@ -130,7 +197,7 @@ part_tune() {
     "matmul:hip_fp16 M=512,N=512,K=512"; do
     read -r kernel key <<<"$other"
     local name=${kernel/:/-}-${key//[=,]/-}
-    check "tuned-$name" tuned "$name" cuda0 "kernels/$kernel" "$key" --screen-rounds 3 --final-rounds 5 &&
+    check "tuned-$name" tuned "$name" ${backend}0 "kernels/$kernel" "$key" --screen-rounds 3 --final-rounds 5 &&
       check "$name" compare tuned "$OUT/$name.json"
   done
 }
@@ -152,13 +219,15 @@ part_triton() {
 }
 
 part_isolation() {
-  local folder=tests/data/kernels device
-  for device in cuda0 hip0; do
-    check "isolation-$device" tuned "isolation-$device" $device $folder/gpu_misbehaving n=100000 --config-timeout 4 &&
+  local folder=tests/data/kernels device right=tuned
+  [ -z "$emulated" ] || right=correct
+  for device in "${devices[@]}"; do
+    check "isolation-$device" tuned "isolation-$device" $device $folder/gpu_misbehaving n=$elements \
+      --config-timeout $config_timeout_s "${few[@]}" &&
       check "isolated-$device" compare isolated "$OUT/isolation-$device.json" $folder/gpu_misbehaving/space.json
     # The GPU works as before.
-    check "after-isolation-$device" tuned "after-isolation-$device" $device $folder/gpu_quick n=100000 &&
-      check "sane-$device" compare tuned "$OUT/after-isolation-$device.json"
+    check "after-isolation-$device" tuned "after-isolation-$device" $device $folder/gpu_quick n=$elements "${sane[@]}" &&
+      check "sane-$device" compare $right "$OUT/after-isolation-$device.json"
   done
 }
 
@@ -235,10 +304,10 @@ part_multi() {
   fi
   [ -n "${WAVETUNE_URL:-}" ] || server_start || { not_ok "multi: the server did not start (postgres.log, server.log)"; return; }
   local one all i use=()
-  for ((i = 0; i < gpus; i++)); do use+=(--device "cuda$i"); done
+  for ((i = 0; i < gpus; i++)); do use+=(--device "$backend$i"); done
   # The first campaign only compiles for the others.
   local key=n=16777216
-  campaign compile n=4096 --device cuda0 && campaign one $key --device cuda0 && one=$seconds &&
+  campaign compile n=4096 --device ${backend}0 && campaign one $key --device ${backend}0 && one=$seconds &&
     campaign all $key "${use[@]}" && all=$seconds ||
     { not_ok "multi: a campaign failed (agent-*.log, campaign-*.json)"; return; }
   local job
@@ -254,16 +323,16 @@ part_deployment() {
     { not_ok "deployment: the server did not start (postgres.log, server.log)"; return; }
   local tool
   for tool in triton tunableop; do
-    check "deployment-$tool" env "WAVETUNE_LIBRARIES=$libraries" python3 tests/gpu/deployment.py $tool "$(realpath "$programs")" "$scratch" cuda0
+    check "deployment-$tool" env "WAVETUNE_LIBRARIES=$libraries" python3 tests/gpu/deployment.py $tool "$(realpath "$programs")" "$scratch" ${backend}0
   done
 }
 
 part_overhead() {
   local device
-  for device in cuda0 hip0; do
-    check "overhead-vector_add-$device" over_shim timeout 60 "$overhead" $device kernels/vector_add:hip n=16777216
-    check "overhead-softmax-$device" over_shim timeout 60 "$overhead" $device kernels/softmax:hip_online rows=2048,columns=4096
-    check "overhead-noop-$device" over_shim timeout 60 "$overhead" $device kernels/noop:hip n=1
+  for device in "${devices[@]}"; do
+    check "overhead-vector_add-$device" with_hip timeout 60 "$overhead" $device kernels/vector_add:hip n=16777216
+    check "overhead-softmax-$device" with_hip timeout 60 "$overhead" $device kernels/softmax:hip_online rows=2048,columns=4096
+    check "overhead-noop-$device" with_hip timeout 60 "$overhead" $device kernels/noop:hip n=1
   done
 }
 
@@ -273,10 +342,11 @@ for part in "${parts[@]}"; do
     begin=$SECONDS
     echo "== $part"
     "part_$part"
-    echo "   ($((SECONDS - begin)) s)"
+    [ -n "$emulated" ] || echo "   ($((SECONDS - begin)) s)"
     ;;
   *) not_ok "there is no part $part: device tune triton isolation deployment multi overhead" ;;
   esac
 done
+[ -z "$emulated" ] || echo "$EMULATED_NOTE"
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]

@@ -308,9 +308,10 @@ static bool is_of_dialect(struct line line) {
     return false;
   for (size_t i = 0; i < ARRAY_LENGTH(dialects); i++) {
     size_t length = strlen(dialects[i]);
+    if ((size_t)(line.operation.text - line.text.text) < length)
+      continue;
     const char *begin = line.operation.text - length;
-    if (begin >= line.text.text && memcmp(begin, dialects[i], length) == 0 &&
-        (begin == line.text.text || begin[-1] == ' ' || begin[-1] == '"'))
+    if (memcmp(begin, dialects[i], length) == 0 && (begin == line.text.text || begin[-1] == ' ' || begin[-1] == '"'))
       return true;
   }
   return false;

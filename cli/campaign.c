@@ -31,6 +31,8 @@ struct campaign {
   struct release *release;
   json_t *to;
   char *run;
+  bool is_unfit;   /* the job posted last was refused because --to does not mean one environment */
+  json_t *fitting; /* the environments that --to fits, as the server lists them when it refuses it; NULL: it did not */
   size_t n;
   struct revalidated *all;
 };
@@ -47,6 +49,7 @@ static void campaign_release(struct campaign *campaign) {
   }
   free(campaign->all);
   free(campaign->run);
+  json_decref(campaign->fitting);
   json_decref(campaign->to);
   release_free(campaign->release);
   if (campaign->client)
@@ -128,6 +131,9 @@ static int job_post(struct campaign *campaign, const json_t *body, char **ret_jo
   if (!http_send(campaign->client, &request, &response, &error))
     return cli_fail(EXIT_UNREACHABLE, &error);
   cleanup_json json_t *answer = json_loadb(response.body, response.size, 0, NULL);
+  campaign->is_unfit = response.status == 422 && string_equal(cli_member(answer, "pointer"), "/environment");
+  if (campaign->is_unfit && !campaign->fitting)
+    campaign->fitting = json_incref(json_object_get(answer, "environments"));
   if (response.status == 422)
     *ret_refused = xstrdup(cli_member(answer, "detail"));
   else if (response.status / 100 != 2)
@@ -169,7 +175,9 @@ static int winner_queue(struct campaign *campaign, const struct release_kernel *
   small = small_space(space, job, it->config);
   body = job_body(campaign, &kernel->hash, it->key, small, true);
   it->tune = job_body(campaign, &kernel->hash, it->key, space->json, false);
-  return job_post(campaign, body, &it->job, &it->reason);
+  code = job_post(campaign, body, &it->job, &it->reason);
+  it->is_left_out = campaign->is_unfit; /* nothing was learned of the winner */
+  return code;
 }
 
 /* A finalist's regret is in the verdict. One that fell behind in the screen has no place there: its median paired ratio in
@@ -239,16 +247,49 @@ static int winner_judge(struct http_client *client, struct revalidated *it, cons
   return code;
 }
 
+/* The server takes no job for --to: that is one wrong argument, and says nothing of any winner. */
+static int environment_refuse(const struct campaign *campaign) {
+  cleanup_json json_t *known = NULL;
+  cleanup_free char *to = json_dumps(campaign->to, JSON_COMPACT);
+  size_t index, n_fitting = json_array_size(campaign->fitting);
+  json_t *environment;
+  int code = n_fitting ? EXIT_OK : cli_list(campaign->client, "/v1/environments", &known);
+  if (code != EXIT_OK)
+    return code;
+  if (n_fitting)
+    fprintf(stderr, "wavetune: --to %s fits %zu known environments; state the members in which they differ", to,
+            n_fitting);
+  else if (json_array_size(known))
+    fprintf(stderr, "wavetune: --to %s fits no known environment; state one of these", to);
+  else
+    fprintf(stderr,
+            "wavetune: --to %s fits no known environment, as no agent has enrolled; state the platform, gpu, arch, "
+            "compute_units and partition",
+            to);
+  json_array_foreach (n_fitting ? campaign->fitting : known, index, environment) {
+    const json_t *identity = n_fitting ? environment : json_object_get(environment, "environment");
+    cleanup_free char *text = json_dumps(identity, JSON_COMPACT);
+    fprintf(stderr, "%s %s", index ? ";" : ":", text ? text : "");
+  }
+  fputc('\n', stderr);
+  return EXIT_USAGE;
+}
+
 static int campaign_measure(struct campaign *campaign, const struct options *options) {
+  bool is_any_queued = false;
   campaign->all = xcalloc(campaign->release->n_winners, sizeof *campaign->all);
   for (size_t k = 0; k < campaign->release->n_kernels; k++) {
     const struct release_kernel *kernel = &campaign->release->kernels[k];
     for (size_t i = 0; i < kernel->n_winners; i++) {
-      int code = winner_queue(campaign, kernel, &kernel->winners[i], &campaign->all[campaign->n++]);
+      struct revalidated *it = &campaign->all[campaign->n++];
+      int code = winner_queue(campaign, kernel, &kernel->winners[i], it);
       if (code != EXIT_OK)
         return code;
+      is_any_queued |= it->job != NULL;
     }
   }
+  if (campaign->fitting && !is_any_queued)
+    return environment_refuse(campaign);
   for (size_t i = 0; i < campaign->n; i++) {
     struct revalidated *it = &campaign->all[i];
     cleanup_json json_t *job = NULL;
@@ -377,8 +418,9 @@ const struct command_spec spec_campaign_revalidate = {
         "Measures each winner with its equivalence set and the default for --to first, and says how many are still "
         "best "
         "and the worst regret. Queues a whole job only where the winner is not in the new equivalence set or does not "
-        "run. Calling again goes on with the same jobs. Exits with 1 when something broke. Publish for the new "
-        "environment afterwards.",
+        "run. Calling again goes on with the same jobs. Exits with 1 when something broke, and with 2 when --to fits "
+        "no "
+        "known environment, or several: nothing is queued then. Publish for the new environment afterwards.",
     .options = revalidate_options,
     .n_options = ARRAY_LENGTH(revalidate_options),
     .run = command_revalidate,

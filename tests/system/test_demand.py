@@ -289,6 +289,20 @@ def test_a_campaign_that_cannot_begin_says_why(server):
     assert wavetune(server, "campaign", "revalidate", "--from", some, "--to", some, "--channel", "no", check=False).returncode == 4
 
 
+def test_a_campaign_to_an_environment_that_is_not_known_is_refused_as_a_whole(server):
+    tune(server, 60, tag="nowhere")
+    tune(server, 61, tag="nowhere")
+    wavetune(server, "publish", "--environment", json.dumps(ENVIRONMENT), "--tag", "nowhere", "--channel", "nowhere")
+    Hand(server, "next", environment=NEXT)
+    call = ("campaign", "revalidate", "--from", json.dumps(ENVIRONMENT), "--tag", "nowhere", "--channel", "nowhere", "--to")
+    done = wavetune(server, *call, '{"cpu": "gcc 99"}', check=False)
+    assert done.returncode == 2 and done.stdout == "" and "--to" in done.stderr and done.stderr.count("\n") == 1, done
+    assert json.dumps(ENVIRONMENT["cpu"]) in done.stderr and json.dumps(NEXT["cpu"]) in done.stderr, "those that are known"
+    several = wavetune(server, *call, "{}", check=False)
+    assert several.returncode == 2 and json.dumps(NEXT["cpu"]) in several.stderr, "those that fit"
+    assert not [j for j in server.items("/v1/jobs") if j["tag"] == "nowhere" and j["environment"] != ENVIRONMENT]
+
+
 def test_a_campaign_leaves_out_what_was_cancelled(server):
     tune(server, 70, tag="cancelled")
     tune(server, 71, tag="cancelled")

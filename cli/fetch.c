@@ -437,8 +437,9 @@ const struct command_spec spec_fetch = {
     .summary = "bring a channel's cache to this machine; for container entrypoints",
     .description =
         "Ends with 0 when FOLDER/current is fresh or unchanged, with 5 when the server was away and the last good "
-        "cache "
-        "was kept, with 6 when there is none at all. What the server sent is refused with 10 (other bytes than their "
+        "cache was kept, with 6 when there is none at all, with 8 when the release has no winner that the formats "
+        "asked for can hold: trying again is no use then. What the server sent is refused with 10 (other bytes than "
+        "their "
         "digest says), 11 (older than what was seen), 12 (expired), 13 (not signed by a trusted key, or not what was "
         "asked for) or 14 (cut short); what was there before is kept.\n"
         "Members of the environment that are not given are read from this node's AMD GPUs and the image's identity. "

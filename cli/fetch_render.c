@@ -142,14 +142,17 @@ static bool format_make(struct fetch *fetch, struct http_source *source, const s
   return true;
 }
 
-bool renderings_are_useful(const struct fetch *fetch, const char *name, struct error *error) {
+bool renderings_are_useful(struct fetch *fetch, const char *name, struct error *error) {
   size_t n_empty = 0;
   for (size_t i = 0; i < fetch->n_formats; i++) {
     const char *reason = cli_member(fetch->renderings[i].json, "reason");
     if (reason[0] && n_empty++ == 0)
       error_set(error, "release %s: %s", name, reason);
   }
-  return n_empty < fetch->n_formats;
+  if (n_empty < fetch->n_formats)
+    return true;
+  fetch->refused = EXIT_UNUSABLE;
+  return false;
 }
 
 bool renderings_make(struct fetch *fetch, const struct release *release, const char *name, struct file_stream *stream,

@@ -70,6 +70,7 @@ enum exit_code {
   EXIT_STALE = 5,       /* fetch: the last good cache was kept */
   EXIT_NOTHING = 6,     /* fetch: there is no cache, new or old */
   EXIT_UNCHANGED = 7,   /* fetch --exit-code: the cache that is there is the newest */
+  EXIT_UNUSABLE = 8,    /* fetch: the release has no winner that any of the formats can say; trying again is no use */
   /* fetch: what the server sent was refused; whether a cache was kept, the sentence says */
   EXIT_TAMPERED = 10,  /* other bytes than their digest says */
   EXIT_REPLAYED = 11,  /* an older channel entry than one that was seen */

@@ -178,7 +178,8 @@ def test_every_documented_exit_code_is_reached(world, reader, tmp_path):
     reached = {call(*arguments).returncode: arguments for arguments in (
         ("jobs", *url), ("diff", world.pinned["release"], world.published["release"], *url), ("jobs", "--tokn", "x"),
         ("jobs", *away), ("token", "list", "--url", world.server.url, "--token", reader),
-        (*fetch, *away), (*fetch, *url), (*fetch, *url, "--exit-code"), (*fetch, *away))}
+        (*fetch, *away), (*fetch, *url), (*fetch, *url, "--exit-code"), (*fetch, *away),
+        (*fetch, *url, "--format", "vllm-moe"))}
     documented = re.findall(r"^\| (\d+) \|", (harness.SOURCE / "docs/exit-codes.md").read_text(), re.M)
     assert sorted([*reached, *range(10, 15), 70]) == sorted(map(int, documented))
 

@@ -90,6 +90,11 @@ def test_a_server_that_is_away_leaves_the_last_good_cache(node):
     assert (storage, status) == (f"{node.cache}/current/dejavu", "5") and "the last good cache is kept" in said
 
 
+def test_a_release_of_which_the_formats_hold_nothing_is_told_from_a_server_that_is_away(node):
+    (_, status, *_), said = node.start(WAVETUNE_FORMATS="vllm-moe", WAVETUNE_TO=node.folder / "other")
+    assert status == "8" and "fetch ended with 8; starting all the same" in said
+
+
 def test_with_nothing_at_all_the_program_starts_all_the_same(node):
     nothing = {"WAVETUNE_URL": "http://127.0.0.1:9", "WAVETUNE_TO": node.folder / "none"}
     (storage, status, _, arguments), said = node.start(**nothing)

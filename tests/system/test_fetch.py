@@ -248,8 +248,18 @@ def test_a_format_that_cannot_say_the_release_is_named_and_does_not_stop_the_oth
     world.requests()
     done = world.fetch(*arguments)
     assert done.stdout.startswith("unchanged") and "dejavu: no winner" in done.stderr and world.requests() == ["/v1/cache"]
-    alone = world.fetch("--format", "dejavu", "--identity", identity, expect=5)
-    assert "no winner can be written" in alone.stderr and world.block() == 256
+
+
+def test_a_release_that_no_format_can_hold_has_an_exit_code_of_its_own_since_trying_again_is_no_use(world):
+    identity = world.folder / "identity.json"
+    identity.write_text(json.dumps({**IDENTITY, "functions": []}))
+    arguments = ("--format", "dejavu", "--identity", identity)
+    assert "there is no cache to fall back on" in world.fetch(*arguments, expect=8).stderr
+    world.fetch("--format", "json")
+    alone = world.fetch(*arguments, expect=8)
+    assert "no winner can be written" in alone.stderr and "the last good cache is kept" in alone.stderr and world.block() == 256
+    assert json.loads(world.fetch(*arguments, "--json", expect=8).stdout)["outcome"] == "stale"
+    world.fetch(*arguments, url="http://127.0.0.1:9", expect=5)
 
 
 def test_winners_that_are_left_out_are_counted_on_stderr_and_listed_with_json(world):

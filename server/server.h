@@ -56,9 +56,6 @@ const struct trusted_keys *server_publisher_keys(const struct server *server);
 struct agent_table;
 struct agent_table *server_agents(struct server *server);
 
-/* Housekeeping, called about every 250 ms on the housekeeper thread with its own worker (connection). Each module has one
- * and paces itself (core/housekeep.h). */
-
 /* Wakes at most `most` requests that wait under `key` (see request_park), longest waiting first. Any thread. */
 void park_wake(struct server *server, const char *key, size_t most);
 

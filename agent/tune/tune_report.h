@@ -15,8 +15,8 @@ void tune_report_json(const struct campaign *campaign, const struct key_tuning *
 /* Of a key that has a verdict. */
 void tune_report_text(const struct campaign *campaign, const struct key_tuning *key);
 
-/* {"campaign": {"keys", "failed", "seconds", "processes", "spent": {"start", "open", "load", "check", "warm_up",
- * "timing"}}}, all but the counts in seconds; without `is_json` the same as a sentence. */
+/* {"campaign": {"keys", "failed", "seconds", "processes", "spent": {"start", "reference", "inputs", "baseline",
+ * "load", "check", "warm_up", "timing"}}}, all but the counts in seconds; without `is_json` the same as a sentence. */
 void tune_report_campaign(const struct campaign *campaign, double seconds, bool is_json);
 
 #endif

@@ -11,7 +11,8 @@
 #define RESULTS_SAMPLES_MAX 10000
 #define RESULTS_CONDITIONS_MAX 4096 /* bytes of the text */
 
-/* The integers of a measurement; X(member, least, most): the range of its values. */
+/* Integers that a measurement may have, X(member, least, most): values outside of the range are refused; absent and null
+ * are MEASUREMENT_NONE. */
 #define MEASUREMENT_INTEGERS(X)                                                                                        \
   X(compile_ms, 0, INT64_C(1000000000000))                                                                             \
   X(device_us, 0, INT64_C(1000000000000000))                                                                           \

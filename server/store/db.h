@@ -1,4 +1,5 @@
-/* A connection to PostgreSQL and the statements that run on it. Only store/ includes this or knows SQL.
+/* A connection to PostgreSQL and the statements that run on it. All SQL is in store/; what
+ * calls store/ begins and ends transactions here, and http/metrics.c reads the statistics.
  *
  * A statement is a static object; it is prepared on a connection when it is first used there. Parameters and results are
  * text. Every run is counted and timed by the statement's name (/metrics). A connection that is lost is made anew by

@@ -84,18 +84,18 @@ static const struct option_spec add_options[] = {
      .type = OPTION_TEXT,
      .argument = "JSON|@FILE",
      .flag_only = true,
-     .help = "members of the environment that asks"},
+     .help = "members that identify the environment of a deployment that finds no cache of its own"},
     {.name = "served",
      .type = OPTION_TEXT,
      .argument = "JSON|@FILE",
      .flag_only = true,
-     .help = "the same members of the environment whose cache it may have"},
+     .help = "the same members, with the values of the environment whose cache it is served instead"},
     {.name = "reason",
      .type = OPTION_TEXT,
      .argument = "TEXT",
      .default_text = "",
      .flag_only = true,
-     .help = "why that holds"},
+     .help = "why that cache is valid there; kept with the declaration"},
     SERVER_OPTIONS,
 };
 static const struct option_spec server_options[] = {SERVER_OPTIONS};
@@ -113,7 +113,7 @@ const struct command_spec spec_compatible_add = {
     .arguments = "",
     .summary = "declare that one environment's cache may serve another",
     .description =
-        "Only who asks with --match compatible (wavetune fetch) is served by it. arch, compute_units and partition "
+        "Only deployments that fetch with --match compatible are served by it. arch, compute_units and partition "
         "cannot be declared: a config of another GPU is never served.",
     .options = add_options,
     .n_options = ARRAY_LENGTH(add_options),

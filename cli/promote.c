@@ -260,7 +260,7 @@ static const struct option_spec rollback_options[] = {
      .type = OPTION_TEXT,
      .argument = "RELEASE",
      .flag_only = true,
-     .help = "back to this one; default: to what the present one took over from"},
+     .help = "the release to return to; default: the one that the present release replaced"},
     OPTION_ENVIRONMENT,
     OPTION_TAG,
     OPTION_REGIME,

@@ -344,7 +344,9 @@ static const struct option_spec tune_options[] = {
     {"exhaustive", OPTION_INTEGER, "ROUNDS", "0", 0, 100000,
      "measure every config in every process for so many rounds; none leaves", true},
     {"margin", OPTION_INTEGER, "PERCENT", "0", 0, MARGIN_PERCENT_MAX,
-     "but those leave --exhaustive that are surely slower than the best by more than that; 0: none", true},
+     "with --exhaustive: drop a config once it is slower than the best by more than this, beyond 3 standard errors; "
+     "0: keep all",
+     true},
     {"samples", OPTION_TEXT, "FILE", NULL, 0, 0, "write every measurement there, one JSON object a line", true},
     {"finalists", OPTION_INTEGER, "N", "16", 1, 1024, "configs that go from the screen to the finals, at most", false},
     {"only", OPTION_INTEGER, "CONFIG", "-1", -1, INT64_MAX, "measure this config alone, beside the default", true},

@@ -56,6 +56,18 @@ static void baseline_print(const json_t *job) {
            string_equal(cli_member(job, "baseline_from"), "first") ? " of the space" : "");
 }
 
+static struct report_counts counts_of(const json_t *job) {
+  double budget_seconds = json_number_value(json_object_get(json_object_get(job, "budget"), "device_seconds"));
+  return (struct report_counts){
+      .configs = (uint64_t)json_integer_value(json_object_get(job, "configs")),
+      .is_search = json_is_object(json_object_get(job, "search")),
+      .outcomes = json_object_get(job, "outcomes"),
+      .budget_ended = budget_seconds > 0 && string_equal(cli_member(job, "state"), "done"),
+      .budget_seconds = budget_seconds,
+      .spent_seconds = json_number_value(json_object_get(job, "spent_device_seconds")),
+  };
+}
+
 /* Why no release takes the winner any more. */
 static void distrust_print(const json_t *job) {
   const json_t *flagged = json_object_get(job, "flagged");
@@ -69,8 +81,12 @@ static void distrust_print(const json_t *job) {
 int job_print(struct http_client *client, const json_t *job) {
   const json_t *winner = json_object_get(job, "winner");
   state_print(job);
-  if (!json_is_object(winner))
+  if (!json_is_object(winner)) {
+    struct report_counts counts = counts_of(job);
+    if (string_equal(cli_member(job, "state"), "failed") || string_equal(cli_member(job, "state"), "cancelled"))
+      report_counts_print(&counts, stdout);
     return EXIT_OK;
+  }
   baseline_print(job);
   distrust_print(job);
   __attribute__((cleanup(job_parts_release))) struct job_parts parts = {0};
@@ -85,7 +101,7 @@ int job_print(struct http_client *client, const json_t *job) {
                           .arch = cli_member(environment, "arch"),
                           .baseline = (uint64_t)json_integer_value(json_object_get(job, "baseline")),
                           .baseline_from = cli_member(job, "baseline_from"),
-                          .outcomes = json_object_get(job, "outcomes"),
+                          .counts = counts_of(job),
                           .verdict = json_object_get(winner, "verdict"),
                           .resources = json_object_get(winner, "resources")};
   report_print(&report, stdout);

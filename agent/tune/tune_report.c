@@ -126,6 +126,7 @@ void tune_report_json(const struct campaign *campaign, const struct key_tuning *
 void tune_report_text(const struct campaign *campaign, const struct key_tuning *key) {
   cleanup_json json_t *outcomes = outcomes_to_json(key), *verdict = verdict_to_json(&key->verdict);
   cleanup_json json_t *code = code_to_json(key);
+  bool is_cut = campaign->terms.is_search && key->is_spent; /* it asked for fewer than it was to */
   struct report report = {
       .kernel = campaign->folder->kernel,
       .key = &key->key,
@@ -133,15 +134,17 @@ void tune_report_text(const struct campaign *campaign, const struct key_tuning *
       .gpu_name = campaign->device->environment.gpu,
       .arch = campaign->device->environment.arch,
       .baseline = key->baseline,
-      .outcomes = outcomes,
+      .counts = {.configs = is_cut ? campaign->terms.trials : key->n,
+                 .is_search = campaign->terms.is_search,
+                 .outcomes = outcomes,
+                 .budget_ended = key->is_spent,
+                 .budget_seconds = (double)campaign->terms.budget_us * 1e-6,
+                 .spent_seconds = (double)key->device_us * 1e-6},
       .verdict = verdict,
   };
-  size_t unmeasured = key->n - (size_t)measured_count(key);
   report_print(&report, stdout);
   if (code)
     code_print(code);
-  if (unmeasured)
-    printf("unmeasured          %zu configs: the budget was spent\n", unmeasured);
   for (size_t i = 0; i < OUTCOME_COUNT; i++) {
     if (key->examples[i])
       printf("%-19s e.g. %s\n", outcome_name((enum outcome)i), key->examples[i]);

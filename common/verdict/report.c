@@ -57,21 +57,34 @@ static void resource_cell(const struct report *report, struct table *table, cons
     table_cell(table, "-");
 }
 
-static void head_print(const struct report *report, FILE *out) {
-  cleanup_free char *key = key_format(report->key);
-  fprintf(out, "%s  %s\n", report->kernel->name, key);
-  if (!report->outcomes)
-    return;
-  const char *name;
+void report_counts_print(const struct report_counts *counts, FILE *out) {
+  uint64_t measured = 0;
+  const char *name, *joint = " (";
   json_t *count;
-  const char *joint = "";
-  json_object_foreach ((json_t *)report->outcomes, name, count) {
+  json_object_foreach ((json_t *)counts->outcomes, name, count)
+    measured += (uint64_t)json_integer_value(count);
+  fprintf(out, "%" PRIu64 " %s: %" PRIu64 " measured", counts->configs,
+          counts->is_search ? "trials of the search" : "valid configs", measured);
+  json_object_foreach ((json_t *)counts->outcomes, name, count) {
     if (json_integer_value(count) == 0)
       continue;
     fprintf(out, "%s%" JSON_INTEGER_FORMAT " %s", joint, json_integer_value(count), name);
     joint = ", ";
   }
-  fprintf(out, "%s of %" PRIu64 " points\n\n", joint[0] ? "" : "nothing measured", report->space->raw_count);
+  if (measured)
+    fputc(')', out);
+  if (measured < counts->configs)
+    fprintf(out, ", %" PRIu64 " never tried", counts->configs - measured);
+  if (measured < counts->configs && counts->budget_ended)
+    fprintf(out, ": the budget of %.6g device-seconds ended the screen", counts->budget_seconds);
+  fputc('\n', out);
+}
+
+static void head_print(const struct report *report, FILE *out) {
+  cleanup_free char *key = key_format(report->key);
+  fprintf(out, "%s  %s\n", report->kernel->name, key);
+  report_counts_print(&report->counts, out);
+  fputc('\n', out);
 }
 
 static const char *baseline_name(const struct report *report) {

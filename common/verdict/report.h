@@ -7,6 +7,18 @@
 
 #include "common/kernel/kernel.h"
 
+/* What became of a job's configs, and of its budget. */
+struct report_counts {
+  uint64_t configs; /* valid ones; of a search its trials */
+  bool is_search;
+  const json_t *outcomes;               /* of those that were measured: {"correct": 90, "compile": 2, …}; may be NULL */
+  bool budget_ended;                    /* it is why some were never tried */
+  double budget_seconds, spent_seconds; /* of device time; budget_seconds 0: there is none */
+};
+/* "138 valid configs: 64 measured (62 correct, 2 runtime), 74 never tried: the budget of 1 device-seconds ended the screen",
+ * and a line more where the budget was exceeded. */
+void report_counts_print(const struct report_counts *counts, FILE *out);
+
 struct report {
   const struct kernel *kernel;
   const struct key *key;
@@ -14,9 +26,9 @@ struct report {
   const char *gpu_name, *arch; /* for flops and bytes expressions; may be NULL */
   uint64_t baseline;
   const char
-      *baseline_from;     /* "incumbent", "imported", "default" or "first": why that one; NULL or empty: the default */
-  const json_t *outcomes; /* {"correct": 90, "compile": 2, …} of the whole job; may be NULL */
-  const json_t *verdict;  /* as verdict_to_json writes it */
+      *baseline_from; /* "incumbent", "imported", "default" or "first": why that one; NULL or empty: the default */
+  struct report_counts counts;
+  const json_t *verdict; /* as verdict_to_json writes it */
   /* What the finalists took: an array of {"config", "vgprs", "spills", "lds_bytes", "occupancy", "conditions"} with any
    * of them null or absent; may be NULL. */
   const json_t *resources;

@@ -50,6 +50,30 @@ static char *report_from(const char *resources_text, const char *baseline_from) 
   return text;
 }
 
+/* What is said of the configs. The caller's. */
+static char *counts_text(struct report_counts counts, const char *outcomes) {
+  cleanup_json json_t *json = outcomes ? json_of(outcomes) : NULL;
+  char *text = NULL;
+  size_t size;
+  FILE *out = open_memstream(&text, &size);
+  counts.outcomes = json;
+  report_counts_print(&counts, out);
+  cr_assert(fclose(out) == 0);
+  return text;
+}
+
+Test(report, tells_configs_that_failed_from_those_that_the_budget_left_untried) {
+  cleanup_free char *all = counts_text((struct report_counts){.configs = 48}, "{\"correct\": 45, \"compile\": 3}");
+  cr_expect_str_eq(all, "48 valid configs: 48 measured (45 correct, 3 compile)\n");
+  struct report_counts cut = {.configs = 138, .budget_ended = true, .budget_seconds = 1.5, .spent_seconds = 1.2};
+  cleanup_free char *some = counts_text(cut, "{\"correct\": 64}");
+  cr_expect_str_eq(some,
+                   "138 valid configs: 64 measured (64 correct), 74 never tried: the budget of 1.5 device-seconds "
+                   "ended the screen\n");
+  cleanup_free char *none = counts_text((struct report_counts){.configs = 7, .is_search = true}, NULL);
+  cr_expect_str_eq(none, "7 trials of the search: 0 measured, 7 never tried\n");
+}
+
 static char *report_of(const char *resources_text) { return report_from(resources_text, NULL); }
 
 static bool holds(const char *text, const char *part) { return strstr(text, part) != NULL; }

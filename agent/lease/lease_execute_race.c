@@ -12,8 +12,10 @@ struct heat_end {
   bool is_over_budget;
 };
 
+/* A final is measured whole: without one finalist its process says nothing of the others. */
 static bool is_spent(const struct execution *execution) {
-  return execution->lease->device_us && execution->spent_us >= execution->lease->device_us;
+  return execution->lease->stage != STAGE_FINAL && execution->lease->device_us &&
+         execution->spent_us >= execution->lease->device_us;
 }
 
 static void heat_sift(struct heat *heat) {
@@ -39,14 +41,15 @@ static void answers_drop(const struct heat *heat) {
 }
 
 static void race_ask(struct execution *execution, const struct heat *heat) {
-  int64_t bound_us = execution->lease->device_us;
+  int64_t bound_us = execution->lease->device_us, left_us = bound_us - execution->spent_us;
   struct race_request request = {
       .works = heat->works,
       .n = heat->n,
       .terms = heat->terms,
-      .device_us = bound_us ? bound_us - execution->spent_us : 0,
+      .device_us = bound_us ? (left_us > 0 ? left_us : 1) : 0,
       .best_ratio = heat->is_final ? 0 : execution->best_ratio,
       .is_serial = heat->is_serial,
+      .is_whole = heat->is_final,
   };
   cleanup_json json_t *json = measure_request(&request);
   worker_ask(execution->worker->client, json);

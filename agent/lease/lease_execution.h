@@ -62,7 +62,7 @@ struct race_request {
   const struct race_terms *terms;
   int64_t device_us; /* 0: no bound */
   double best_ratio; /* 0: none */
-  bool is_serial;
+  bool is_serial, is_whole;
 };
 /* What a worker is asked (agent/worker/worker.h; new references). */
 must_check json_t *open_request(const struct execution *execution);

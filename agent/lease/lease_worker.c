@@ -138,11 +138,12 @@ json_t *measure_request(const struct race_request *request) {
   for (size_t i = 0; i < request->n; i++)
     ALWAYS(json_array_append_new(configs, config_request(request->works[i])) == 0);
   json_t *json =
-      json_pack("{s:s, s:o, s:I, s:I, s:o, s:f, s:o, s:o, s:b}", "do", "measure", "configs", configs, "rounds_min",
+      json_pack("{s:s, s:o, s:I, s:I, s:o, s:f, s:o, s:o, s:b, s:b}", "do", "measure", "configs", configs, "rounds_min",
                 (json_int_t)rounds_min, "rounds_max", (json_int_t)terms->rounds_max, "margin",
                 isfinite(terms->margin) ? json_real(terms->margin) : json_null(), "precision", terms->precision,
                 "device_us", request->device_us > 0 ? json_integer(request->device_us) : json_null(), "best_ratio",
-                request->best_ratio > 0 ? json_real(request->best_ratio) : json_null(), "serial", request->is_serial);
+                request->best_ratio > 0 ? json_real(request->best_ratio) : json_null(), "serial", request->is_serial,
+                "whole", request->is_whole);
   ALWAYS(json != NULL);
   return json;
 }

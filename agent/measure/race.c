@@ -6,7 +6,10 @@
 
 #include "agent/measure/race_order.h"
 #include "agent/measure/race_statistics.h"
+#include "common/verdict/budget.h"
 #include "common/verdict/verdict.h"
+
+_Static_assert(WARM_UP_CONFIG_US == BUDGET_WARM_UP_US, "what the least final takes");
 
 struct running {
   struct problem *problem;
@@ -123,7 +126,7 @@ static void warm_up_all(struct running *running) {
   for (size_t i = 0; i < running->n && !is_over(running); i++) {
     struct timed *timed = &running->configs[i];
     struct error error;
-    if (i && is_budget_spent(running)) {
+    if (i && !running->limits->is_whole && is_budget_spent(running)) {
       leave(running, i, RACE_END_BUDGET);
       continue;
     }
@@ -273,9 +276,10 @@ static void round_judge(struct running *running, struct race_spread *spread) {
 }
 
 static bool goes_on(struct running *running) {
+  size_t least = running->limits->is_whole ? running->limits->rounds_min : 1;
   return !is_over(running) && running->n_in && !running->is_decided &&
          running->race->n_rounds < running->limits->rounds_max &&
-         (running->race->n_rounds == 0 || !is_budget_spent(running));
+         (running->race->n_rounds < least || !is_budget_spent(running));
 }
 
 /* Those that nothing sent away. */

@@ -13,7 +13,8 @@
  * - is behind, and leaves, when the lower bound of its ratio to the best is above 1 + margin;
  * - is decided when its interval lies below 1 + margin, or is narrower than precision to either side.
  * The race ends when every config in it is decided, at rounds_max, or with the round that spends the budget; a budget that
- * is spent before the first round still gives one to those that are warmed up then.
+ * is spent before the first round still gives one to those that are warmed up then. A race that is to be whole takes
+ * rounds_min rounds of every config in any case.
  * `best_ratio` is a runner that is not here: the least ratio to the baseline that other leases or batches saw.
  *
  * Rounds in which the clock was below RACE_CLOCK of its median are rejected: they are dropped from all configs at the end.
@@ -45,6 +46,7 @@ struct race_limits {
   int64_t device_us; /* that may be spent, warm-up included; 0: no bound */
   double best_ratio; /* 0: none known */
   bool is_serial;
+  bool is_whole; /* every config gets rounds_min rounds, whatever device_us says */
 };
 
 /* Why sampling ended. */

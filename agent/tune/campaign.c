@@ -3,6 +3,7 @@
 
 #include <math.h>
 
+#include "common/verdict/budget.h"
 #include "common/verdict/finalists.h"
 
 #define PIECE_CONFIGS 1024 /* of a screen that are compiled and raced as one lease */
@@ -139,11 +140,22 @@ static bool piece_run(struct campaign *campaign, struct key_tuning *key, const s
   return !campaign->is_broken && !key->is_ended;
 }
 
-/* Whether the key still has device time, of which it may spend `share`; *ret_us is what a lease may spend, 0: no bound. */
-static bool budget_left(const struct campaign *campaign, const struct key_tuning *key, double share, int64_t *ret_us) {
-  int64_t budget_us = campaign->terms.budget_us;
-  *ret_us = budget_us ? (int64_t)((double)budget_us * share) - key->device_us : 0;
-  return budget_us == 0 || *ret_us > 0;
+static struct budget budget_of(const struct campaign *campaign, const struct key_tuning *key) {
+  return (struct budget){
+      .total_us = campaign->terms.budget_us,
+      .spent_us = key->device_us,
+      .measured = key->n_measurements,
+      .final_us = key->final_us,
+      .final_processes = key->n_processes,
+  };
+}
+
+/* Whether the budget leaves the key's screen and halving device time; *ret_us is what a lease may spend, 0: no bound. */
+static bool screen_left(const struct campaign *campaign, const struct key_tuning *key, int64_t *ret_us) {
+  struct budget budget = budget_of(campaign, key);
+  int64_t left_us = budget_screen_left_us(&budget, campaign->terms.processes);
+  *ret_us = left_us == BUDGET_UNBOUNDED ? 0 : left_us;
+  return left_us > 0;
 }
 
 static bool piece_screen(struct campaign *campaign, struct key_tuning *key, const uint64_t *configs, size_t n,
@@ -156,7 +168,7 @@ static bool piece_screen(struct campaign *campaign, struct key_tuning *key, cons
       .n_likely = n_likely,
       .best_ratio = best ? best->ratio : 0,
   };
-  if (!budget_left(campaign, key, CAMPAIGN_SCREEN_SHARE, &piece.device_us))
+  if (!screen_left(campaign, key, &piece.device_us))
     key->is_spent = true;
   return !key->is_spent && piece_run(campaign, key, &piece) && !key->is_spent;
 }
@@ -294,7 +306,7 @@ static void halve(struct campaign *campaign, struct key_tuning *key) {
   cleanup_free uint64_t *configs = xcalloc(key->n + 1, sizeof *configs);
   size_t finalists = campaign->terms.finalists, n = key_tuning_choose(key, key->n, configs);
   struct piece piece = {.stage = STAGE_HALVING};
-  if (n <= finalists || !budget_left(campaign, key, CAMPAIGN_SCREEN_SHARE, &piece.device_us))
+  if (n <= finalists || !screen_left(campaign, key, &piece.device_us))
     return;
   n = key_tuning_choose(key, finalists > HALVING_MAX ? finalists : HALVING_MAX, configs);
   for (size_t i = 0; i < key->n; i++)
@@ -306,15 +318,15 @@ static void halve(struct campaign *campaign, struct key_tuning *key) {
 
 /* Finals */
 
-static void budget_is_spent(const struct campaign *campaign, struct key_tuning *key, const char *before) {
+static void budget_is_spent(const struct campaign *campaign, struct key_tuning *key) {
   struct error error;
   size_t n = 0;
   for (size_t i = 0; i < key->n; i++)
     n += key->configs[i].is_measured;
   error_set(&error,
-            "its budget of %g device-seconds was spent before %s: %zu of %zu configs were measured; give more with "
-            "--budget",
-            (double)campaign->terms.budget_us * 1e-6, before, n, key->n);
+            "its budget of %g device-seconds was spent before any config was measured correctly: %zu of %zu were "
+            "measured; give more with --budget",
+            (double)campaign->terms.budget_us * 1e-6, n, key->n);
   key_tuning_fail(key, &error);
 }
 
@@ -324,7 +336,7 @@ static void nothing_is_correct(const struct campaign *campaign, struct key_tunin
   for (size_t i = 0; i < OUTCOME_COUNT && !example; i++)
     example = key->examples[i];
   if (!example && key->is_spent) {
-    budget_is_spent(campaign, key, "any config was measured");
+    budget_is_spent(campaign, key);
     return;
   }
   error_set(&error, "no config of the space is correct%s%s", example ? "; " : "", example ? example : "");
@@ -332,7 +344,9 @@ static void nothing_is_correct(const struct campaign *campaign, struct key_tunin
 }
 
 static void finalists_set(const struct campaign *campaign, struct key_tuning *key) {
+  struct budget budget = budget_of(campaign, key);
   size_t most = campaign->terms.finalists < 2 ? 2 : campaign->terms.finalists; /* the best and the baseline */
+  most = budget_finalists(&budget, campaign->terms.processes, most);
   if (campaign->terms.is_exhaustive)
     most = key->n;
   key->finalists = xcalloc(most, sizeof *key->finalists);
@@ -350,28 +364,20 @@ static void finalists_set(const struct campaign *campaign, struct key_tuning *ke
 static void final(struct campaign *campaign, struct key_tuning *key, int64_t process, int64_t processes) {
   cleanup_free uint64_t *configs = xcalloc(key->n_finalists, sizeof *configs);
   struct piece piece = {.stage = STAGE_FINAL, .process = process, .configs = configs};
+  struct budget budget = budget_of(campaign, key);
   for (size_t i = 0; i < key->n_finalists; i++)
     if (!key_tuning_failed_config(key, key->finalists[i]))
       configs[piece.n++] = key->finalists[i];
   if (piece.n == 0)
     return;
-  if (!budget_left(campaign, key, 1, &piece.device_us)) {
-    key->is_spent = true;
-    return;
-  }
-  if (piece.device_us)
-    piece.device_us = piece.device_us / (processes - process) + 1;
+  piece.device_us = budget.total_us ? budget_process_us(&budget, processes - process) : 0;
   key->n_processes++;
   (void)piece_run(campaign, key, &piece);
 }
 
 static void decide(const struct campaign *campaign, struct key_tuning *key) {
   struct error error;
-  if (key_tuning_decide(key, (uint64_t)campaign->terms.seed, &error))
-    return;
-  if (key->is_spent && !key->finalist_failure)
-    budget_is_spent(campaign, key, "anything was decided");
-  else
+  if (!key_tuning_decide(key, (uint64_t)campaign->terms.seed, &error))
     key_tuning_fail(key, &error);
 }
 
@@ -429,12 +435,11 @@ static bool decisions(struct campaign *campaign, bool is_last) {
   bool is_open = false;
   for (size_t i = 0; i < campaign->n && !campaign->is_broken; i++) {
     struct key_tuning *key = &campaign->keys[i];
-    int64_t left_us;
+    struct budget budget = budget_of(campaign, key);
     if (key->is_ended)
       continue;
     decide(campaign, key);
-    key->is_ended =
-        key->is_ended || is_last || verdict_is_settled(&key->verdict) || !budget_left(campaign, key, 1, &left_us);
+    key->is_ended = key->is_ended || is_last || verdict_is_settled(&key->verdict) || !budget_pays_process(&budget);
     is_open = is_open || !key->is_ended;
   }
   keys_tell(campaign);

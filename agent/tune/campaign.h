@@ -29,14 +29,12 @@ struct campaign_terms {
   size_t finalists;  /* at most; the best and the baseline in any case */
   int64_t seed;
   const char *regime;
-  int64_t
-      budget_us; /* device time of a key: at most CAMPAIGN_SCREEN_SHARE for what comes before its finals; 0: no bound */
+  int64_t budget_us;  /* device time of a key (common/verdict/budget.h); 0: no bound */
   bool is_exhaustive; /* no screen: every config is a finalist, in `processes` processes */
   bool is_search;     /* a strategy asks for configs; else the whole space is screened */
   enum search_strategy strategy;
   uint64_t trials;
 };
-#define CAMPAIGN_SCREEN_SHARE 0.6
 
 #define CAMPAIGN_MAGIC 0x43414d50u
 struct campaign {

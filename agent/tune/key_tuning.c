@@ -158,6 +158,8 @@ static void failure_take(struct key_tuning *tuning, const struct lease *lease, c
 bool key_tuning_take(struct key_tuning *tuning, const struct lease *lease, const struct measurement *measurement) {
   bool is_right = measurement->outcome == OUTCOME_CORRECT;
   tuning->device_us += measurement->device_us;
+  tuning->final_us += lease->stage == STAGE_FINAL ? measurement->device_us : 0;
+  tuning->n_measurements++;
   if (measurement->baseline_failed) {
     free(tuning->baseline_failure);
     tuning->baseline_failure = xstrdup(measurement->detail);

@@ -42,8 +42,9 @@ struct key_tuning {
   char *examples[OUTCOME_COUNT]; /* why the first config with this outcome has it */
   char *baseline_failure, *finalist_failure;
   char *failure;               /* why there is no winner; NULL: none so far */
-  int64_t device_us;           /* spent on it */
-  bool is_spent;               /* its budget ended something */
+  int64_t device_us, final_us; /* spent on it; of that in its finals */
+  int64_t n_measurements;
+  bool is_spent;               /* what its budget leaves the screen */
   int64_t n_processes;         /* of finals, so far */
   double seconds[STAGE_COUNT]; /* of wall time */
   bool is_decided, is_ended;   /* is_ended: nothing is measured for it any more */

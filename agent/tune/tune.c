@@ -12,6 +12,7 @@
 #include "agent/tune/tune_keys.h"
 #include "agent/tune/tune_report.h"
 #include "common/base/file.h"
+#include "common/verdict/budget.h"
 #include "common/verdict/finalists.h"
 
 #define MARGIN_ROUNDS 20       /* before anyone leaves --exhaustive by its margin */
@@ -109,9 +110,9 @@ static bool budget_read(const struct options *options, int64_t *ret_us, struct e
   if (!text)
     return true;
   double seconds = strtod(text, &end);
-  if (end == text || *end || !(seconds > 0) || seconds > BUDGET_SECONDS_MAX)
-    return error_set(error, "--budget must be a number of seconds above 0, at most %g, not \"%.40s\"",
-                     BUDGET_SECONDS_MAX, text);
+  if (end == text || *end || !(seconds >= BUDGET_LEAST_US * 1e-6) || seconds > BUDGET_SECONDS_MAX)
+    return error_set(error, "--budget must be a number of seconds from %g, which any final takes, to %g, not \"%.40s\"",
+                     BUDGET_LEAST_US * 1e-6, BUDGET_SECONDS_MAX, text);
   *ret_us = (int64_t)ceil(seconds * 1e6);
   return true;
 }
@@ -337,7 +338,10 @@ static const struct option_spec tune_options[] = {
     {"json", OPTION_FLAG, NULL, NULL, 0, 0, "print one JSON object a key, one a line, instead of tables", false},
     {"device", OPTION_TEXT, "NAME", NULL, 0, 0, "the device, as probe names it; default: the first that fits", false},
     {"build", OPTION_TEXT, "FOLDER", NULL, 0, 0, "of a triton kernel: what `python3 -m wavetune pack` wrote", true},
-    {"budget", OPTION_TEXT, "SECONDS", NULL, 0, 0, "of device time, for each key; default: no bound", true},
+    {"budget", OPTION_TEXT, "SECONDS", NULL, 0, 0,
+     "of device time for each key, its finals included: loading, checking and timing configs, not compiling; the "
+     "smallest final is measured in any case; default: no bound",
+     true},
     {"search", OPTION_TEXT, "STRATEGY", NULL, 0, 0,
      "random, descent or evolution: looks for good configs instead of measuring the whole space", true},
     {"trials", OPTION_INTEGER, "N", "200", 1, SEARCH_TRIALS_MAX, "configs that --search measures", true},

@@ -19,9 +19,10 @@
  *        or {"passed": false, "error": "…"} (the device does not pass) or {"error": "…"} (nothing can be measured here)
  *   {"do": "measure", "configs": [{"config": 17, "object": "/path/17.so", "launch": {…}}, …],
  *    "rounds_min": 2, "rounds_max": 16, "margin": 0.03 or null, "precision": 0.015, "device_us": null, "best_ratio": null,
- *    "serial": false}
+ *    "serial": false, "whole": false}
  *     loads and checks each in this order, then races them (agent/measure/race.h; null margin: none leaves). Not serial, a
  *     device that runs asynchronously is given a block of configs at once, and it is nobody's turn meanwhile; serial, one.
+ *     Whole: device_us leaves out no config, and ends nothing before rounds_min rounds.
  *     -> one line a config, as soon as its sampling has ended:
  *        {"config": 17, "outcome": "correct", "timer": "clock_monotonic_raw", "samples_us": […], "baseline_us": […],
  *         "end": "behind", "clock_mhz": 3600 or null, "device_us": 41234, "occupancy": 2 or null, "lds_bytes": 8192 or null,

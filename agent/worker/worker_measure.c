@@ -103,12 +103,14 @@ static bool config_try(struct measuring *measuring, const struct requested_confi
   return answer_failed(config->config, outcome, error.message, timed);
 }
 
-/* Tries the configs until the problem is spoiled, or half of what may be spent is: what is loaded is timed with the rest. */
+/* Tries the configs until the problem is spoiled, or half of what may be spent is, unless all are to be measured whatever it
+ * takes: what is loaded is timed with the rest. */
 static bool configs_load(struct measuring *measuring, const struct measure_request *request) {
   int64_t device_us = request->limits.device_us;
   bool answered = true;
   for (size_t i = 0; i < request->n && answered && !measuring->worker->problem->is_spoiled; i++) {
-    measuring->is_over_budget = device_us && spent_us(measuring) >= device_us - device_us / 2;
+    measuring->is_over_budget =
+        device_us && !request->limits.is_whole && spent_us(measuring) >= device_us - device_us / 2;
     if (measuring->is_over_budget)
       break;
     answered = config_try(measuring, &request->configs[i]);

@@ -73,7 +73,8 @@ static bool limits_read(const json_t *json, struct race_limits *limits, struct e
       !size_read(json, "precision", JSON_REQUIRED, &limits->precision, error) ||
       !size_read(json, "best_ratio", JSON_OPTIONAL, &limits->best_ratio, error) ||
       !json_get_integer(json, "", "device_us", JSON_OPTIONAL, 1, INT64_MAX, &limits->device_us, error) ||
-      !json_get_bool(json, "", "serial", JSON_OPTIONAL, &limits->is_serial, error))
+      !json_get_bool(json, "", "serial", JSON_OPTIONAL, &limits->is_serial, error) ||
+      !json_get_bool(json, "", "whole", JSON_OPTIONAL, &limits->is_whole, error))
     return false;
   limits->rounds_min = (size_t)rounds_min;
   limits->rounds_max = (size_t)rounds_max;
@@ -82,8 +83,8 @@ static bool limits_read(const json_t *json, struct race_limits *limits, struct e
 
 bool measure_request_read(const struct worker *worker, const json_t *json, struct measure_request *request,
                           struct error *error) {
-  static const char *const members[] = {"do",        "configs",   "rounds_min", "rounds_max", "margin",
-                                        "precision", "device_us", "best_ratio", "serial",     NULL};
+  static const char *const members[] = {"do",        "configs",    "rounds_min", "rounds_max", "margin", "precision",
+                                        "device_us", "best_ratio", "serial",     "whole",      NULL};
   json_t *array = NULL, *item;
   size_t i;
   if (!worker->problem)

@@ -49,7 +49,8 @@ static size_t choose(const struct screen_facts *facts, size_t n_always, size_t m
 }
 
 void job_after_screen(const struct screen_facts *facts, int64_t devices, struct job_plan *ret_plan) {
-  struct job_plan plan = {.step = PLAN_FINAL, .n_processes = devices > FINAL_PROCESSES ? devices : FINAL_PROCESSES};
+  struct job_plan plan = {.step = PLAN_FINAL, .n_processes = job_final_processes(devices)};
+  size_t most_finalists = facts->most_finalists ? facts->most_finalists : FINALISTS_MAX;
   plan.n_configs = choose(facts, 0, HALVING_MAX, plan.configs);
   if (plan.n_configs == 0) {
     screen_fail(facts, &plan);
@@ -58,7 +59,7 @@ void job_after_screen(const struct screen_facts *facts, int64_t devices, struct 
     plan.n_processes = 1;
     plan.n_configs = choose(facts, facts->n_always, HALVING_MAX, plan.configs);
   } else {
-    plan.n_configs = choose(facts, facts->n_always, FINALISTS_MAX, plan.configs);
+    plan.n_configs = choose(facts, facts->n_always, most_finalists, plan.configs);
   }
   *ret_plan = plan;
 }
@@ -80,7 +81,7 @@ static void finalist_add(struct job_plan *plan, uint64_t config) {
 }
 
 void job_after_final(const struct final_measurement *measurements, size_t n, uint64_t baseline, uint64_t seed,
-                     struct job_plan *ret_plan) {
+                     bool may_add, struct job_plan *ret_plan) {
   struct job_plan plan = {.step = PLAN_FINAL, .n_processes = 1};
   cleanup_free struct verdict_sample *samples = xcalloc(n ? n : 1, sizeof *samples);
   size_t n_samples = 0;
@@ -102,7 +103,7 @@ void job_after_final(const struct final_measurement *measurements, size_t n, uin
   } else if (verdict_decide(samples, n_samples, baseline, seed, &plan.verdict, &undecided)) {
     /* Releases skip an ambiguous job, a winner that may be worse than another is none to build on, and what is kept out of
      * the equivalence set may be what the next job chooses: another process is worth its time. */
-    if (!verdict_is_settled(&plan.verdict) && plan.first_process < FINAL_PROCESSES_MAX)
+    if (may_add && !verdict_is_settled(&plan.verdict) && plan.first_process < FINAL_PROCESSES_MAX)
       verdict_release(&plan.verdict);
     else
       plan.step = PLAN_DONE;

@@ -5,12 +5,14 @@
  * once more, together: halving. The best go to the final (common/verdict/finalists.h), always with the baseline and the
  * default where those were correct: several fresh processes, FINAL_PROCESSES or one for each device that the job asks for.
  * A finalist that fails in one process drops out. While no config has enough processes or the verdict is not settled
- * (common/verdict/verdict.h), another process is added, up to FINAL_PROCESSES_MAX.
+ * (common/verdict/verdict.h), another process is added, up to FINAL_PROCESSES_MAX; a verdict that is not settled stays so
+ * where the budget pays for no more (common/verdict/budget.h).
  *
  * Memory: a plan owns its verdict. Threads: pure functions. */
 #ifndef WAVETUNE_SERVER_CORE_JOB_PLAN_H
 #define WAVETUNE_SERVER_CORE_JOB_PLAN_H
 
+#include "common/verdict/budget.h"
 #include "common/verdict/finalists.h"
 #include "common/verdict/verdict.h"
 #include "server/core/job_state.h"
@@ -20,6 +22,11 @@
 #define FINAL_PROCESSES_MAX 6
 #define FINAL_DEVICES_MAX 16
 #define FINALISTS_ALWAYS 2 /* the baseline and the default */
+
+/* Processes of a final that is spread over so many devices. */
+static inline int64_t job_final_processes(int64_t devices) {
+  return devices > FINAL_PROCESSES ? devices : FINAL_PROCESSES;
+}
 
 struct job_plan {
   enum { PLAN_HALVING, PLAN_FINAL, PLAN_DONE, PLAN_FAIL } step;
@@ -45,6 +52,7 @@ struct screen_facts {
   size_t n_always;
   uint64_t always[FINALISTS_ALWAYS];
   bool may_halve;                  /* it was not done yet, and there is budget left */
+  size_t most_finalists;           /* that the budget pays for; 0: as many as a final takes */
   int64_t measured;                /* configs with any outcome */
   int64_t outcomes[OUTCOME_COUNT]; /* of them */
   const char *example;             /* detail of a failed one, or NULL */
@@ -57,7 +65,8 @@ struct final_measurement {
   enum outcome outcome;
   struct verdict_sample sample; /* n = 0 unless correct */
 };
+/* `may_add`: the budget pays for another process. */
 void job_after_final(const struct final_measurement *measurements, size_t n, uint64_t baseline, uint64_t seed,
-                     struct job_plan *ret_plan);
+                     bool may_add, struct job_plan *ret_plan);
 
 #endif

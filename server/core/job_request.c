@@ -34,9 +34,10 @@ static bool budget_parse(const json_t *json, int64_t *ret_ms, struct error *erro
   if (!json_only_members(budget, "/budget", members, error) ||
       !json_get_number(budget, "/budget", "device_seconds", JSON_REQUIRED, &seconds, error))
     return false;
-  if (!(seconds >= 0.001 && seconds <= BUDGET_SECONDS_MAX))
-    return error_at(error, "/budget/device_seconds", "\"device_seconds\" is %g; it must be 0.001 to %g", seconds,
-                    BUDGET_SECONDS_MAX);
+  if (!(seconds >= BUDGET_LEAST_US * 1e-6 && seconds <= BUDGET_SECONDS_MAX))
+    return error_at(error, "/budget/device_seconds",
+                    "\"device_seconds\" is %g; it must be %g, which any final takes, to %g", seconds,
+                    BUDGET_LEAST_US * 1e-6, BUDGET_SECONDS_MAX);
   *ret_ms = llround(seconds * 1000);
   return true;
 }

@@ -178,6 +178,7 @@ static bool screen_plan(struct worker *worker, const struct job_brief *job, stru
     if (!measurements_screen(worker->db, job->id, STAGE_SCREEN, always, n_always, &summary, error))
       return false;
   }
+  summary.facts.most_finalists = budget_finalists(&job->budget, job_final_processes(job->final_devices), FINALISTS_MAX);
   summary.facts.may_halve = job->stage == STAGE_SCREEN && !job->is_spent;
   job_after_screen(&summary.facts, job->final_devices, ret_plan);
   screen_summary_release(&summary);
@@ -191,7 +192,8 @@ static bool plan_make(struct worker *worker, const struct job_brief *job, struct
   struct final_summary summary;
   if (!measurements_final(worker->db, job->id, &summary, error))
     return false;
-  job_after_final(summary.measurements, summary.n, job->baseline, job->seed, ret_plan);
+  job_after_final(summary.measurements, summary.n, job->baseline, job->seed, budget_pays_process(&job->budget),
+                  ret_plan);
   final_summary_release(&summary);
   return true;
 }

@@ -153,7 +153,7 @@ const char openapi_schemas[] = JSON({
       "build": {"$ref": "#/components/schemas/Digest"}, "toolchain": {"type": "object"}, "arch": {"type": "string"},
       "variants": {"type": "integer"}, "created_at": {"$ref": "#/components/schemas/Time"}}}},
     "next": {"$ref": "#/components/schemas/Next"}}},
-  "Budget": {"type": ["object", "null"], "properties": {"device_seconds": {"type": "number", "exclusiveMinimum": 0}}},
+  "Budget": {"type": ["object", "null"], "properties": {"device_seconds": {"type": "number", "minimum": 0.0018}}},
   "Search": {"type": ["object", "null"], "required": ["strategy", "trials"], "additionalProperties": false, "properties": {
     "strategy": {"type": "string", "enum": ["random", "descent", "evolution"]}, "trials": {"type": "integer", "minimum": 1, "maximum": 100000}}},
   "Finals": {"type": ["object", "null"], "additionalProperties": false, "properties": {

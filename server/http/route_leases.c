@@ -3,6 +3,7 @@
  * Memory: what a handler makes lives as long as it runs. Threads: database workers. */
 #include "common/base/log.h"
 #include "server/core/drift.h"
+#include "server/core/job_plan.h"
 #include "server/core/jobs.h"
 #include "server/core/lease_plan.h"
 #include "server/core/leases.h"
@@ -77,16 +78,19 @@ static void likely_write(FILE *out, const struct lease_wish *wish, const struct 
   fputs("],", out);
 }
 
-/* Its share of what is left of the job's budget: a final has none. */
+/* Its share, by its configs, of what its stage may still spend of the job's budget. */
 static void bounds_write(FILE *out, const struct lease_wish *wish, const struct lease_job *job) {
   char ratio[FLOAT_TEXT_SIZE];
   fprintf(out, "\"best_ratio\":%s,", job->best_ratio > 0 ? float_format(job->best_ratio, ratio) : "null");
-  if (job->budget_us == 0 || wish->stage == STAGE_FINAL) {
+  if (job->budget.total_us == 0) {
     fputs("\"device_us\":null,", out);
     return;
   }
+  int64_t left_us = wish->stage == STAGE_FINAL
+                        ? budget_process_us(&job->budget, 1)
+                        : budget_screen_left_us(&job->budget, job_final_processes(job->final_devices));
   double share = (double)config_ranges_count(&wish->configs) / (double)(job->configs_left ? job->configs_left : 1);
-  int64_t device_us = (int64_t)((double)job->budget_us * (share < 1 ? share : 1));
+  int64_t device_us = (int64_t)((double)left_us * (share < 1 ? share : 1));
   fprintf(out, "\"device_us\":%lld,", (long long)(device_us > 0 ? device_us : 1));
 }
 

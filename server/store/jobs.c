@@ -410,14 +410,14 @@ bool job_change_stage(struct db *db, int64_t job, enum stage from_stage, int64_t
 /* Two statements: one plan does not serve a few known jobs and all of them. */
 #define SQL_READY(which)                                                                                               \
   "SELECT j.id, j.state, j.stage, j.round, j.baseline, j.seed, j.default_config, j.search_strategy, j.search_trials,"  \
-  " j.final_devices, j.config_us, e.hardware_digest, j.budget_device_ms IS NOT NULL AND ("                             \
-  "  (SELECT sum(device_us) FROM leases WHERE job_id = j.id) >= j.budget_device_ms * 1000"                             \
-  "  OR EXISTS (SELECT FROM leases WHERE job_id = j.id AND state = 'cancelled')) AS is_spent,"                         \
+  " j.final_devices, j.config_us, e.hardware_digest, " SQL_BUDGET ", j.budget_device_ms IS NOT NULL"                   \
+  "  AND EXISTS (SELECT FROM leases WHERE job_id = j.id AND state = 'cancelled') AS is_cut,"                           \
   " CASE WHEN j.search_strategy IS NOT NULL THEN (SELECT count(*) FROM environments o JOIN devices d"                  \
   "   ON d.environment_id = o.id JOIN agents a ON a.id = d.agent WHERE (o.digest = j.device_class"                     \
   "   OR o.hardware_digest = j.device_class) AND COALESCE(a.drain_reason, d.drain_reason) IS NULL"                     \
   "   AND a.last_seen > now() - $2::bigint * interval '1 ms') END AS devices"                                          \
-  " FROM jobs j JOIN environments e ON e.id = j.environment_id WHERE " which " AND j.state IN ('queued', 'running')"   \
+  " FROM jobs j JOIN environments e ON e.id = j.environment_id" SQL_BUDGET_JOIN " WHERE " which                        \
+  " AND j.state IN ('queued', 'running')"                                                                              \
   " AND NOT EXISTS (SELECT FROM leases l WHERE l.job_id = j.id AND l.state = 'open')"                                  \
   " AND NOT EXISTS (SELECT FROM leases l WHERE l.job_id = j.id AND l.state = 'held') ORDER BY j.id LIMIT $1"
 
@@ -457,7 +457,9 @@ bool jobs_ready(struct db *db, const int64_t *jobs, size_t n, int64_t live_ms, i
     brief->final_devices = db_get_integer(rows, row, "final_devices");
     brief->config_us = db_get_integer(rows, row, "config_us");
     brief->devices = db_get_integer(rows, row, "devices");
-    brief->is_spent = db_get_bool(rows, row, "is_spent");
+    brief->budget = db_get_budget(rows, row);
+    brief->is_spent = db_get_bool(rows, row, "is_cut") ||
+                      budget_screen_left_us(&brief->budget, job_final_processes(brief->final_devices)) == 0;
     brief->hardware_digest = db_get_digest(rows, row, "hardware_digest");
   }
   return true;

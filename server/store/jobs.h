@@ -101,8 +101,9 @@ struct job_brief {
   uint64_t default_config;
   struct job_search search;
   int64_t final_devices, config_us;
-  int64_t devices;               /* live ones that can run it; only of a search */
-  bool is_spent;                 /* its budget */
+  int64_t devices; /* live ones that can run it; only of a search */
+  struct budget budget;
+  bool is_spent;                 /* what its budget leaves the screen */
   struct digest hardware_digest; /* whose parked requests its leases wake */
 };
 /* Those of `jobs` (all with NULL) that are queued or running and have no open and no held lease. At most `limit`. */

@@ -1,5 +1,6 @@
 /* SQL for leases whose holder is gone, whose configs are given up, or whose job has ended. Memory and threads: as
  * leases.h says. */
+#include "server/core/job_plan.h"
 #include "server/store/leases.h"
 #include "server/store/values.h"
 
@@ -204,11 +205,14 @@ static void ids_bind(struct db_array *array, const int64_t *ids, size_t n, struc
   db_text(parameters, db_array_finish(array));
 }
 
+static const struct statement budgets_statement = {
+    "jobs_budgets", "SELECT j.id, j.final_devices, " SQL_BUDGET " FROM jobs j" SQL_BUDGET_JOIN
+                    " WHERE j.id = ANY ($1::bigint[]) AND j.stage = 'screen' AND j.state IN ('queued', 'running')"};
+
 static const struct statement over_budget_statement = {
     "leases_cancel_over_budget",
     "WITH over AS MATERIALIZED (SELECT j.id FROM jobs j WHERE j.id = ANY ($1::bigint[]) AND j.stage = 'screen'"
-    "  AND j.state IN ('queued', 'running')"
-    "  AND (SELECT sum(device_us) FROM leases WHERE job_id = j.id) >= j.budget_device_ms * 1000),"
+    "  AND j.state IN ('queued', 'running')),"
     " due AS MATERIALIZED (SELECT id, job_id FROM leases WHERE job_id IN (SELECT id FROM over) AND state = 'open'"
     "  AND stage = 'screen' ORDER BY id FOR UPDATE),"
     " cancelled AS (UPDATE leases l SET state = 'cancelled' FROM due WHERE l.id = due.id),"
@@ -221,12 +225,26 @@ static const struct statement over_budget_statement = {
 
 bool leases_cancel_over_budget(struct db *db, const int64_t *jobs, size_t n, int64_t **ret_jobs, size_t *ret_n,
                                struct error *error) {
-  struct db_array ids;
-  struct db_parameters parameters = {0};
+  struct db_array ids, over_ids;
+  struct db_parameters parameters = {0}, over_parameters = {0};
+  cleanup_rows struct db_rows *budgets = NULL, *rows = NULL;
   ids_bind(&ids, jobs, n, &parameters);
-  cleanup_rows struct db_rows *rows = NULL;
-  bool ok = db_run(db, &over_budget_statement, &parameters, &rows, error);
+  bool ok = db_run(db, &budgets_statement, &parameters, &budgets, error);
   db_array_release(&ids);
+  if (!ok)
+    return false;
+
+  cleanup_free int64_t *over = xcalloc((size_t)db_count(budgets) + 1, sizeof *over);
+  size_t n_over = 0;
+  for (int row = 0; row < db_count(budgets); row++) {
+    struct budget budget = db_get_budget(budgets, row);
+    if (budget_screen_left_us(&budget, job_final_processes(db_get_integer(budgets, row, "final_devices"))) == 0)
+      over[n_over++] = db_get_integer(budgets, row, "id");
+  }
+
+  ids_bind(&over_ids, over, n_over, &over_parameters);
+  ok = db_run(db, &over_budget_statement, &over_parameters, &rows, error);
+  db_array_release(&over_ids);
   if (!ok)
     return false;
   *ret_n = (size_t)db_count(rows);

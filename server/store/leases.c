@@ -134,15 +134,14 @@ static const struct statement lease_jobs_statement = {
     "leases_jobs",
     "SELECT j.id, j.state, j.baseline, j.seed, j.kernel AS kernel_hash, j.key_digest, e.digest AS environment_digest,"
     " 'sha256:' || encode(j.kernel, 'hex') AS kernel, k.manifest, j.key, s.space,"
-    " 'sha256:' || encode(j.build, 'hex') AS build, j.regime, j.search_strategy IS NOT NULL AS is_search, j.likely, "
-    "j.best_ratio,"
-    " CASE WHEN j.budget_device_ms IS NOT NULL THEN GREATEST(1, j.budget_device_ms * 1000"
-    "  - (SELECT COALESCE(sum(device_us), 0) FROM leases WHERE job_id = j.id))::bigint END AS budget_us,"
+    " 'sha256:' || encode(j.build, 'hex') AS build, j.regime, j.search_strategy IS NOT NULL AS is_search, j.likely,"
+    " j.best_ratio,"
+    " j.final_devices, " SQL_BUDGET ","
     " CASE WHEN j.budget_device_ms IS NOT NULL THEN (SELECT sum(upper(r) - lower(r)) FROM leases l, "
     "unnest(l.remaining) r"
     "  WHERE l.job_id = j.id AND l.state IN ('open', 'held')) END AS configs_left"
     " FROM jobs j JOIN kernels k ON k.hash = j.kernel JOIN spaces s ON s.digest = j.space_digest"
-    " JOIN environments e ON e.id = j.environment_id WHERE j.id = ANY ($1::bigint[])"};
+    " JOIN environments e ON e.id = j.environment_id" SQL_BUDGET_JOIN " WHERE j.id = ANY ($1::bigint[])"};
 
 bool leases_jobs(struct db *db, const int64_t *jobs, size_t n, struct lease_job **ret_jobs, size_t *ret_n,
                  struct error *error) {
@@ -177,7 +176,8 @@ bool leases_jobs(struct db *db, const int64_t *jobs, size_t n, struct lease_job 
     job->is_search = db_get_bool(rows, row, "is_search");
     job->n_likely = ordinals_parse(db_get(rows, row, "likely"), job->likely, LIKELY_MAX);
     job->best_ratio = db_get_double(rows, row, "best_ratio");
-    job->budget_us = db_get_integer(rows, row, "budget_us");
+    job->budget = db_get_budget(rows, row);
+    job->final_devices = db_get_integer(rows, row, "final_devices");
     job->configs_left = (uint64_t)db_get_integer(rows, row, "configs_left");
   }
   return true;

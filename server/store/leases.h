@@ -5,6 +5,7 @@
 #define WAVETUNE_SERVER_STORE_LEASES_H
 
 #include "common/space/space.h"
+#include "common/verdict/budget.h"
 #include "server/core/likely.h"
 #include "server/core/results.h"
 #include "server/store/db.h"
@@ -46,8 +47,9 @@ struct lease_job {
   bool is_search;
   size_t n_likely;
   uint64_t likely[LIKELY_MAX];
-  double best_ratio;     /* least so far; 0: none */
-  int64_t budget_us;     /* what is left of its budget; 0: it has none */
+  double best_ratio; /* least so far; 0: none */
+  struct budget budget;
+  int64_t final_devices;
   uint64_t configs_left; /* of all its open and held leases; only where it has a budget */
 };
 must_check bool leases_jobs(struct db *db, const int64_t *jobs, size_t n, struct lease_job **ret_jobs, size_t *ret_n,
@@ -145,7 +147,7 @@ must_check bool lease_give_up(struct db *db, int64_t lease, int64_t config, cons
 must_check bool leases_unwanted(struct db *db, int64_t live_ms, int64_t limit, int64_t **ret_leases, int64_t **ret_jobs,
                                 size_t *ret_n, struct error *error);
 
-/* Cancels the open screen leases of those of `jobs` that have spent their budget, with the event. *ret_jobs: which;
+/* Cancels the open screen leases of those of `jobs` that have spent what their budget leaves the screen, with the event. *ret_jobs: which;
  * the caller's. */
 must_check bool leases_cancel_over_budget(struct db *db, const int64_t *jobs, size_t n, int64_t **ret_jobs,
                                           size_t *ret_n, struct error *error);

@@ -5,6 +5,7 @@
 #define WAVETUNE_SERVER_STORE_VALUES_H
 
 #include "common/space/space.h"
+#include "common/verdict/budget.h"
 #include "server/store/db.h"
 
 /* A bytea literal, \x and 64 digits. */
@@ -36,5 +37,15 @@ size_t ordinals_parse(const char *text, uint64_t *ret, size_t most);
 #define SQL_COUNT_BY_JOB(rows)                                                                                         \
   "(SELECT jobs.id AS job_id, r.n FROM (SELECT job_id, count(*)::int AS n FROM " rows                                  \
   " GROUP BY job_id) r JOIN jobs ON jobs.id = r.job_id ORDER BY jobs.id FOR NO KEY UPDATE OF jobs)"
+
+/* SQL: what db_get_budget reads of each job `j`, and the join that has it; nothing is looked up for jobs without a budget. */
+#define SQL_BUDGET "j.budget_device_ms * 1000 AS budget_us, b.spent_us, b.measured, b.final_us, b.final_processes"
+#define SQL_BUDGET_JOIN                                                                                                \
+  " CROSS JOIN LATERAL (SELECT sum(device_us)::bigint AS spent_us,"                                                    \
+  "  sum((SELECT sum(o) FROM unnest(outcomes) o))::bigint AS measured,"                                                \
+  "  (sum(device_us) FILTER (WHERE stage = 'final'))::bigint AS final_us,"                                             \
+  "  count(DISTINCT process) FILTER (WHERE stage = 'final' AND state = 'done') AS final_processes"                     \
+  "  FROM leases WHERE job_id = j.id AND j.budget_device_ms IS NOT NULL) b"
+struct budget db_get_budget(const struct db_rows *rows, int row);
 
 #endif

@@ -77,17 +77,41 @@ def release(server, lease, reason):
 def test_a_lease_gets_its_share_of_the_budget_and_is_not_leased_again_when_that_is_spent(server, hands, submit):
     hand, job = hands("hand"), submit(LARGE, budget={"device_seconds": 1.2})
     first = hand.pull().json
-    assert first["device_us"] == 400000
-    hand.post(first, configs=[0, 1], done=False, device_us=200000)
+    assert first["device_us"] == 240000, "a third of the screen's 60 %"
+    hand.post(first, configs=[0, 1], done=False, device_us=20000)
     assert release(server, first, SPENT).json == {"state": "cancelled"}
     assert ("budget", None) in events(server, job)
     second = hand.pull().json
-    assert configs_of(second) == list(range(8, 16)) and second["device_us"] == 400000
+    assert configs_of(second) == list(range(8, 16)) and second["device_us"] == (720000 - 40000) / 2
     assert release(server, second, SPENT).json == {"state": "cancelled"}, "though it measured nothing"
     assert hand.post(hand.pull().json).status == 200
     leases = hand.take_all()
-    assert [(lease["stage"], lease["device_us"]) for lease in leases] == [("final", None)] * 3
+    each = 1000 * len(configs_of(leases[0]))
+    left = [(1200000 - 48000 - n * each) / (3 - n) for n in range(3)]
+    assert [lease["stage"] for lease in leases] == ["final"] * 3
+    assert [lease["device_us"] for lease in leases] == pytest.approx(left, abs=1)
     assert server.get(f"/v1/jobs/{job}")["measured"] == 10
+
+
+@pytest.mark.parametrize("seconds", [0.05, 1, 60])
+def test_a_job_spends_its_budget_and_no_more_where_its_leases_spend_what_they_may(server, hands, submit, seconds):
+    hand, job = hands("hand"), submit(LARGE, budget={"device_seconds": seconds})
+    while (answer := hand.pull()).status == 200:
+        lease = answer.json
+        assert hand.post(lease, device_us=lease["device_us"] // len(configs_of(lease))).status == 200
+    summary = server.get(f"/v1/jobs/{job}")
+    assert summary["state"] == "done" and 0.9 * seconds < summary["spent_device_seconds"] <= seconds
+    assert "exceeded" not in harness.wavetune(server, "show", job).stdout
+
+
+def test_the_least_final_is_measured_also_where_the_screen_was_slower_than_the_budget_says(server, hands, submit):
+    hand, job = hands("hand"), submit(LARGE, budget={"device_seconds": 1})
+    leases = hand.take_all(device_us=500000)
+    assert [(lease["stage"], len(configs_of(lease))) for lease in leases] == [("screen", 8)] + [("final", 2)] * 3
+    assert {lease["device_us"] for lease in leases[1:]} == {1}, "as few rounds as a verdict needs"
+    shown = harness.wavetune(server, "show", job).stdout
+    assert "24 valid configs: 8 measured (8 correct), 16 never tried: the budget of 1 device-seconds ended the screen" in shown
+    assert "the budget of 1 device-seconds was exceeded by 6" in shown
 
 
 def test_a_lease_without_a_budget_has_none_to_spend(server, hands, submit):

@@ -282,6 +282,19 @@ Test(race, with_the_budget_spent_before_the_first_round_who_is_warmed_up_gets_on
   script_free();
 }
 
+Test(race, a_whole_one_has_the_least_rounds_of_every_config_whatever_the_budget) {
+  struct race_limits limits = fixed(1000);
+  limits.rounds_min = 4;
+  limits.device_us = 1;
+  limits.is_whole = true;
+  script_new(3, (double[]){100, 100, 100});
+  script_race(limits);
+  for (size_t i = 0; i < 3; i++)
+    expect_end(i, RACE_END_BUDGET, 4);
+  cr_expect(script->race.is_over_budget);
+  script_free();
+}
+
 Test(race, the_round_that_spends_the_budget_is_the_last) {
   struct race_limits limits = fixed(10000);
   limits.device_us = 1000;

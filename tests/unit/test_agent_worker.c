@@ -252,6 +252,20 @@ Test(worker, a_budget_leaves_configs_without_a_line) {
   child_end(&child);
 }
 
+Test(worker, a_budget_leaves_out_none_of_a_race_that_is_to_be_whole) {
+  struct child child = child_start();
+  open_good(&child);
+  send_measure_within(&child, (enum mode[]){GOOD, SLOW}, 2, "{" ROUNDS(2) ",\"device_us\":1,\"whole\":true}");
+  for (int i = 0; i < 2; i++) {
+    json_t *answer = receive(&child);
+    cr_assert_not_null(answer);
+    cr_expect_eq(json_array_size(json_object_get(answer, "samples_us")), 2);
+    json_decref(answer);
+  }
+  expect_member(&child, "done", NULL);
+  child_end(&child);
+}
+
 Test(worker, the_end_of_a_measurement_tells_what_it_took) {
   struct child child = child_start();
   open_good(&child);

@@ -121,6 +121,18 @@ Test(job_plan, after_a_halving_or_a_spent_budget_comes_the_final) {
   cr_expect_eq(plan.step, PLAN_FINAL);
 }
 
+Test(job_plan, a_small_budget_has_fewer_finalists_and_the_baseline_among_them) {
+  struct screen_facts facts = screen_of(RANKED);
+  facts.n_always = 1;
+  facts.always[0] = ranked[RANKED - 1];
+  facts.most_finalists = 2;
+  cleanup_job_plan struct job_plan plan;
+  job_after_screen(&facts, 1, &plan);
+  cr_assert_eq(plan.step, PLAN_FINAL);
+  cr_expect_eq(plan.n_configs, 2);
+  cr_expect(plan_has(&plan, ranked[0]) && plan_has(&plan, facts.always[0]));
+}
+
 Test(job_plan, a_final_on_more_devices_has_a_process_for_each) {
   struct screen_facts facts = screen_of(2);
   cleanup_job_plan struct job_plan plan;
@@ -165,7 +177,7 @@ Test(job_plan, three_processes_decide) {
   struct final_measurement all[] = {measured(1, 0, slow), measured(2, 0, fast), measured(1, 1, slow),
                                     measured(2, 1, fast), measured(1, 2, slow), measured(2, 2, fast)};
   cleanup_job_plan struct job_plan plan;
-  job_after_final(all, ARRAY_LENGTH(all), 0, 7, &plan);
+  job_after_final(all, ARRAY_LENGTH(all), 0, 7, true, &plan);
   cr_assert_eq(plan.step, PLAN_DONE);
   cr_expect_eq(plan.verdict.winner, 2);
 }
@@ -175,7 +187,7 @@ Test(job_plan, a_finalist_that_fails_once_drops_out) {
   struct final_measurement all[] = {measured(1, 0, slow), measured(2, 0, fast), measured(1, 1, slow),
                                     failed(2, 1),         measured(1, 2, slow), measured(2, 2, fast)};
   cleanup_job_plan struct job_plan plan;
-  job_after_final(all, ARRAY_LENGTH(all), 0, 7, &plan);
+  job_after_final(all, ARRAY_LENGTH(all), 0, 7, true, &plan);
   cr_assert_eq(plan.step, PLAN_DONE);
   cr_expect_eq(plan.verdict.winner, 1);
 }
@@ -184,7 +196,7 @@ Test(job_plan, a_process_is_added_when_no_finalist_has_enough) {
   times_fill();
   struct final_measurement all[] = {measured(1, 0, slow), measured(1, 2, slow)};
   cleanup_job_plan struct job_plan plan;
-  job_after_final(all, ARRAY_LENGTH(all), 0, 7, &plan);
+  job_after_final(all, ARRAY_LENGTH(all), 0, 7, true, &plan);
   cr_assert_eq(plan.step, PLAN_FINAL);
   cr_expect_eq(plan.first_process, 3);
   cr_expect_eq(plan.n_processes, 1);
@@ -205,7 +217,7 @@ Test(job_plan, an_ambiguous_verdict_gets_one_more_process) {
   bands_fill();
   struct final_measurement all[] = {measured(1, 0, bands[0]), measured(1, 1, bands[1]), measured(1, 2, bands[2])};
   cleanup_job_plan struct job_plan plan;
-  job_after_final(all, ARRAY_LENGTH(all), 0, 7, &plan);
+  job_after_final(all, ARRAY_LENGTH(all), 0, 7, true, &plan);
   cr_assert_eq(plan.step, PLAN_FINAL);
   cr_expect_eq(plan.first_process, 3);
   cr_expect_eq(plan.n_processes, 1);
@@ -223,7 +235,7 @@ Test(job_plan, a_regret_bound_that_is_too_wide_gets_one_more_process) {
   struct final_measurement all[] = {measured(1, 0, quicker), measured(2, 0, fast),  measured(1, 1, fast),
                                     measured(2, 1, quicker), measured(1, 2, quick), measured(2, 2, quick)};
   cleanup_job_plan struct job_plan plan;
-  job_after_final(all, ARRAY_LENGTH(all), 0, 7, &plan);
+  job_after_final(all, ARRAY_LENGTH(all), 0, 7, true, &plan);
   cr_assert_eq(plan.step, PLAN_FINAL);
   cr_expect_eq(plan.first_process, 3);
   cr_expect_eq(plan.n_processes, 1);
@@ -239,7 +251,7 @@ Test(job_plan, a_config_that_a_wide_interval_keeps_out_of_the_set_gets_one_more_
   struct final_measurement all[] = {measured(1, 0, fast),    measured(2, 0, near[0]), measured(1, 1, fast),
                                     measured(2, 1, near[1]), measured(1, 2, fast),    measured(2, 2, near[2])};
   cleanup_job_plan struct job_plan plan;
-  job_after_final(all, ARRAY_LENGTH(all), 0, 7, &plan);
+  job_after_final(all, ARRAY_LENGTH(all), 0, 7, true, &plan);
   cr_assert_eq(plan.step, PLAN_FINAL);
   cr_expect_eq(plan.first_process, 3);
   cr_expect_eq(plan.n_processes, 1);
@@ -252,9 +264,22 @@ Test(job_plan, after_six_processes_an_ambiguous_verdict_stands) {
   for (int64_t process = 0; process < 6; process++)
     all[process] = measured(1, process, bands[process % 3]);
   cleanup_job_plan struct job_plan plan;
-  job_after_final(all, ARRAY_LENGTH(all), 0, 7, &plan);
+  job_after_final(all, ARRAY_LENGTH(all), 0, 7, true, &plan);
   cr_assert_eq(plan.step, PLAN_DONE);
   cr_expect_eq(plan.verdict.outcome, VERDICT_AMBIGUOUS);
+}
+
+Test(job_plan, an_ambiguous_verdict_stands_where_the_budget_pays_for_no_more) {
+  bands_fill();
+  struct final_measurement all[] = {measured(1, 0, bands[0]), measured(1, 1, bands[1]), measured(1, 2, bands[2])};
+  cleanup_job_plan struct job_plan plan;
+  job_after_final(all, ARRAY_LENGTH(all), 0, 7, false, &plan);
+  cr_assert_eq(plan.step, PLAN_DONE);
+  cr_expect_eq(plan.verdict.outcome, VERDICT_AMBIGUOUS);
+  struct final_measurement few[] = {measured(1, 0, slow), measured(1, 2, slow)};
+  job_plan_release(&plan);
+  job_after_final(few, ARRAY_LENGTH(few), 0, 7, false, &plan);
+  cr_expect_eq(plan.step, PLAN_FINAL, "without three processes there is no verdict at all");
 }
 
 Test(job_plan, a_finalist_that_fails_in_an_added_process_drops_out) {
@@ -263,7 +288,7 @@ Test(job_plan, a_finalist_that_fails_in_an_added_process_drops_out) {
       measured(1, 0, bands[0]), measured(1, 1, bands[1]), measured(1, 2, bands[2]), failed(1, 3),
       measured(2, 0, slow),     measured(2, 1, slow),     measured(2, 2, slow),     measured(2, 3, slow)};
   cleanup_job_plan struct job_plan plan;
-  job_after_final(all, ARRAY_LENGTH(all), 0, 7, &plan);
+  job_after_final(all, ARRAY_LENGTH(all), 0, 7, true, &plan);
   cr_assert_eq(plan.step, PLAN_DONE);
   cr_expect_eq(plan.verdict.winner, 2);
   cr_expect_eq(plan.verdict.n_finalists, 1);
@@ -273,7 +298,7 @@ Test(job_plan, after_six_processes_it_gives_up) {
   times_fill();
   struct final_measurement all[] = {measured(1, 0, slow), measured(1, 5, slow)};
   cleanup_job_plan struct job_plan plan;
-  job_after_final(all, ARRAY_LENGTH(all), 0, 7, &plan);
+  job_after_final(all, ARRAY_LENGTH(all), 0, 7, true, &plan);
   cr_assert_eq(plan.step, PLAN_FAIL);
   cr_expect_neq(strstr(plan.reason.message, "after 6 processes"), NULL);
 }
@@ -281,7 +306,7 @@ Test(job_plan, after_six_processes_it_gives_up) {
 Test(job_plan, when_every_finalist_failed_the_job_fails) {
   struct final_measurement all[] = {failed(1, 0), failed(2, 1)};
   cleanup_job_plan struct job_plan plan;
-  job_after_final(all, ARRAY_LENGTH(all), 0, 7, &plan);
+  job_after_final(all, ARRAY_LENGTH(all), 0, 7, true, &plan);
   cr_assert_eq(plan.step, PLAN_FAIL);
   cr_expect_neq(strstr(plan.reason.message, "every finalist failed"), NULL);
 }

@@ -77,6 +77,7 @@ Test(job_request, wrong_members_are_refused_where_they_stand) {
   refuses(JOB(", \"purpose\": \"fun\""), "/purpose");
   refuses(JOB(", \"budget\": {}"), "/budget/device_seconds");
   refuses(JOB(", \"budget\": {\"device_seconds\": 0}"), "/budget/device_seconds");
+  refuses(JOB(", \"budget\": {\"device_seconds\": 0.0017}"), "/budget/device_seconds");
   refuses(JOB(", \"budget\": {\"seconds\": 1}"), "/budget/seconds");
   refuses(JOB(", \"search\": {\"strategy\": \"random\"}"), "/search/trials");
   refuses(JOB(", \"search\": {\"strategy\": \"luck\", \"trials\": 5}"), "/search/strategy");

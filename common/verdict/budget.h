@@ -1,0 +1,53 @@
+/* How a budget of device time is spent: one rule for the server's jobs and for the keys of `wavetune-agent tune`.
+ *
+ * Counted is what measurements state as device_us: loading, checking, warming up and timing configs in every stage. Not
+ * counted, because no measurement states it, is what compiling, starting processes and opening a kernel in them take (its
+ * inputs, its reference, the baseline's warm-up).
+ *
+ * Screen and halving may spend BUDGET_SCREEN_SHARE together, and less where the least final is predicted to need more. The
+ * final has as many finalists as the rest pays for, BUDGET_FINALISTS_MIN at least; each of its processes may spend an equal
+ * part of what is left, but measures every finalist in the least number of rounds in any case. Another process is added
+ * only where the rest pays for it. So a budget is exceeded only by the least final, and by the config or the round that each
+ * lease ends with.
+ *
+ * Memory: none. Threads: pure functions. */
+#ifndef WAVETUNE_COMMON_VERDICT_BUDGET_H
+#define WAVETUNE_COMMON_VERDICT_BUDGET_H
+
+#include "common/base/base.h"
+
+#define BUDGET_SCREEN_SHARE 0.6
+#define BUDGET_SCREEN_LEAST 0.2 /* share of the screen in any case: the first few configs may mislead the prediction */
+#define BUDGET_FINALISTS_MIN 2  /* the best and the baseline */
+/* A finalist stays for all rounds, a config of the screen seldom does: it is predicted to take so many times as long. */
+#define BUDGET_FINALIST_CONFIGS 3
+/* No final takes less: VERDICT_PROCESSES_MIN processes in which BUDGET_FINALISTS_MIN configs warm up for
+ * BUDGET_WARM_UP_US each. */
+#define BUDGET_WARM_UP_US 300
+#define BUDGET_LEAST_US (3 * BUDGET_FINALISTS_MIN * BUDGET_WARM_UP_US)
+
+struct budget {
+  int64_t total_us; /* 0: there is none, and nothing is bounded */
+  int64_t spent_us; /* so far, in all stages */
+  int64_t measured; /* configs that spent_us is of, each once for every process that measured it */
+  int64_t final_us; /* the part of spent_us that the final took */
+  int64_t final_processes;
+};
+#define BUDGET_UNBOUNDED INT64_MAX
+
+/* What the smallest final in so many processes is predicted to take; 0 before anything was measured. */
+int64_t budget_least_final_us(const struct budget *budget, int64_t processes);
+
+/* What screen and halving may still spend, before a final in so many processes; 0: nothing. */
+int64_t budget_screen_left_us(const struct budget *budget, int64_t processes);
+
+/* How many finalists the rest pays for in so many processes: BUDGET_FINALISTS_MIN to `most` (most >= that). */
+size_t budget_finalists(const struct budget *budget, int64_t processes, size_t most);
+
+/* What the next of so many processes of the final that are still to come may spend, 1 at least. */
+int64_t budget_process_us(const struct budget *budget, int64_t processes);
+
+/* Whether the rest pays for one more process like the final's so far. */
+bool budget_pays_process(const struct budget *budget);
+
+#endif

@@ -262,6 +262,19 @@ static bool search_plan(const struct submission *submission, const struct space_
   return true;
 }
 
+bool submission_pays(const struct submission *submission, struct error *error) {
+  const struct job_row *row = submission->stored;
+  int64_t processes = job_final_processes(row->final_devices);
+  int64_t least_ms = (BUDGET_FINALISTS_MIN * processes * row->quickest_us + 999) / 1000;
+  if (row->budget_ms == 0 || row->budget_ms >= least_ms)
+    return true;
+  return error_at(error, "/budget/device_seconds",
+                  "\"device_seconds\" is %g, and no final of this job can keep to it: its quickest config took %g when "
+                  "it was measured before, and a final measures %d configs in %lld processes; state at least %g",
+                  (double)row->budget_ms * 1e-3, (double)row->quickest_us * 1e-6, BUDGET_FINALISTS_MIN,
+                  (long long)processes, (double)least_ms * 1e-3);
+}
+
 bool submission_plan(struct submission *submission, uint64_t points_max, struct error *error) {
   struct job_row *row = submission->stored;
   struct space_facts facts = {&submission->key, submission->environment.gpu, submission->environment.arch};

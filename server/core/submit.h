@@ -53,6 +53,9 @@ enum submit_answer { SUBMIT_OK, SUBMIT_REFUSED, SUBMIT_FAILED };
 must_check enum submit_answer submission_check(struct worker *worker, struct catalog *catalog,
                                                struct submission *submission, json_t **ret_extra, struct error *error);
 
+/* Refuses a budget of which it is known that no final can keep to it: the same was measured before, and took longer. */
+must_check bool submission_pays(const struct submission *submission, struct error *error);
+
 /* Cuts a job that is not known yet, whose incumbent was read, into leases: what stands for it in the run gets the plan. A
  * space that is searched is not enumerated, others have at most `points_max` points. */
 must_check bool submission_plan(struct submission *submission, uint64_t points_max, struct error *error);

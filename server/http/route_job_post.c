@@ -105,7 +105,7 @@ static void post_plan(struct job_post *post) {
     if (row->known || row->plan.n)
       continue;
     uint64_t most = points_left < JOB_POINTS_MAX ? points_left : JOB_POINTS_MAX;
-    if (!submission_plan(submission, most, &error)) {
+    if (!submission_pays(submission, &error) || !submission_plan(submission, most, &error)) {
       post_refuse(post, i, &error, NULL);
       return;
     }
@@ -185,7 +185,8 @@ static bool posts_serve(struct worker *worker, struct job_post *posts, size_t n,
   cleanup_free struct submission **all = xcalloc(n_jobs, sizeof *all);
   cleanup_free struct job_row **rows = xcalloc(n_jobs, sizeof *rows);
   size_t n_rows = rows_join(posts, n, all, rows);
-  if (n_rows && (!jobs_find(worker->db, rows, n_rows, error) || !jobs_incumbents(worker->db, rows, n_rows, error)))
+  if (n_rows && (!jobs_find(worker->db, rows, n_rows, error) || !jobs_incumbents(worker->db, rows, n_rows, error) ||
+                 !jobs_quickest(worker->db, rows, n_rows, error)))
     return false;
   for (size_t p = 0; p < n; p++)
     post_plan(&posts[p]);

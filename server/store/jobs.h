@@ -38,6 +38,7 @@ struct job_row {
   const char *key, *space; /* JSON texts */
   const struct environment *environment;
   int64_t priority, budget_ms;
+  int64_t quickest_us; /* device time of the quickest correct config when the same was measured before; 0: not known */
   bool has_build;
   struct digest build, device_class;
   uint64_t seed;

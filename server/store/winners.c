@@ -128,3 +128,42 @@ bool jobs_incumbents(struct db *db, struct job_row *const *jobs, size_t n, struc
     incumbent_add(asked[db_get_integer(rows, row, "n") - 1], rows, row);
   return ok;
 }
+
+static const struct statement quickest_statement = {
+    "jobs_quickest",
+    "SELECT r.n, q.us FROM unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::bytea[], $5::text[]) WITH ORDINALITY"
+    "  AS r(kernel, key_digest, space_digest, environment, tag, n)"
+    " JOIN environments e ON e.digest = r.environment"
+    " CROSS JOIN LATERAL (SELECT id FROM jobs WHERE environment_id = e.id AND tag = r.tag AND kernel = r.kernel"
+    "  AND key_digest = r.key_digest AND space_digest = r.space_digest AND state = 'done' ORDER BY id DESC LIMIT 1) j"
+    " CROSS JOIN LATERAL (SELECT min(device_us) AS us FROM measurements WHERE job_id = j.id AND stage = 'screen'"
+    "  AND outcome = 'correct' AND NOT late) q"};
+
+bool jobs_quickest(struct db *db, struct job_row *const *jobs, size_t n, struct error *error) {
+  enum { KERNEL, KEY, SPACE, ENVIRONMENT, TAG, COLUMNS };
+  struct db_array columns[COLUMNS];
+  cleanup_free struct job_row **asked = xcalloc(n + 1, sizeof *asked);
+  size_t n_asked = 0;
+  for (size_t i = 0; i < COLUMNS; i++)
+    db_array_init(&columns[i]);
+  for (size_t i = 0; i < n; i++) {
+    if (jobs[i]->known || jobs[i]->budget_ms == 0)
+      continue;
+    asked[n_asked++] = jobs[i];
+    db_array_digest(&columns[KERNEL], &jobs[i]->kernel);
+    db_array_digest(&columns[KEY], &jobs[i]->key_digest);
+    db_array_digest(&columns[SPACE], &jobs[i]->space_digest);
+    db_array_digest(&columns[ENVIRONMENT], &jobs[i]->environment_digest);
+    db_array_text(&columns[TAG], jobs[i]->tag);
+  }
+  struct db_parameters parameters = {0};
+  for (size_t i = 0; i < COLUMNS; i++)
+    db_text(&parameters, db_array_finish(&columns[i]));
+  cleanup_rows struct db_rows *rows = NULL;
+  bool ok = n_asked == 0 || db_run(db, &quickest_statement, &parameters, &rows, error);
+  for (size_t i = 0; i < COLUMNS; i++)
+    db_array_release(&columns[i]);
+  for (int row = 0; ok && n_asked && row < db_count(rows); row++)
+    asked[db_get_integer(rows, row, "n") - 1]->quickest_us = db_get_integer(rows, row, "us");
+  return ok;
+}

@@ -29,4 +29,8 @@ must_check bool kernels_pace(struct db *db, const struct digest *kernels, size_t
  * than the job's; one that is equal goes before one that only fits. */
 must_check bool jobs_incumbents(struct db *db, struct job_row *const *jobs, size_t n, struct error *error);
 
+/* Fills quickest_us of those of `jobs` that have a budget and are not known, from the newest done job of the same kernel, key,
+ * space, environment and tag. */
+must_check bool jobs_quickest(struct db *db, struct job_row *const *jobs, size_t n, struct error *error);
+
 #endif

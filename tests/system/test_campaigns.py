@@ -104,6 +104,18 @@ def test_a_job_spends_its_budget_and_no_more_where_its_leases_spend_what_they_ma
     assert "exceeded" not in harness.wavetune(server, "show", job).stdout
 
 
+def test_a_budget_that_no_final_of_the_same_job_can_keep_is_refused_with_one_that_may_do(server, hands, submit, kernel):
+    hand, _ = hands("hand"), submit(LARGE)
+    hand.work(device_us=100000)
+    again = {"kernel": kernel, "key": {"n": 64}, "space": LARGE, "environment": ENVIRONMENT, "run": "again"}
+    refused = server.request("POST", "/v1/jobs", {"jobs": [again | {"budget": {"device_seconds": 0.5}}]})
+    assert (refused.status, refused.json["pointer"]) == (422, "/jobs/0/budget/device_seconds"), refused
+    assert "0.1" in refused.json["detail"] and "at least 0.6" in refused.json["detail"]
+    assert server.request("POST", "/v1/jobs", again | {"budget": {"device_seconds": 0.6}}).status == 201
+    assert server.request("POST", "/v1/jobs", again | {"key": {"n": 65}, "budget": {"device_seconds": 0.5}}).status == 201, \
+        "nothing is known of this key"
+
+
 def test_the_least_final_is_measured_also_where_the_screen_was_slower_than_the_budget_says(server, hands, submit):
     hand, job = hands("hand"), submit(LARGE, budget={"device_seconds": 1})
     leases = hand.take_all(device_us=500000)

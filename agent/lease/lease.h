@@ -28,7 +28,7 @@ struct lease {
   size_t n_likely;
   uint64_t *likely;  /* of `configs`, tried first: winners of neighbouring keys and older environments */
   double best_ratio; /* least ratio to the baseline that is known from other leases; 0: none */
-  int64_t device_us; /* what it may spend on the device; 0: no bound */
+  int64_t device_us; /* what it may spend on the device (a final: beyond its least rounds); 0: no bound */
   bool has_build;
   struct digest build;
   struct build_objects *objects; /* of the build: its objects for the configs and the baseline */

@@ -11,7 +11,8 @@
  * nobody's turn, they do so serially. Final: all configs race in one process and none leaves; when it dies, the rest is
  * measured again in a new one, so that what is handed on shares one process. When workers die while the baseline runs, each
  * finalist is tried alone: who kills it there is out; when none does, the lease fails.
- * A lease with a bound on its device time ends with the round that passes it: LEASE_SPENT.
+ * A lease with a bound on its device time ends with the round that passes it: LEASE_SPENT. A final's bound
+ * ends its rounds, and leaves out no config and none of the least number of rounds.
  * Every worker begins with the device's sentinel. When that fails, and fails again after a pause, the lease fails and
  * the device is suspect.
  * Memory: an executor borrows what it is given and owns its workers until executor_drop_workers. Threads: one executor

@@ -167,6 +167,15 @@ def test_wrong_inputs_are_one_sentence(world, tmp_path):
     assert not wrong, "\n".join(map(str, wrong))
 
 
+@pytest.mark.parametrize("words,sentence", [
+    (("rollback",), "the release to return to; default: the one that the present release replaced"),
+    (("publish",), "which needs the role admin"), (("submit",), "device-seconds for each job, its final included"),
+    (("compatible", "add"), "the same members, with the values of the environment whose cache it is served instead"),
+    (("campaign", "revalidate"), "with 2 when --to fits no known environment")])
+def test_help_says_in_plain_words_what_an_option_means(words, sentence):
+    assert sentence in " ".join(call(*words, "--help").stdout.split())
+
+
 # Exit codes
 
 def test_every_documented_exit_code_is_reached(world, reader, tmp_path):

@@ -91,6 +91,16 @@ def test_the_same_winners_give_the_same_release(server, start, one_config):
     assert nothing == {"added": [], "removed": [], "changed": [], "same": 1}
 
 
+def test_an_agent_spends_no_more_on_a_job_than_its_budget_and_the_round_that_each_lease_ends_with(server, start, tmp_path):
+    kernel = harness.sleeping_kernel(tmp_path / "kernel")
+    start(harness.Agent, server, options=("--final-rounds", "10000"))
+    agent_ready(server)
+    job = tune(server, kernel, KEY, "--budget", "3")
+    assert job["state"] == "done" and job["winner"]["verdict"]["processes"] >= 3
+    assert job["spent_device_seconds"] < 3 * 1.2, "10000 rounds would take minutes"
+    assert "valid configs: " in wavetune(server, "show", job["job"]).stdout
+
+
 def test_candidates_that_misbehave_get_their_outcome_and_the_run_goes_on(server, start):
     start(harness.Agent, server, options=("--config-timeout", "5", "--screen-rounds", "3", "--final-rounds", "10"))
     agent_ready(server)

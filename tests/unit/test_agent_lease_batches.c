@@ -33,7 +33,7 @@ static void measure(const json_t *request) {
   struct worker_status *page = mmap(NULL, sizeof *page, PROT_READ | PROT_WRITE, MAP_SHARED, WORKER_STATUS_FD, 0);
   const char *killer = getenv("WAVETUNE_TEST_KILLER");
   json_int_t left_us = json_integer_value(json_object_get(request, "device_us")), spent_us = 0;
-  bool is_bound = left_us > 0, is_over = false;
+  bool is_bound = left_us > 0 && !json_is_true(json_object_get(request, "whole")), is_over = false;
   json_t *item;
   size_t i;
   json_array_foreach (json_object_get(request, "configs"), i, item) {
@@ -311,7 +311,7 @@ Test(agent_lease_batches, says_why_the_sampling_of_a_config_ended) {
 }
 
 Test(agent_lease_batches, a_lease_ends_when_its_device_time_is_spent) {
-  for (enum stage stage = STAGE_SCREEN; stage <= STAGE_FINAL; stage++) {
+  for (enum stage stage = STAGE_SCREEN; stage <= STAGE_HALVING; stage++) {
     struct batches batches = batches_new(10, stage);
     batches.trial.lease.device_us = 3 * CONFIG_US;
     batches_run(&batches);
@@ -320,6 +320,17 @@ Test(agent_lease_batches, a_lease_ends_when_its_device_time_is_spent) {
     cr_expect_eq(count_of(&batches.requests, "measure"), 1);
     batches_free(&batches);
   }
+}
+
+Test(agent_lease_batches, a_final_is_measured_whole_within_the_device_time_or_not) {
+  struct batches batches = batches_new(10, STAGE_FINAL);
+  batches.trial.lease.device_us = 3 * CONFIG_US;
+  batches_run(&batches);
+  cr_expect_eq(batches.trial.end, LEASE_DONE);
+  cr_expect_eq(batches.trial.n, 10);
+  cr_expect_eq(json_integer_value(member(&batches.requests, 0, "device_us")), 3 * CONFIG_US);
+  cr_expect(json_is_true(member(&batches.requests, 0, "whole")));
+  batches_free(&batches);
 }
 
 Test(agent_lease_batches, a_later_batch_gets_what_is_left_of_the_device_time) {

@@ -47,10 +47,11 @@ def test_the_commands_of_a_day(tmp_path, start):
         folder = harness.pathlib.Path(tempfile.mkdtemp(prefix="wavetune-test-", dir="/var/lib"))
         folder.chmod(0o755)
     environment = {**os.environ, "PATH": f"{harness.BUILD}:{os.environ['PATH']}", "HOME": str(tmp_path),
-                   "WAVETUNE_FOLDER": str(folder), "WAVETUNE_PORT": "0", "WAVETUNE_STATE": str(tmp_path / "agent")}
+                   "WAVETUNE_PORT": "0", "WAVETUNE_STATE": str(tmp_path / "agent")}
     try:
         assert day.pop(0) == "wavetune-server dev"
-        server = start(lambda command, logs: harness.Program([harness.BUILD / "wavetune-server", "dev"], logs, environment), None)
+        server = start(lambda command, logs: harness.Program([harness.BUILD / "wavetune-server", "dev", "--folder", folder], logs,
+                                                              environment), None)
 
         def said(word):
             assert server.process.poll() is None, server.messages[-3000:]

@@ -131,16 +131,17 @@ bool jobs_incumbents(struct db *db, struct job_row *const *jobs, size_t n, struc
 
 static const struct statement quickest_statement = {
     "jobs_quickest",
-    "SELECT r.n, q.us FROM unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::bytea[], $5::text[]) WITH ORDINALITY"
-    "  AS r(kernel, key_digest, space_digest, environment, tag, n)"
+    "SELECT r.n, q.us FROM unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::bytea[], $5::text[], $6::text[])"
+    "  WITH ORDINALITY AS r(kernel, key_digest, space_digest, environment, tag, regime, n)"
     " JOIN environments e ON e.digest = r.environment"
-    " CROSS JOIN LATERAL (SELECT id FROM jobs WHERE environment_id = e.id AND tag = r.tag AND kernel = r.kernel"
-    "  AND key_digest = r.key_digest AND space_digest = r.space_digest AND state = 'done' ORDER BY id DESC LIMIT 1) j"
+    " CROSS JOIN LATERAL (SELECT id FROM jobs WHERE environment_id = e.id AND tag = r.tag AND regime = r.regime"
+    "  AND kernel = r.kernel AND key_digest = r.key_digest AND space_digest = r.space_digest AND state = 'done' ORDER "
+    "BY id DESC LIMIT 1) j"
     " CROSS JOIN LATERAL (SELECT min(device_us) AS us FROM measurements WHERE job_id = j.id AND stage = 'screen'"
     "  AND outcome = 'correct' AND NOT late) q"};
 
 bool jobs_quickest(struct db *db, struct job_row *const *jobs, size_t n, struct error *error) {
-  enum { KERNEL, KEY, SPACE, ENVIRONMENT, TAG, COLUMNS };
+  enum { KERNEL, KEY, SPACE, ENVIRONMENT, TAG, REGIME, COLUMNS };
   struct db_array columns[COLUMNS];
   cleanup_free struct job_row **asked = xcalloc(n + 1, sizeof *asked);
   size_t n_asked = 0;
@@ -155,6 +156,7 @@ bool jobs_quickest(struct db *db, struct job_row *const *jobs, size_t n, struct 
     db_array_digest(&columns[SPACE], &jobs[i]->space_digest);
     db_array_digest(&columns[ENVIRONMENT], &jobs[i]->environment_digest);
     db_array_text(&columns[TAG], jobs[i]->tag);
+    db_array_text(&columns[REGIME], regime_name(jobs[i]->regime));
   }
   struct db_parameters parameters = {0};
   for (size_t i = 0; i < COLUMNS; i++)

@@ -67,8 +67,8 @@ static int published_promote(struct http_client *client, const json_t *answer, s
 static void published_print(const char *digest, const struct release *release, const char *channel,
                             const json_t *entry) {
   cleanup_free char *environment = environment_format(&release->environment);
-  printf("release  %s\n         %zu winner%s, tag %s, %s, %s\n", digest, release->n_winners,
-         release->n_winners == 1 ? "" : "s", release->tag, regime_name(release->regime), environment);
+  printf("release  %s\n         %zu winner%s, tag %s, %s%s\n", digest, release->n_winners,
+         release->n_winners == 1 ? "" : "s", release->tag, release->regime == REGIME_WARM ? "warm, " : "", environment);
   if (entry && !environment_names_gpu(&release->environment))
     fprintf(
         stderr,

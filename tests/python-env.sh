@@ -4,12 +4,13 @@
 #   tests/python-env.sh        nothing to do where it is there already
 #
 # Takes the packages from wherever pip is set up to take them. Where that fails, says so in a sentence and ends well:
-# the tests of python/ are then skipped, everything else is not.
+# the tests of python/ are then skipped, with that sentence (build/python-env.reason), and everything else is not.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 TRITON=3.6.0
 PYTEST=8.4.2
 folder=build/python
+reason=build/python-env.reason
 
 is_complete() {
   [ -x "$folder/bin/python" ] && "$folder/bin/python" - "$TRITON" "$PYTEST" 2>/dev/null <<'PYTHON'
@@ -21,12 +22,14 @@ PYTHON
 
 give_up() {
   rm -rf "$folder" # half of it would look like all of it to the tests
+  echo "$1" >"$reason"
   echo "tests/python-env.sh: $1; the tests of python/ will be skipped" >&2
   exit 0
 }
 
-is_complete && exit 0
 mkdir -p build
+rm -f "$reason"
+is_complete && exit 0
 log=build/python-env.log
 [ -x "$folder/bin/pip" ] || python3 -m venv --clear "$folder" >"$log" 2>&1 ||
   give_up "python3 -m venv does not work here (apt-get install python3-venv; $log)"

@@ -4,7 +4,8 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 python=build/python/bin/python
 "$python" -c 'import pytest, triton' 2>/dev/null || {
-  echo "skipped: build/python has no Triton; tests/python-env.sh makes it where pip can reach a package index"
+  why=$(cat build/python-env.reason 2>/dev/null || echo "tests/python-env.sh makes it where pip can reach a package index")
+  echo "skipped: build/python has no Triton: $why"
   exit 77
 }
 PYTHONPATH=python exec "$python" -m pytest -q -p no:cacheprovider -o faulthandler_timeout=300 "$@"

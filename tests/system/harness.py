@@ -20,7 +20,7 @@ import time
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("WAVETUNE_BUILD", SOURCE / "build/dev"))
-SHARED_DATA = SOURCE.parent / "shared" / "data"
+DATA = SOURCE / "tests/data"
 KERNELS = SOURCE / "kernels"
 QUICK = SOURCE / "tests/data/kernels/quick"  # 49 configs, 5 compiles, one best
 # Of a server whose agents the test plays: they need neither renew nor beat, and nothing is lost by a pause.

@@ -12,7 +12,6 @@ import pytest
 from hands import ENVIRONMENT, Hand, hands, kernel, submit  # noqa: F401
 from harness import make_token, wavetune
 
-TABLES = harness.SHARED_DATA
 ROCM = {"rocm": "6.3.1", "gpu": "AMD Instinct MI300X"}
 
 
@@ -269,13 +268,12 @@ def test_an_identity_with_another_digest_or_that_cannot_be_read_is_refused(serve
     assert server.request("PUT", "/v1/images/latest", image()).status == 404
 
 
-needs_tables = pytest.mark.skipif(not TABLES.is_dir(), reason=f"there are no real tables in {TABLES}")
-DEJAVU = sorted(TABLES.glob("dejavu/dejavu_0.7/*/*/*"))
+DEJAVU = sorted(harness.DATA.glob("dejavu/dejavu_0.7/*/*/*"))
 NODE = {"arch": "gfx942", "compute_units": 304, "partition": "SPX/NPS1"}
-REAL = [*((("dejavu", place), {}) for place in DEJAVU),
-        (("vllm-moe", TABLES / "vllm_moe"), {"rocm": "6.4.1"}),
-        (("triton", TABLES / "triton_autotune"), {"cuda": "12.8", "gpu": "NVIDIA H200"}),
-        (("tunableop", TABLES / "tunableop"), {"cuda": "12.8", "gpu": "NVIDIA H200"})]
+TABLES = [*((("dejavu", place), {}) for place in DEJAVU),
+          (("vllm-moe", harness.DATA / "vllm_moe"), {"rocm": "6.4.1"}),
+          (("triton", harness.DATA / "triton_autotune"), {"cuda": "12.8", "gpu": "NVIDIA H200"}),
+          (("tunableop", harness.DATA / "tunableop"), {"cuda": "12.8", "gpu": "NVIDIA H200"})]
 
 
 def run_json(server, *arguments):
@@ -286,9 +284,8 @@ def published(server, environment):
     return run_json(server, "publish", "--environment", json.dumps(environment))["release"]
 
 
-@needs_tables
-@pytest.mark.parametrize("table, stated", REAL, ids=lambda value: value[1].name if isinstance(value, tuple) else "")
-def test_a_real_table_is_imported_published_and_exported_with_the_same_meaning(server, tmp_path, table, stated):
+@pytest.mark.parametrize("table, stated", TABLES, ids=lambda value: value[1].name if isinstance(value, tuple) else "")
+def test_a_table_is_imported_published_and_exported_with_the_same_meaning(server, tmp_path, table, stated):
     took = run_json(server, "import", *table, "--environment", json.dumps({**NODE, **stated}))
     n = sum(kernel["entries"] for kernel in took["kernels"])
     assert n > 0 and (took["added"], took["changed"], took["known"], took["missing"]) == (n, 0, 0, [])

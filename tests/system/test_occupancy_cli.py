@@ -7,9 +7,9 @@ import shutil
 import subprocess
 
 import pytest
-from harness import BUILD, SHARED_DATA, SOURCE
+from harness import BUILD, DATA, SOURCE
 
-MATMUL = SHARED_DATA / "codeobjects/matmul_triton36_gfx942.hsaco"
+MATMUL = DATA / "codeobjects/matmul_gfx942.hsaco"
 CUBIN = SOURCE / "tests/data/codeobjects/resources_sm_90.cubin"
 TRITON = SOURCE / "build/python/bin/python"  # tests/python-env.sh makes it
 
@@ -79,7 +79,6 @@ def test_blocks_of_lds_are_named_where_they_count():
     assert answer("occupancy", "--arch", "gfx942", "--lds", 8192, "--warps", 4)["advice"] == []
 
 
-@pytest.mark.skipif(not MATMUL.exists(), reason="the code object that lies beside the repository is not there")
 def test_occupancy_of_a_code_object():
     document = answer("occupancy", MATMUL, "--shared", 8192)
     assert document["arch"] == "gfx942" and document["kernel"] == "matmul_kernel"

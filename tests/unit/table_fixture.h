@@ -11,7 +11,7 @@
 #include "common/cache/format.h"
 #include "common/cache/release_build.h"
 
-#define SHARED_DATA SOURCE_FOLDER "/../shared/data"
+#define TEST_DATA SOURCE_FOLDER "/tests/data"
 
 static inline const struct cache_format *format_named(const char *name) {
   const struct cache_format *format = NULL;
@@ -49,14 +49,6 @@ static inline void files_add_folder(struct cache_files *files, const char *folde
     cache_files_add(files, name, bytes, size);
   }
   closedir(open_folder);
-}
-
-/* Skips the test, saying so, where the tree stands without the data beside it. */
-static inline void files_add_shared(struct cache_files *files, const char *folder) {
-  cleanup_free char *path = xasprintf("%s/%s", SHARED_DATA, folder);
-  if (access(path, R_OK) != 0)
-    cr_skip_test("%s is not there: skipped", path);
-  files_add_folder(files, path, "");
 }
 
 /* The kernels of a release, by hash. */

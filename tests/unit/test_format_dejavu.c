@@ -1,4 +1,4 @@
-/* triton-dejavu's trees: real ones come back, the published example of paths and hashes is reproduced, and what dejavu would
+/* triton-dejavu's trees: they come back, the published example of paths and hashes is reproduced, and what dejavu would
  * not restore, or what is no tree of it, is told. */
 #include "table_fixture.h"
 
@@ -40,10 +40,10 @@ static void expect_back(const struct cache_file *file) {
     cr_expect_str_eq(out.files[0].bytes, file->bytes);
 }
 
-Test(format_dejavu, real_trees_come_back) {
+Test(format_dejavu, trees_come_back) {
   cleanup_cache_files struct cache_files files = {0};
   size_t n = 0;
-  files_add_shared(&files, "dejavu");
+  files_add_folder(&files, TEST_DATA "/dejavu", "");
   for (size_t i = 0; i < files.n; i++) {
     if (!strstr(files.files[i].path, "/cache.json"))
       continue;

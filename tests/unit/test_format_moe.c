@@ -32,9 +32,9 @@ static void expect_refused(const char *format, const char *path, const char *tex
   cr_expect_null(imported.kernels);
 }
 
-Test(format_moe, the_real_table_comes_back_to_the_byte) {
+Test(format_moe, a_table_comes_back_to_the_byte) {
   cleanup_cache_files struct cache_files files = {0};
-  files_add_shared(&files, "vllm_moe");
+  files_add_folder(&files, TEST_DATA "/vllm_moe", "");
   cr_assert_eq(files.n, (size_t)1);
   expect_same("vllm-moe", files.files[0].path, files.files[0].bytes);
 }

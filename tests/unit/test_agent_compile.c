@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <glob.h>
 #include <math.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -211,11 +212,28 @@ Test(compile, a_compile_that_nobody_wants_any_more_does_not_begin) {
   fixture_free(&fixture);
 }
 
+/* The compiler would publish an object if it were waited for. */
 Test(compile, freeing_the_pool_ends_a_running_compiler) {
-  struct fixture fixture = fixture_new(ENDLESS, (struct fixture_options){0});
+  struct fixture fixture = fixture_new(FIXTURE_GOOD, (struct fixture_options){0});
+  struct error error;
+  cleanup_free char *cache = xasprintf("%s/cache", fixture.folder), *begun = xasprintf("%s/*.scratch/begun", cache);
+  cleanup_free char *path =
+      fake_compiler(&fixture, "#!/bin/sh\ncase \"$*\" in *-dM*|--*) exec /usr/bin/cc \"$@\";; esac\n"
+                              ": >begun\n/bin/sleep 20\nexec /usr/bin/cc \"$@\"\n");
+  compile_pool_free(fixture.pool);
+  cr_assert(compile_pool_new(cache, 1, &fixture.pool, &error), "%s", error.message);
   struct compile_request request = fixture_request(&fixture, 0, false);
   (void)compile_pool_submit(fixture.pool, &request);
-  fixture_free(&fixture); /* returns */
+  glob_t found = {0};
+  for (int i = 0; i < 10000 && glob(begun, 0, NULL, &found) != 0; i++)
+    usleep(10000);
+  cr_assert_eq(found.gl_pathc, 1u, "the compiler did not begin");
+  globfree(&found);
+  compile_pool_free(fixture.pool);
+  fixture.pool = NULL;
+  setenv("PATH", "/usr/bin:/bin", 1);
+  cr_expect_eq(files_in(&fixture, ""), 0, "the compiler was waited for, or its folder stays behind");
+  fixture_free(&fixture);
 }
 
 Test(compile, an_object_of_an_earlier_pool_is_found) {

@@ -161,9 +161,13 @@ Test(race, who_is_far_leaves_after_a_round_and_who_is_behind_after_two) {
   script_free();
 }
 
-Test(race, the_end_has_a_name) {
-  cr_expect_str_eq(race_end_name(RACE_END_FAR), "far");
-  cr_expect_str_eq(race_end_name(RACE_END_FAILED), "failed");
+/* As measurements have it: what the agent posts. */
+Test(race, every_end_has_its_name) {
+  static const char *const names[] = {
+      [RACE_END_FAR] = "far",       [RACE_END_BEHIND] = "behind", [RACE_END_DECIDED] = "decided",
+      [RACE_END_ROUNDS] = "rounds", [RACE_END_BUDGET] = "budget", [RACE_END_FAILED] = "failed"};
+  for (size_t end = 0; end < ARRAY_LENGTH(names); end++)
+    cr_expect_str_eq(race_end_name((enum race_end)end), names[end]);
 }
 
 Test(race, a_block_is_given_to_the_device_at_once_and_nobody_has_the_turn) {

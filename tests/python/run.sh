@@ -3,7 +3,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 python=build/python/bin/python
-"$python" -c 'import pytest, triton' 2>/dev/null || {
+"$python" -c 'import importlib.util as u; u.find_spec("pytest").name, u.find_spec("triton").name' 2>/dev/null || {
   why=$(cat build/python-env.reason 2>/dev/null || echo "tests/python-env.sh makes it where pip can reach a package index")
   echo "skipped: build/python has no Triton: $why"
   exit 77

@@ -16,9 +16,13 @@ SIZES = {"i32": 4, "fp32": 4, "i64": 8}
 
 @pytest.fixture(scope="session")
 def packed(tmp_path_factory):
-    """104 configs of a matrix product for one key: (kernel folder, build folder)."""
+    """32 configs of a matrix product for one key: (kernel folder, build folder). Of the space's 104 those of four tile sizes: the
+    others differ in nothing else, and take a minute."""
     folder = tmp_path_factory.mktemp("matmul")
-    run("pack", KERNELS / "matmul.py", "--space", KERNELS / "matmul.space.json", "--kernel", folder / "kernel",
+    space = read(KERNELS, "matmul.space.json")
+    space["parameters"] |= {"BLOCK_SIZE_M": [16, 64], "BLOCK_SIZE_N": [32, 64]}
+    (folder / "space.json").write_text(json.dumps(space))
+    run("pack", KERNELS / "matmul.py", "--space", folder / "space.json", "--kernel", folder / "kernel",
         "--output", folder / "build", "--key", KEY, *MATMUL)
     return folder / "kernel", folder / "build"
 
@@ -49,8 +53,8 @@ def layout(kernel, signature, scratch):
 
 def test_every_config_of_the_space_is_packed(packed):
     (variant,) = read(packed[1])["variants"]
-    assert len(variant["objects"]) == 104 and "failed" not in variant
-    assert len({json.dumps(o["config"], sort_keys=True) for o in variant["objects"]}) == 104
+    assert len(variant["objects"]) == 32 and "failed" not in variant
+    assert len({json.dumps(o["config"], sort_keys=True) for o in variant["objects"]}) == 32
 
 
 def test_the_variant_is_the_jits_specialisation(packed):

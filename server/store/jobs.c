@@ -407,7 +407,8 @@ bool job_change_stage(struct db *db, int64_t job, enum stage from_stage, int64_t
   return true;
 }
 
-/* Two statements: one plan does not serve a few known jobs and all of them. */
+/* Two statements: one plan does not serve a few known jobs and all of them. Open and held leases are looked for at once, by
+ * the job: for each of them alone there is an index that the planner may read as a whole (values.h: SQL_IS_OPEN). */
 #define SQL_READY(which)                                                                                               \
   "SELECT j.id, j.state, j.stage, j.round, j.baseline, j.seed, j.default_config, j.search_strategy, j.search_trials,"  \
   " j.final_devices, j.config_us, e.hardware_digest, " SQL_BUDGET ", j.budget_device_ms IS NOT NULL"                   \
@@ -418,8 +419,8 @@ bool job_change_stage(struct db *db, int64_t job, enum stage from_stage, int64_t
   "   AND a.last_seen > now() - $2::bigint * interval '1 ms') END AS devices"                                          \
   " FROM jobs j JOIN environments e ON e.id = j.environment_id" SQL_BUDGET_JOIN " WHERE " which                        \
   " AND j.state IN ('queued', 'running')"                                                                              \
-  " AND NOT EXISTS (SELECT FROM leases l WHERE l.job_id = j.id AND l.state = 'open')"                                  \
-  " AND NOT EXISTS (SELECT FROM leases l WHERE l.job_id = j.id AND l.state = 'held') ORDER BY j.id LIMIT $1"
+  " AND NOT EXISTS (SELECT FROM leases l WHERE l.job_id = j.id AND l.state IN ('open', 'held'))"                       \
+  " ORDER BY j.id LIMIT $1"
 
 static const struct statement jobs_ready_statement = {"jobs_ready", SQL_READY("j.id = ANY ($3::bigint[])")};
 static const struct statement jobs_ready_all_statement = {"jobs_ready_all", SQL_READY("true")};

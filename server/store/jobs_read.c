@@ -84,7 +84,7 @@ bool jobs_list(struct db *db, const struct job_filter *filter, json_t **ret_item
   " WHERE (o.digest = j.device_class OR o.hardware_digest = j.device_class)"                                           \
   " AND COALESCE(a.drain_reason, d.drain_reason) IS " drained "NULL"                                                   \
   " AND a.last_seen > now() - $2::bigint * interval '1 ms')"
-#define SQL_OPEN "FROM leases l WHERE l.job_id = j.id AND l.state = 'open'"
+#define SQL_OPEN "FROM leases l WHERE l.job_id = j.id AND " SQL_IS_OPEN
 #define SQL_WAITING                                                                                                    \
   "CASE WHEN j.state NOT IN ('queued', 'running') OR NOT EXISTS (SELECT " SQL_OPEN ") THEN NULL"                       \
   " WHEN " SQL_DEVICES("") " = 0 THEN 'no device that could measure it is live and takes leases'"                      \

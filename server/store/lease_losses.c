@@ -213,8 +213,8 @@ static const struct statement over_budget_statement = {
     "leases_cancel_over_budget",
     "WITH over AS MATERIALIZED (SELECT j.id FROM jobs j WHERE j.id = ANY ($1::bigint[]) AND j.stage = 'screen'"
     "  AND j.state IN ('queued', 'running')),"
-    " due AS MATERIALIZED (SELECT id, job_id FROM leases WHERE job_id IN (SELECT id FROM over) AND state = 'open'"
-    "  AND stage = 'screen' ORDER BY id FOR UPDATE),"
+    " due AS MATERIALIZED (SELECT l.id, l.job_id FROM leases l WHERE l.job_id IN (SELECT id FROM over)"
+    "  AND " SQL_IS_OPEN " AND l.stage = 'screen' ORDER BY l.id FOR UPDATE),"
     " cancelled AS (UPDATE leases l SET state = 'cancelled' FROM due WHERE l.id = due.id),"
     " counter AS (UPDATE jobs SET events = events + 1 FROM " SQL_COUNT_BY_JOB(
         "due") " c"
@@ -255,14 +255,19 @@ bool leases_cancel_over_budget(struct db *db, const int64_t *jobs, size_t n, int
 }
 
 /* Two statements: one plan does not serve a few known jobs and all of them. */
-#define SQL_CANCEL_ENDED(which)                                                                                        \
-  "WITH due AS MATERIALIZED (SELECT l.id FROM leases l JOIN jobs j ON j.id = l.job_id"                                 \
-  "  WHERE l.state IN ('open', 'held') AND j.state IN ('done', 'failed', 'cancelled')" which                           \
-  "  ORDER BY l.id FOR UPDATE OF l) UPDATE leases l SET state = 'cancelled' FROM due WHERE l.id = due.id"
+#define SQL_CANCEL_ENDED(jobs)                                                                                         \
+  "WITH ended AS MATERIALIZED (SELECT id FROM jobs WHERE id " jobs " AND state IN ('done', 'failed', 'cancelled')),"   \
+  " due AS MATERIALIZED (SELECT l.id FROM leases l JOIN ended ON ended.id = l.job_id"                                  \
+  "  WHERE l.state IN ('open', 'held') ORDER BY l.id FOR UPDATE OF l) UPDATE leases l SET state = 'cancelled' FROM "   \
+  "due WHERE l.id = due.id"
+/* From the indexes of open and of held leases, not from the leases of all times. */
+#define SQL_JOBS_WITH_LEASES                                                                                           \
+  "IN (SELECT job_id FROM leases WHERE state = 'open' UNION SELECT job_id FROM leases WHERE state = 'held')"
 
 static const struct statement cancel_ended_statement = {"leases_cancel_ended",
-                                                        SQL_CANCEL_ENDED(" AND j.id = ANY ($1::bigint[])")};
-static const struct statement cancel_all_ended_statement = {"leases_cancel_all_ended", SQL_CANCEL_ENDED("")};
+                                                        SQL_CANCEL_ENDED("= ANY ($1::bigint[])")};
+static const struct statement cancel_all_ended_statement = {"leases_cancel_all_ended",
+                                                            SQL_CANCEL_ENDED(SQL_JOBS_WITH_LEASES)};
 
 bool leases_cancel_ended(struct db *db, const int64_t *jobs, size_t n, struct error *error) {
   struct db_array ids;

@@ -96,7 +96,7 @@ static const struct statement gather_statement = {
     "WITH mine AS MATERIALIZED (SELECT id, job_id FROM leases WHERE id = $1 AND epoch = $2 AND state = 'held'"
     "  FOR UPDATE SKIP LOCKED),"
     " others AS MATERIALIZED (SELECT l.id, l.remaining * $3::int8multirange AS taken FROM leases l"
-    "  JOIN mine ON mine.job_id = l.job_id WHERE l.state = 'open' AND l.stage = 'screen'"
+    "  JOIN mine ON mine.job_id = l.job_id WHERE " SQL_IS_OPEN " AND l.stage = 'screen'"
     "  AND l.remaining && $3::int8multirange ORDER BY l.id FOR UPDATE OF l SKIP LOCKED),"
     " less AS (UPDATE leases l SET remaining = l.remaining - o.taken,"
     "   state = CASE WHEN isempty(l.remaining - o.taken) THEN 'done' ELSE 'open' END::lease_state"

@@ -22,7 +22,9 @@ void lease_wish_release(struct lease_wish *wish) {
  * Wishes and open leases of a class are paired by rank; a lease is never given to an agent that it avoids, and the rank of
  * wishes is random so that such a pair does not meet for ever. Class and rank are one value, the place: the planner, who
  * expects few rows, would join by the class alone and sift the square of the batch for equal ranks. The second LIMIT cuts
- * nothing: it is a number, from which the planner knows that reading the index in order beats sorting all open leases. */
+ * nothing: it is a number, from which the planner knows that reading the index in order beats sorting all open leases.
+ * The candidates are locked and were open when they were: the UPDATE does not ask again, which would let the planner find
+ * them by reading leases_open as a whole (values.h: SQL_IS_OPEN). */
 #define SQL_HAS_FINAL(job, agent, device)                                                                              \
   "EXISTS (SELECT FROM leases f WHERE f.job_id = " job " AND f.stage = 'final' AND f.state IN ('held', 'done')"        \
   " AND f.agent = " agent " AND f.device = " device ")"
@@ -66,7 +68,7 @@ static const struct statement grant_statement = {
                                     "   nonce = r.nonce, granted_at = now(), expires_at = clock_timestamp() + "
                                     "$4::bigint * interval '1 ms',"
                                     "   current_config = NULL, is_split = false, fruitless = l.fruitless + 1"
-                                    "  FROM pick JOIN request r USING (n) WHERE l.id = pick.id AND l.state = 'open'"
+                                    "  FROM pick JOIN request r USING (n) WHERE l.id = pick.id"
                                     "  RETURNING pick.n, l.id, l.epoch, l.job_id, l.stage, l.round, l.process, "
                                     "l.remaining, l.config_us, l.expires_at)"
                                     " SELECT r.n, r.agent_known, r.drain_reason, r.only_device, r.hardware_digest, "

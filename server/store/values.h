@@ -32,6 +32,11 @@ size_t ordinals_parse(const char *text, uint64_t *ret, size_t most);
 /* SQL: a timestamptz as RFC 3339 in UTC. */
 #define SQL_TIME(column) "to_char(" column " AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.MS\"Z\"')"
 
+/* SQL: whether the lease l, of a known job, is open, so that leases_job serves it. With "state = 'open'" the planner may choose
+ * leases_open, which it believes to be empty when the tables were analysed while no lease was open, and read every open
+ * lease there is, once for each job. */
+#define SQL_IS_OPEN "l.state IN ('open', 'held') AND l.state <> 'held'"
+
 /* SQL: (job_id, n), how many rows of `rows` each job has. Locks the jobs in the order of their ids: who waits for one holds
  * none that comes after it. */
 #define SQL_COUNT_BY_JOB(rows)                                                                                         \

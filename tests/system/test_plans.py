@@ -1,0 +1,165 @@
+"""What the server's statements read when PostgreSQL's statistics are of another time: the tables were analysed while no lease
+was open, then many were opened. The plans are those of the running server, from auto_explain."""
+
+import json
+import re
+
+import harness
+import pytest
+from hands import ENVIRONMENT, Hand, register
+from harness import wait_until
+
+DONE_JOBS, OPEN_JOBS, LEASES_A_JOB = 150, 60, 100
+OPEN_LEASES = OPEN_JOBS * LEASES_A_JOB
+WATCHED = ("jobs", "leases", "measurements")
+# What a statement may touch in one run: a few jobs with all their leases, not all open leases nor all unfinished jobs' ones.
+ROWS_MAX, BLOCKS_MAX = 1000, 4000
+ROWS_MAX_OF = {"leases_cancel_all_ended": OPEN_LEASES + 1000,  # a sweep: all live leases, but not those of all times
+               "jobs_list": 100 * LEASES_A_JOB + 1000}  # a page of jobs, with what their leases took
+# It writes thousands of leases; and the mean of 16 jobs' leases may as well be read from a table that is not much larger.
+NOT_JUDGED = {"leases_insert_screen", "kernels_pace"}
+EXPLAIN = {"session_preload_libraries": "auto_explain", "auto_explain.log_min_duration": "0", "auto_explain.log_analyze": "on",
+           "auto_explain.log_timing": "off", "auto_explain.log_buffers": "on", "auto_explain.log_format": "json",
+           "log_min_duration_statement": "0"}
+
+# Jobs like the one that is there, done, with leases and measurements.
+HISTORY = """
+insert into jobs (kernel, key, key_digest, space_digest, environment_id, tag, run, state, priority, baseline, seed, configs,
+                  runner, device_class, events, finished_at)
+  select kernel, key, sha256(('history ' || g)::bytea), space_digest, environment_id, 'history', '', 'done', 0, 0, 7, 800, runner,
+         device_class, 1, now() from (select * from jobs order by id limit 1) j, generate_series(1, {jobs}) g;
+insert into leases (job_id, stage, round, process, configs, remaining, state, epoch, device_class, priority, agent, device,
+                    nonce, posts)
+  select id, 'screen', 0, 0, int8multirange(int8range(g * 8, g * 8 + 8)), '{{}}', 'done', 1, device_class, 0, 'history',
+         'cpu0', 'history', 1 from jobs, generate_series(0, {leases} - 1) g where tag = 'history';
+insert into measurements (job_id, lease_id, epoch, seq, body_digest, config, stage, round, process, agent, device, outcome,
+                          timer, regime, samples_us, baseline_us, ratio, device_us, late)
+  select l.job_id, l.id, 1, s, sha256(int8send(s)), lower(l.configs) + s - 1, 'screen', 0, 0, l.agent, l.device, 'correct',
+         'test', 'cold', '{{100.5,100.25}}', '{{100.5,100.25}}', 1, 300, false
+  from leases l, generate_series(1, 3) s where l.agent = 'history' order by l.id, s;
+insert into winners (job_id, config, config_values, verdict) select id, 500, '{{"A":500}}', '{{}}' from jobs where tag = 'history';
+"""
+
+
+def plans_since(log, offset):
+    """(statement's name, plan) of everything that servers ran: a statement's name and its text are in one line, its plan has
+    the text."""
+    with open(log, "rb") as file:
+        file.seek(offset)
+        text = file.read().decode(errors="replace")
+    names = {statement: name for name, statement in re.findall(r" ms  (?:execute|bind|parse) ([a-z_]+): (.*)", text)}
+    for found in re.finditer(r"plan:\n((?:\t.*\n)+)", text):
+        explained = json.loads(found[1].replace("\n\t", "\n"))
+        if explained["Query Text"] in names:
+            yield names[explained["Query Text"]], explained["Plan"]
+
+
+def scans(node):
+    """(table, how it was read, rows that were touched) of every scan."""
+    if node.get("Relation Name") in WATCHED and node["Node Type"] != "ModifyTable":
+        rows = node["Actual Rows"] + node.get("Rows Removed by Filter", 0) + node.get("Rows Removed by Index Recheck", 0)
+        yield node["Relation Name"], f"{node['Node Type']} {node.get('Index Name', '')}".strip(), rows * node["Actual Loops"]
+    for child in node.get("Plans", ()):
+        yield from scans(child)
+
+
+class Stale:
+    """A server over tables whose statistics say that no lease is open, and a hand that takes leases. What the server's
+    statements do is in PostgreSQL's log."""
+
+    def __init__(self, start, database, postgres):
+        self.start, self.database, self.postgres = start, database, postgres
+        name = database.split("dbname=")[1]
+        postgres.sql("; ".join(f"alter database {name} set {setting} = '{value}'" for setting, value in EXPLAIN.items()),
+                     database="postgres")
+        for table in WATCHED:
+            self.sql(f"alter table {table} set (autovacuum_enabled = off)")
+        self.server = start(harness.Server, database, options=(*harness.UNHURRIED, "--poll-ms", "200", *harness.LEASES_OF_8))
+        self.kernel, self.hand = register(self.server), Hand(self.server, "a")
+
+    def sql(self, text):
+        return self.postgres.sql(text, conninfo=self.database)
+
+    def submit(self, keys, leases=LEASES_A_JOB, **more):
+        answer = self.server.request("POST", "/v1/jobs", {"jobs": [
+            {"kernel": self.kernel, "key": {"n": n}, "space": {"parameters": {"A": list(range(leases * 8))}},
+             "environment": ENVIRONMENT, "budget": {"device_seconds": 100}} | more for n in keys]})
+        assert answer.status == 201, answer
+        return [job["job"] for job in answer.json["jobs"]]
+
+    def cycle(self, **how):
+        lease = self.hand.pull().json
+        assert self.hand.renew(lease).status == 200
+        assert self.hand.post(lease, **how).status == 200
+        return lease
+
+    def log_size(self):
+        return (self.postgres.folder / "log").stat().st_size
+
+
+def quiet_time(stale):
+    """Many jobs were done when the tables were analysed."""
+    job = stale.submit([1])[0]
+    assert stale.server.request("DELETE", f"/v1/jobs/{job}").status == 200
+    for text in HISTORY.format(jobs=DONE_JOBS, leases=LEASES_A_JOB).split(";\n"):
+        if text.strip():
+            stale.sql(text)
+    for table in WATCHED:
+        stale.sql(f"vacuum analyze {table}")
+
+
+def first_hour(stale):
+    """There was nothing when the tables were analysed, and little when the server's connections kept their plans: PostgreSQL
+    keeps one from the sixth run on."""
+    for table in WATCHED:
+        stale.sql(f"vacuum analyze {table}")
+    stale.submit([1], leases=20)
+    for _ in range(20):
+        stale.cycle()
+
+
+@pytest.mark.parametrize("prepare", [quiet_time, first_hour])
+def test_statements_read_what_they_need_when_statistics_are_stale(prepare, start, database, postgres):
+    stale = Stale(start, database, postgres)
+    server = stale.server
+    prepare(stale)
+    began = stale.log_size()
+    stale.submit(range(100, 100 + OPEN_JOBS))
+    assert int(stale.sql("select count(*) from leases where state = 'open'")) >= OPEN_LEASES
+
+    for _ in range(8):
+        stale.cycle()
+    for n in range(300, 308):  # each the first job at its time
+        stale.submit([n], priority=n)
+        lease = stale.cycle()
+        server.get(f"/v1/jobs/{lease['job']}")
+    stale.cycle(device_us=200_000_000)  # more than its job's budget
+    lease = stale.hand.pull().json
+    assert server.request("POST", f"/v1/leases/{lease['lease']}/release", {"epoch": lease["epoch"], "reason": "test"}).status == 200
+    server.request("POST", "/v1/jobs", {"kernel": stale.kernel, "key": {"n": 110}, "environment": ENVIRONMENT, "priority": 5,
+                                        "space": {"parameters": {"A": list(range(LEASES_A_JOB * 8))}},
+                                        "budget": {"device_seconds": 100}})
+    server.get("/v1/jobs")
+    server.get(f"/v1/jobs/{lease['job']}/measurements")
+    Hand(server, "a", boot="b2", agent=stale.hand.id)
+    assert server.request("DELETE", f"/v1/jobs/{lease['job']}").status == 200
+    lease = stale.hand.pull().json
+    stale.sql(f"update leases set expires_at = now() - interval '1 s' where id = {lease['lease']}")
+    start(harness.Server, database, options=("--lease-ms", "100", "--heartbeat-ms", "600000"))  # in whose eyes it expires
+    wait_until(lambda: stale.sql(f"select state from leases where id = {lease['lease']}") == "open", 30, "the lease to expire")
+    swept = {"jobs_ready_all", "leases_cancel_all_ended", "leases_unwanted"}  # by the housekeeper, in its own time
+    wait_until(lambda: swept <= {name for name, _ in plans_since(postgres.folder / "log", began)}, 30, "the sweeps")
+
+    ran, wrong = set(), []
+    for name, plan in plans_since(postgres.folder / "log", began):
+        ran.add(name)
+        blocks = plan["Shared Hit Blocks"] + plan["Shared Read Blocks"]
+        read = [scan for scan in scans(plan) if scan[2] > ROWS_MAX_OF.get(name, ROWS_MAX)]
+        if name not in NOT_JUDGED and (read or blocks > BLOCKS_MAX):
+            wrong.append((name, read, f"{blocks} blocks"))
+    needed = {"leases_grant", "leases_jobs", "leases_renew", "leases_post", "leases_release", "leases_reclaim", "leases_expire",
+              "leases_cancel_over_budget", "leases_cancel_ended", "jobs_ready", "jobs_raise_leases", "job_change_state",
+              "job_get", "jobs_list", "job_measurements_list", "jobs_find"}
+    needed |= {"lease_gather"} if prepare is quiet_time else set()
+    assert needed <= ran, needed - ran
+    assert not wrong, "\n".join(map(str, wrong))

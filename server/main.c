@@ -29,15 +29,14 @@ static int serve_run(struct options *options) {
   struct error error;
   const char *database;
   struct server *server;
-  int applied;
   if (!database_of(options, &database, &error))
     return fail(EXIT_USAGE, &error);
   signals_block();
-  enum exit_code code = option_flag(options, "migrate") ? migrate_database(database, &applied, &error) : EXIT_OK;
-  if (code != EXIT_OK)
-    return fail(code, &error);
   struct server_options server_options;
-  if (!serve_options(options, database, &server_options, &error) || !server_start(&server_options, &server, &error))
+  if (!serve_options(options, database, &server_options, &error))
+    return fail(EXIT_USAGE, &error);
+  server_options.migrate = option_flag(options, "migrate");
+  if (!server_start(&server_options, &server, &error))
     return fail(EXIT_USAGE, &error);
   cleanup_free char *url = server_url(server);
   printf("listening on %s\n", url);
@@ -158,7 +157,7 @@ static int token_revoke_run(struct options *options) { return with_database(opti
 static const struct option_spec serve_specs[] = {
     DATABASE_OPTION,
     SERVE_OPTIONS,
-    {"migrate", OPTION_FLAG, NULL, NULL, 0, 0, "apply missing migrations first", false},
+    {"migrate", OPTION_FLAG, NULL, NULL, 0, 0, "apply missing migrations when the database is there", false},
 };
 static const struct option_spec dev_specs[] = {
     {"folder", OPTION_TEXT, "DIR", NULL, 0, 0,

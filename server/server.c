@@ -15,6 +15,7 @@
 
 #define HOUSEKEEP_EVERY_MS 250
 #define READY_EVERY_MS 1000
+#define NOT_READY_EVERY_MS 60000
 #define MEMORY_BYTES_MAX (128 * (size_t)MIB)
 #define BLOB_CACHE_BYTES_MAX (128 * (size_t)MIB)
 /* How long answers that were given at the end may take to leave. */
@@ -31,36 +32,54 @@ static bool options_check(const struct server_options *options, struct error *er
   return true;
 }
 
+/* Says why the server is not ready at once, and again every minute: in a log that is otherwise empty a server without its
+ * database would look healthy. The reason names the database's address, which is for the log only. */
 static void ready_set(struct server *server, const char *why_not) {
-  pthread_mutex_lock(&server->ready_lock);
-  bool was_ready = server->is_ready;
-  server->is_ready = why_not == NULL;
-  snprintf(server->not_ready, sizeof server->not_ready, "%.*s", NOT_READY_SIZE - 1, why_not ? why_not : "");
-  pthread_mutex_unlock(&server->ready_lock);
-  if (was_ready && why_not)
-    log_warning("server: not ready: %s", why_not);
-  else if (!was_ready && !why_not)
-    log_info("server: ready");
+  bool was_ready = atomic_exchange(&server->is_ready, why_not == NULL);
+  int64_t now_ms = clock_monotonic_ms();
+  if (!why_not) {
+    if (!was_ready)
+      log_info("server: ready");
+    server->not_ready[0] = '\0';
+    return;
+  }
+  if (strncmp(server->not_ready, why_not, NOT_READY_SIZE - 1) == 0 &&
+      now_ms - server->not_ready_said_ms < NOT_READY_EVERY_MS)
+    return;
+  snprintf(server->not_ready, sizeof server->not_ready, "%s", why_not);
+  server->not_ready_said_ms = now_ms;
+  log_warning("server: not ready: %s", why_not);
 }
 
-bool server_is_ready(struct server *server, char why[NOT_READY_SIZE]) {
-  pthread_mutex_lock(&server->ready_lock);
-  bool is_ready = server->is_ready;
-  memcpy(why, server->not_ready, NOT_READY_SIZE);
-  pthread_mutex_unlock(&server->ready_lock);
-  return is_ready;
+/* As `serve --migrate` promises, when the database is there. One that refuses is tried again, but not every second: a
+ * migration may run for minutes before it fails. */
+static bool missing_apply(struct worker *worker, struct error *error) {
+  struct server *server = worker->server;
+  int applied;
+  if (!server->options.migrate || server->is_migrated)
+    return true;
+  if (clock_monotonic_ms() < server->migrate_at_ms)
+    return error_set(error, "%s", server->not_ready);
+  server->is_migrated = migrate(worker->db, server->migrations, &applied, error);
+  if (!server->is_migrated && db_failure(worker->db) != DB_FAILURE_AWAY)
+    server->migrate_at_ms = clock_monotonic_ms() + NOT_READY_EVERY_MS;
+  return server->is_migrated;
 }
 
 static void ready_check(struct worker *worker) {
   struct server *server = worker->server;
   struct error error;
-  int64_t version;
-  if (!migrate_version(worker->db, &version, &error)) {
+  int64_t version, known = migrations_version(server->migrations);
+  if (!migrate_version(worker->db, &version, &error) || !missing_apply(worker, &error) ||
+      !migrate_version(worker->db, &version, &error)) {
     ready_set(server, error.message);
-  } else if (version != server->schema_version) {
-    cleanup_free char *why = xasprintf("the database has schema version %lld, this program needs %lld: run "
-                                       "\"wavetune-server migrate\"",
-                                       (long long)version, (long long)server->schema_version);
+  } else if (version != known) {
+    cleanup_free char *why =
+        xasprintf(version < known
+                      ? "the database has schema version %lld, this program needs %lld: run \"wavetune-server migrate\""
+                      : "the database has schema version %lld, this program knows %lld: install the newer "
+                        "wavetune-server",
+                  (long long)version, (long long)known);
     ready_set(server, why);
   } else {
     ready_set(server, NULL);
@@ -144,8 +163,6 @@ static struct server *server_new(const struct server_options *options) {
   server->agents = agent_table_new();
   server->openapi = openapi_text();
   server->started_ms = clock_monotonic_ms();
-  snprintf(server->not_ready, sizeof server->not_ready, "the server is starting");
-  pthread_mutex_init(&server->ready_lock, NULL);
   pthread_mutex_init(&server->stop_lock, NULL);
   pthread_condattr_init(&attributes);
   pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
@@ -168,10 +185,10 @@ static void server_free(struct server *server) {
   response_memory_free(server->memory);
   blob_cache_free(server->blobs);
   agent_table_free(server->agents);
-  pthread_mutex_destroy(&server->ready_lock);
   pthread_mutex_destroy(&server->stop_lock);
   pthread_cond_destroy(&server->stop_signal);
   trusted_keys_release(&server->publisher_keys);
+  migrations_free(server->migrations);
   free(server->openapi);
   free(server->workers);
   free((char *)server->options.listen);
@@ -186,7 +203,7 @@ bool server_start(const struct server_options *options, struct server **ret_serv
     return false;
   json_object_seed(0); /* before threads make objects at the same time */
   struct server *server = server_new(options);
-  server->schema_version = migrations_version(migrations);
+  server->migrations = TAKE(migrations);
   if (!publisher_keys_read(server, options, error) || !daemon_start(server, &server->daemon, error) ||
       !threads_start(server, error)) {
     server_stop(server);

@@ -19,6 +19,7 @@ struct server_options {
   const char *listen;      /* "127.0.0.1" */
   int port;                /* 0: any free one; server_port tells */
   const char *database;    /* libpq connection string */
+  bool migrate;            /* applies missing migrations when the database is there, and is not ready before */
   int workers;             /* database workers, default 4 */
   int event_threads;       /* default 2 */
   int64_t lease_ms;        /* default 30000 */

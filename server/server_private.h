@@ -40,14 +40,13 @@ struct server {
   pthread_mutex_t stop_lock;
   pthread_cond_t stop_signal;
   bool is_stopping;
-  int64_t started_ms, schema_version; /* the newest migration that this program has */
-  /* What /readyz answers: written by the housekeeper under the lock. */
-  pthread_mutex_t ready_lock;
-  bool is_ready;
-  char not_ready[NOT_READY_SIZE];
+  int64_t started_ms;
+  struct migrations *migrations;
+  bool is_migrated; /* by this process, where options.migrate asks for it; the housekeeper's, as are the next three */
+  int64_t migrate_at_ms;          /* no sooner is it tried again */
+  char not_ready[NOT_READY_SIZE]; /* why, as it was logged last */
+  int64_t not_ready_said_ms;
+  atomic_bool is_ready; /* what /readyz answers; the housekeeper writes it */
 };
-
-/* Whether the database answers and is migrated; else `why` says what is the matter. Any thread. */
-bool server_is_ready(struct server *server, char why[NOT_READY_SIZE]);
 
 #endif

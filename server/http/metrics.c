@@ -49,7 +49,6 @@ char *metrics_text(struct server *server, size_t *ret_size) {
   char *text = NULL;
   FILE *out = open_memstream(&text, ret_size);
   ALWAYS(out != NULL);
-  char why_not[NOT_READY_SIZE];
   struct queue_state state = queue_state(server->queue);
   for (int i = 0; i < COUNTER_COUNT; i++) {
     head_write(out, counter_name((enum counter)i), "counter", counter_help((enum counter)i));
@@ -60,7 +59,7 @@ char *metrics_text(struct server *server, size_t *ret_size) {
   gauge_write(out, "wavetune_suspended", "Requests that the event threads wait for", (double)server->n_suspended);
   gauge_write(out, "wavetune_http_open", "Requests that are being read or answered", (double)server->n_open);
   gauge_write(out, "wavetune_agents", "Agents whose heartbeat is recent", (double)agent_table_count(server->agents));
-  gauge_write(out, "wavetune_ready", "1 when the database answers and is migrated", server_is_ready(server, why_not));
+  gauge_write(out, "wavetune_ready", "1 when the database answers and is migrated", atomic_load(&server->is_ready));
   gauge_write(out, "wavetune_uptime_seconds", "Since this process started to serve",
               (double)(clock_monotonic_ms() - server->started_ms) / 1e3);
   statements_write(out);

@@ -66,7 +66,9 @@ void tokens_look_up(struct worker *worker, struct request_private *requests[], s
   for (size_t i = 0; i < n; i++) {
     const struct auth_token *token = is_answered ? token_of(tokens, n_found, &digests[i]) : NULL;
     if (!is_answered) {
-      request_unavailable(&requests[i]->request, &error);
+      log_debug("tokens: %s", error.message); /* nobody in particular asks: not where the database is */
+      request_problem(&requests[i]->request, MHD_HTTP_SERVICE_UNAVAILABLE, "",
+                      "the token cannot be checked while the database is away; try again");
     } else if (token) {
       authorised(requests[i], token);
     } else {

@@ -168,7 +168,7 @@ def test_ctrl_c_answers_everybody_who_waits(place, tmp_path):
     ("host=/nowhere dbname=x password=s3cret", 3, "the database is away: "),
     ("postgresql://me:s3cret@[", 2, "neither"), ("password=my s3cret", 2, "neither"), ("no=such", 2, "neither")])
 def test_a_wrong_database_is_one_sentence_without_its_password(database, code, said):
-    for command in (("migrate",), ("serve", "--migrate", "--port", "0"), ("token", "list")):
+    for command in (("migrate",), ("token", "list")):
         done = subprocess.run([SERVER, *command, "--database", database], capture_output=True, text=True, timeout=600)
         assert done.returncode == code and said in done.stderr and done.stderr.count("\n") == 1, (command, done)
         assert "s3cret" not in done.stderr and done.stdout == ""
@@ -177,10 +177,40 @@ def test_a_wrong_database_is_one_sentence_without_its_password(database, code, s
     assert done.returncode == 2 and "neither" in done.stderr
 
 
-def test_serve_without_its_database_lives_and_says_that_it_is_not_ready(tmp_path):
-    server = harness.Program([SERVER, "serve", "--port", "0", "--database", "host=/nowhere dbname=x"], tmp_path)
+@pytest.mark.parametrize("options", [(), ("--migrate",)])
+def test_serve_without_its_database_lives_and_says_so_in_its_log_only(options, tmp_path):
+    server = harness.Program([SERVER, "serve", *options, "--port", "0", "--database", "host=/nowhere dbname=x"], tmp_path)
     url = wait_until(lambda: "\n" in server.output and server.output, 20, "its line").split()[-1]
-    wait_until(lambda: b"/nowhere" in get(url, "/readyz").body, 20, "the reason")
-    assert get(url, "/readyz").status == 503 and get(url, "/healthz").status == 200
-    assert get(url, "/v1/jobs", "wt_x").status == 503
+    wait_until(lambda: "not ready: the database is away" in server.messages, 20, "the reason")
+    for path, token in (("/readyz", None), ("/v1/jobs", "wt_x")):
+        answer = get(url, path, token)
+        assert answer.status == 503 and b"nowhere" not in answer.body, answer
+    assert "/nowhere" in server.messages and get(url, "/healthz").status == 200
+    assert server.messages.count("not ready") == 1  # the next time in a minute
     assert server.stop() == 0
+
+
+def test_serve_migrate_waits_for_its_database_and_migrates_it(postgres, tmp_path):
+    database = f"host={postgres.folder} user=postgres dbname=later"
+    server = harness.Program([SERVER, "serve", "--migrate", "--port", "0", "--database", database], tmp_path)
+    url = wait_until(lambda: "\n" in server.output and server.output, 20, "its line").split()[-1]
+    wait_until(lambda: "not ready" in server.messages, 20, "the reason")
+    postgres.sql("create database later", database="postgres")
+    wait_until(lambda: get(url, "/readyz").status == 200, 30, "the server to be ready")
+    assert int(postgres.sql("select max(version) from schema_migrations", conninfo=database)) >= 10
+    assert server.stop() == 0
+
+
+def test_serve_over_a_database_that_is_not_migrated_or_newer_says_what_to_do(empty_database, postgres, tmp_path):
+    server = harness.Program([SERVER, "serve", "--port", "0", "--database", empty_database], tmp_path)
+    wait_until(lambda: 'not ready: the database has schema version 0' in server.messages, 20, "what is missing")
+    assert 'run "wavetune-server migrate"' in server.messages
+    assert server.stop() == 0
+    subprocess.run([SERVER, "migrate", "--database", empty_database], check=True, capture_output=True, timeout=600)
+    postgres.sql("insert into schema_migrations (version, name, checksum) select max(version) + 1, 'x', 'x' from "
+                 "schema_migrations", conninfo=empty_database)
+    for options in ((), ("--migrate",)):
+        server = harness.Program([SERVER, "serve", *options, "--port", "0", "--database", empty_database], tmp_path)
+        wait_until(lambda: "not ready" in server.messages, 20, "what is wrong")
+        assert "install the newer wavetune-server" in server.messages
+        assert server.stop() == 0

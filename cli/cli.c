@@ -14,7 +14,8 @@ int cli_fail(int code, const struct error *error) {
 struct http_client *cli_connect(const struct options *options) {
   struct http_client *client;
   struct error error;
-  if (!http_client_new(option_text(options, "url"), option_text(options, "token"), 5000, &client, &error)) {
+  if (!http_client_new(option_text(options, "url"), option_text(options, "token"),
+                       option_flag(options, "insecure-http"), 5000, &client, &error)) {
     (void)!cli_fail(EXIT_USAGE, &error);
     return NULL;
   }

@@ -209,6 +209,9 @@ bool server_start(const struct server_options *options, struct server **ret_serv
     server_stop(server);
     return false;
   }
+  if (!string_starts(options->listen, "127.") && !string_equal(options->listen, "::1"))
+    log_warning("server: listening on %s: tokens travel unencrypted unless a proxy with TLS stands before it",
+                options->listen);
   *ret_server = server;
   return true;
 }

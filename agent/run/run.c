@@ -100,8 +100,8 @@ static void agent_release(struct agent *agent) {
 /* Makes a client of the agent's; agent_stop may look for it at any time. */
 static bool client_new(struct agent *agent, struct http_client **ret_client, struct error *error) {
   struct http_client *client;
-  if (!http_client_new(option_text(agent->options, "url"), option_text(agent->options, "token"), CONNECT_MS, &client,
-                       error))
+  if (!http_client_new(option_text(agent->options, "url"), option_text(agent->options, "token"),
+                       option_flag(agent->options, "insecure-http"), CONNECT_MS, &client, error))
     return false;
   pthread_mutex_lock(&agent->mutex);
   *ret_client = client;
@@ -257,6 +257,7 @@ static int run_run(struct options *options) {
 static const struct option_spec run_options[] = {
     {"url", OPTION_TEXT, "URL", NULL, 0, 0, "the server, like https://tuning.example", false},
     {"token", OPTION_TEXT, "TOKEN", NULL, 0, 0, "a token with the role agent; better in WAVETUNE_TOKEN", false},
+    OPTION_INSECURE_HTTP,
     {"state", OPTION_TEXT, "FOLDER", NULL, 0, 0,
      "the agent's id, spool and compiled objects; default: /var/lib/wavetune-agent, of a user ~/.local/state/…", false},
     {"name", OPTION_TEXT, "NAME", NULL, 0, 0, "what people call this agent; default: the host's name", false},

@@ -49,7 +49,8 @@ static bool header_text_is_plain(const char *text) {
 
 static bool host_is_loopback(const char *host) {
   bool is_number = host[strspn(host, "0123456789.")] == '\0';
-  return string_equal(host, "localhost") || string_equal(host, "[::1]") || (is_number && string_starts(host, "127."));
+  return strcasecmp(host, "localhost") == 0 || string_equal(host, "[::1]") ||
+         (is_number && string_starts(host, "127."));
 }
 
 /* Refuses what is not a plain base URL. A user or password in it would end up in logs. */
@@ -73,8 +74,8 @@ static bool url_check(const char *url, bool *ret_is_loopback, struct error *erro
   return true;
 }
 
-bool http_client_new(const char *url, const char *token, int64_t connect_timeout_ms, struct http_client **ret_client,
-                     struct error *error) {
+bool http_client_new(const char *url, const char *token, bool insecure_http, int64_t connect_timeout_ms,
+                     struct http_client **ret_client, struct error *error) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
   pthread_once(&once, curl_start);
   bool is_loopback;
@@ -82,6 +83,12 @@ bool http_client_new(const char *url, const char *token, int64_t connect_timeout
     return false;
   if (token && (!token[0] || strchr(token, ' ') || !header_text_is_plain(token)))
     return error_set(error, "the token is empty or has spaces or control characters in it; give it as it was printed");
+  if (token && !is_loopback && !insecure_http && !string_starts(url, "https://"))
+    return error_set(
+        error,
+        "the token would travel unencrypted to %s: give an https:// URL, or --insecure-http where you trust "
+        "the network between",
+        url);
   size_t length = strlen(url);
   while (length && url[length - 1] == '/')
     length--;

@@ -11,9 +11,17 @@ struct http_client;
 
 /* `url` is the server's base, http:// or https://, perhaps with a path but without user, query or fragment; `token` may
  * be NULL. Connecting takes at most connect_timeout_ms. Proxies come from the environment as curl reads it
- * (https_proxy, no_proxy, …), never for loopback; certificates are checked against $SSL_CERT_FILE where it is set. */
-must_check bool http_client_new(const char *url, const char *token, int64_t connect_timeout_ms,
+ * (https_proxy, no_proxy, …), never for loopback; certificates are checked against $SSL_CERT_FILE where it is set.
+ * A token is refused over http:// to any host but loopback (127.0.0.0/8, ::1, localhost), where whoever is between could
+ * read it, unless `insecure_http` (OPTION_INSECURE_HTTP) says that this is meant. */
+must_check bool http_client_new(const char *url, const char *token, bool insecure_http, int64_t connect_timeout_ms,
                                 struct http_client **ret_client, struct error *error);
+
+/* The option of every command that has --url and --token. */
+/* clang-format off */
+#define OPTION_INSECURE_HTTP {.name = "insecure-http", .type = OPTION_FLAG, \
+    .help = "send the token over http:// to other hosts, too: only where you trust the network between"}
+/* clang-format on */
 void http_client_free(struct http_client *client);
 DEFINE_CLEANUP(struct http_client *, cleanup_http_client_free, http_client_free)
 #define cleanup_http_client __attribute__((cleanup(cleanup_http_client_free)))

@@ -7,6 +7,7 @@
 #   WAVETUNE_FORMATS               what to render, separated by spaces (triton)
 #   WAVETUNE_TO                    a writable place of this container's own (/var/cache/wavetune)
 #   WAVETUNE_BUDGET_MS             how long the start may be held up (2000)
+#   WAVETUNE_INSECURE_HTTP         1: fetch sends the token over http:// to another host, too
 #   and what else `wavetune fetch` reads: WAVETUNE_TRUSTED_KEYS, WAVETUNE_CHANNEL, WAVETUNE_TAG, WAVETUNE_ENVIRONMENT, …
 #
 # Whatever happens here, the program starts: without a cache it tunes as if this were not there. What fetch ended with is in

@@ -7,7 +7,8 @@ into bounded memory is dropped and counted, and a server that is away is tried a
 
 $WAVETUNE_URL, $WAVETUNE_TOKEN (role demand), $WAVETUNE_IDENTITY (/etc/wavetune/identity.json), $WAVETUNE_ENVIRONMENT (a JSON
 object; else what the identity says), $WAVETUNE_IMAGE (the identity's digest), $WAVETUNE_TAG and $WAVETUNE_REGIME (those of
-the cache that the program was started with).
+the cache that the program was started with). Over http:// to another host than loopback nothing is reported, because the
+token would travel unencrypted, unless $WAVETUNE_INSECURE_HTTP is 1.
 """
 
 import atexit
@@ -322,8 +323,8 @@ _watcher: Watcher | None = None
 
 
 def watch(**more: Any) -> bool:
-    """Starts watching, once in a process; whether it does. `more`: identity (parsed), url, token, environment, image,
-    tag, regime, interval_s, in place of the variables."""
+    """Starts watching, once in a process; whether it does. `more`: identity (parsed), url, token, insecure_http,
+    environment, image, tag, regime, interval_s, in place of the variables."""
     global _watcher
     try:
         if _watcher is not None:
@@ -342,6 +343,11 @@ def _settings(more: dict[str, Any]) -> dict[str, Any] | None:
     variables = os.environ
     url, token = more.get("url") or variables.get("WAVETUNE_URL"), more.get("token") or variables.get("WAVETUNE_TOKEN")
     if not url or not token:
+        return None
+    from .token_url import insecure_http, refusal
+    why = refusal(url, bool(more.get("insecure_http", insecure_http(variables))))
+    if why is not None:
+        print(f"wavetune.demand: {why}", file=sys.stderr)
         return None
     identity = more.get("identity")
     if identity is None:

@@ -19,6 +19,7 @@ from .errors import PackError, one_line
 from .folder import load_kernel, split_place
 from .interpreter import describe
 from .record import dejavu_code_version, function_members, plain, triton_autotune, tuning_key
+from .token_url import insecure_http, refusal
 
 Notes = list[str]
 
@@ -286,6 +287,9 @@ def put_identity(text: str, digest: str, environment: dict[str, str]) -> None:
     url, token = environment.get("WAVETUNE_URL"), environment.get("WAVETUNE_TOKEN")
     if not url or not token:
         raise PackError("--put needs the server in WAVETUNE_URL and a token in WAVETUNE_TOKEN")
+    why = refusal(url, insecure_http(environment))
+    if why is not None:
+        raise PackError(f"--put: {why}")
     request = urllib.request.Request(f"{url.rstrip('/')}/v1/images/{digest}", text.encode(), method="PUT", headers={
         "Authorization": f"Bearer {token}", "Content-Type": "application/json"})
     try:

@@ -15,6 +15,8 @@ from conftest import KERNELS, ROOT
 from triton.runtime.autotuner import Autotuner
 
 from wavetune import demand
+from wavetune.errors import PackError
+from wavetune.identity import put_identity
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -266,6 +268,22 @@ def test_without_what_it_needs_nothing_is_watched_and_nothing_is_said(monkeypatc
         monkeypatch.setenv(name, value)
     assert demand.watch() is False
     assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("url, insecure, goes", [
+    ("https://tuning.example", None, True), ("http://127.0.0.1:7200", None, True), ("http://[::1]:7200", None, True),
+    ("http://localhost", None, True), ("http://tuning.example", None, False), ("http://192.0.2.1:7200", "0", False),
+    ("http://127.0.0.1.example", None, False), ("http://tuning.example", "1", True)])
+def test_a_token_goes_over_plain_http_to_loopback_only_unless_that_is_said(monkeypatch, capfd, url, insecure, goes):
+    for name, value in (("WAVETUNE_URL", url), ("WAVETUNE_TOKEN", "wt_s3"), ("WAVETUNE_INSECURE_HTTP", insecure)):
+        monkeypatch.delenv(name, raising=False) if value is None else monkeypatch.setenv(name, value)
+    settings = demand._settings({"identity": {}})
+    said = capfd.readouterr().err
+    assert (settings is not None) == goes and ("WAVETUNE_INSECURE_HTTP=1" in said) == (not goes) and "s3" not in said
+    if not goes:
+        assert said.count("\n") == 1 and not demand.watch(identity={})
+        with pytest.raises(PackError, match="unencrypted"):
+            put_identity("{}", "sha256:0", dict(os.environ))
 
 
 def test_importing_it_imports_neither_triton_nor_a_client():

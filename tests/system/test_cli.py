@@ -108,6 +108,22 @@ def test_a_mistyped_call_is_refused_with_what_was_meant(words, said):
     assert done.returncode == 2 and said in done.stderr and done.stderr.count("\n") == 1 and done.stdout == "", done
 
 
+@pytest.mark.parametrize("program, words", [("wavetune", ("jobs",)), ("wavetune-agent", ("run", "--device", "cpu0"))])
+def test_a_token_is_not_sent_over_plain_http_to_another_host_unless_that_is_said(program, words, tmp_path):
+    there = ("--url", "http://192.0.2.1:7200")  # nobody has this address
+    state = ("--state", tmp_path / "state") if program == "wavetune-agent" else ()
+    token = {"WAVETUNE_TOKEN": "wt_s3"}
+    done = call(*words, *there, *state, program=program, environment=token)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1 and "s3" not in done.stderr
+    assert "the token would travel unencrypted to http://192.0.2.1:7200" in done.stderr and "--insecure-http" in done.stderr
+    if program == "wavetune":  # which goes on to send it, in vain: to a port of this machine, by a proxy for the other host
+        with FakeServer(lambda method, path: (200, {"items": [], "next": None})) as proxy:
+            for environment, flags in (({}, ("--insecure-http",)), ({"WAVETUNE_INSECURE_HTTP": "1"}, ())):
+                done = call(*words, *there, *flags, environment={**token, **environment, "http_proxy": proxy.url})
+                assert done.returncode == 0, done
+            assert [headers["Authorization"] for _, _, headers in proxy.requests] == ["Bearer wt_s3"] * 2
+
+
 def test_wrong_inputs_are_one_sentence(world, tmp_path):
     (tmp_path / "no.json").write_text("{")
     (tmp_path / "space.json").write_text(json.dumps({"parameters": {"A": [1, 2]}, "conditions": ["A < M"]}))

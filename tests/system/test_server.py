@@ -123,12 +123,26 @@ def test_a_server_on_an_empty_database_lives_but_is_not_ready(empty_database, tm
     try:
         url = wait_until(lambda: re.search(r"listening on (http://\S+)", server.output), 20, "the ready line").group(1)
         port = int(url.rsplit(":", 1)[1])
-        wait_until(lambda: b"wavetune-server migrate" in exchange(port, READY), 20, "the reason")
+        wait_until(lambda: "wavetune-server migrate" in server.messages, 20, "the reason")
+        assert statuses(exchange(port, READY)) == [503]
         assert statuses(exchange(port, HEALTH)) == [200]
         assert run("migrate", "--database", empty_database).returncode == 0
         wait_until(lambda: statuses(exchange(port, READY)) == [200], 20, "readiness after migrating")
     finally:
         assert server.stop() == 0
+
+
+@pytest.mark.parametrize("address, says", [("127.0.0.1", False), ("::1", False), ("0.0.0.0", True), ("::", True)])
+def test_a_server_that_others_can_reach_says_that_tokens_travel_unencrypted(address, says, tmp_path):
+    alone = ["unshare", "--map-root-user", "--net"]  # a network of its own: nobody can reach it
+    up = "ip link set lo up; exec \"$@\""
+    if subprocess.run([*alone, "ip", "link", "set", "lo", "up"], capture_output=True, timeout=300).returncode != 0:
+        pytest.skip("no network namespace can be made")
+    server = harness.Program([*alone, "sh", "-c", up, "sh", SERVER, "serve", "--listen", address, "--port", "0", "--database",
+                              "host=/nowhere dbname=x"], tmp_path)
+    wait_until(lambda: "not ready" in server.messages and server.output, 20, "its start")
+    assert (server.messages.count("tokens travel unencrypted") == 1) == says
+    assert server.stop() == 0
 
 
 # Tokens from the command line

@@ -97,8 +97,8 @@ static inline void trial_init(struct trial *trial, const struct scripted *script
   pthread_mutex_init(&trial->agent.mutex, NULL);
   pthread_cond_init(&trial->agent.changed, &monotonic);
   cleanup_free char *url = xasprintf("http://127.0.0.1:%d", ntohs(address.sin_port));
-  cr_assert(http_client_new(url, "t", 5000, &trial->agent.poster_client, &error), "%s", error.message);
-  cr_assert(http_client_new(url, "t", 5000, &trial->agent.keeper_client, &error), "%s", error.message);
+  cr_assert(http_client_new(url, "t", false, 5000, &trial->agent.poster_client, &error), "%s", error.message);
+  cr_assert(http_client_new(url, "t", false, 5000, &trial->agent.keeper_client, &error), "%s", error.message);
   cr_assert(spool_open(folder, SPOOL_SHORTEN_AT_DEFAULT, &trial->agent.spool, &error), "%s", error.message);
 }
 

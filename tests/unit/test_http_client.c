@@ -115,7 +115,7 @@ DEFINE_CLEANUP(struct server *, cleanup_server_stop, server_stop)
 static struct http_client *client_of(const char *url, const char *token) {
   struct http_client *client = NULL;
   struct error error;
-  cr_assert(http_client_new(url, token, 2000, &client, &error), "%s", error.message);
+  cr_assert(http_client_new(url, token, false, 2000, &client, &error), "%s", error.message);
   return client;
 }
 
@@ -374,7 +374,7 @@ Test(http_client, wrong_urls_are_refused_without_what_is_secret_in_them) {
   for (size_t i = 0; i < ARRAY_LENGTH(urls); i++) {
     struct http_client *client;
     struct error error;
-    cr_assert_not(http_client_new(urls[i], NULL, 1000, &client, &error), "%s was taken", urls[i]);
+    cr_assert_not(http_client_new(urls[i], NULL, false, 1000, &client, &error), "%s was taken", urls[i]);
     cr_assert_null(strstr(error.message, "s3"));
   }
 }
@@ -384,9 +384,37 @@ Test(http_client, wrong_tokens_are_refused_without_showing_them) {
   for (size_t i = 0; i < ARRAY_LENGTH(tokens); i++) {
     struct http_client *client;
     struct error error;
-    cr_assert_not(http_client_new("http://host", tokens[i], 1000, &client, &error));
+    cr_assert_not(http_client_new("http://host", tokens[i], true, 1000, &client, &error));
     assert_has(error.message, "the token");
     cr_assert_null(strstr(error.message, "s3"));
+  }
+}
+
+Test(http_client, a_token_goes_over_plain_http_to_loopback_only_unless_that_is_meant) {
+  static const struct {
+    const char *url;
+    bool is_safe;
+  } cases[] = {
+      {"https://tuning.example", true},      {"http://127.0.0.1:7200", true}, {"http://127.9.8.7", true},
+      {"http://localhost:7200", true},       {"http://LOCALHOST", true},      {"http://[::1]:7200", true},
+      {"http://tuning.example:7200", false}, {"http://192.0.2.1", false},     {"http://127.0.0.1.example", false},
+      {"http://localhost.example", false},   {"http://[2001:db8::1]", false}, {"http://[::ffff:192.0.2.1]", false},
+      {"http://0.0.0.0:7200", false},
+  };
+  for (size_t i = 0; i < ARRAY_LENGTH(cases); i++) {
+    struct error error;
+    for (int insecure = 0; insecure < 2; insecure++) {
+      struct http_client *client = NULL;
+      bool is_taken = http_client_new(cases[i].url, "wt_s3", insecure, 1000, &client, &error);
+      cr_assert_eq(is_taken, cases[i].is_safe || insecure, "%s", cases[i].url);
+      if (is_taken)
+        http_client_free(client);
+      else
+        assert_has(error.message, "--insecure-http");
+    }
+    struct http_client *client;
+    cr_assert(http_client_new(cases[i].url, NULL, false, 1000, &client, &error), "%s", cases[i].url); /* no token */
+    http_client_free(client);
   }
 }
 

@@ -104,7 +104,7 @@ static bool member_get(const json_t *object, const char *pointer, const char *na
                        unsigned types, const char *wanted, json_t **ret_value, struct error *error) {
   char at[JSON_POINTER_SIZE];
   json_t *value = json_object_get(object, name);
-  if (json_is_null(value))
+  if (json_is_null(value) && presence != JSON_NOT_NULL)
     value = NULL;
   if (!value && presence == JSON_REQUIRED)
     return error_at(error, json_pointer_member(at, sizeof at, pointer, name), "member \"%s\" is missing", name);

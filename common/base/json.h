@@ -42,6 +42,7 @@ char *float_format(double number, char text[FLOAT_TEXT_SIZE]);
 enum json_presence {
   JSON_REQUIRED, /* absent (or null) is an error */
   JSON_OPTIONAL, /* absent (or null) is success and leaves *ret as it was: set the default first */
+  JSON_NOT_NULL, /* the same where it is absent; null is an error */
 };
 
 must_check bool json_get_object(const json_t *object, const char *pointer, const char *name,

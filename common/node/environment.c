@@ -16,7 +16,7 @@ static const char *const member_names[] = {
 static bool text_read(const json_t *json, const char *name, char **ret, struct error *error) {
   char at[JSON_POINTER_SIZE];
   const char *text = NULL;
-  if (!json_get_string(json, "", name, JSON_OPTIONAL, &text, error))
+  if (!json_get_string(json, "", name, JSON_NOT_NULL, &text, error))
     return false;
   if (!text)
     return true;
@@ -48,7 +48,7 @@ bool environment_parse(const json_t *json, struct environment *ret, struct error
     return false;
   ENVIRONMENT_TEXTS(X)
 #undef X
-  if (!json_get_integer(json, "", "compute_units", JSON_OPTIONAL, 1, COMPUTE_UNITS_MAX, &environment.compute_units,
+  if (!json_get_integer(json, "", "compute_units", JSON_NOT_NULL, 1, COMPUTE_UNITS_MAX, &environment.compute_units,
                         error))
     return false;
   if (platforms_count(&environment) > 1)
@@ -233,7 +233,7 @@ bool regime_parse(const char *name, enum regime *ret, struct error *error) {
 bool regime_get(const json_t *json, const char *pointer, enum regime *ret, struct error *error) {
   char at[JSON_POINTER_SIZE];
   const char *name = regime_names[REGIME_COLD];
-  if (!json_get_string(json, pointer, "regime", JSON_OPTIONAL, &name, error))
+  if (!json_get_string(json, pointer, "regime", JSON_NOT_NULL, &name, error))
     return false;
   return regime_parse(name, ret, error) ||
          error_pointer_prefix(error, json_pointer_member(at, sizeof at, pointer, "regime"));

@@ -49,7 +49,7 @@ bool compatibility_parse(const json_t *json, struct compatibility *ret, struct e
   if (!json_only_members(json, "", members, error) ||
       !json_get_object(json, "", "asked", JSON_REQUIRED, &asked, error) ||
       !json_get_object(json, "", "served", JSON_REQUIRED, &served, error) ||
-      !json_get_string(json, "", "reason", JSON_OPTIONAL, &reason, error))
+      !json_get_string(json, "", "reason", JSON_NOT_NULL, &reason, error))
     return false;
   if (strlen(reason) > COMPATIBILITY_REASON_MAX)
     return error_at(error, "/reason", "the reason is longer than %d bytes", COMPATIBILITY_REASON_MAX);

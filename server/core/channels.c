@@ -121,7 +121,7 @@ bool channel_signing_parse(const json_t *json, struct channel_signing *ret, stru
   cleanup_channel_signing struct channel_signing signing = {0};
   if (!json_only_members(json, "", members, error) ||
       !json_get_object(json, "", "environment", JSON_REQUIRED, &environment, error) ||
-      !json_get_string(json, "", "tag", JSON_OPTIONAL, &tag, error) || !regime_get(json, "", &signing.regime, error) ||
+      !json_get_string(json, "", "tag", JSON_NOT_NULL, &tag, error) || !regime_get(json, "", &signing.regime, error) ||
       !json_get_integer(json, "", "counter", JSON_REQUIRED, 1, INT64_MAX, &signing.counter, error) ||
       !json_get_object(json, "", "signature", JSON_REQUIRED, &signature, error) ||
       !channel_signature_parse(signature, "/signature", &signing.signature, error))

@@ -42,8 +42,8 @@ static bool item_parse(const json_t *json, const char *at, struct demand_item *r
   if (!json_only_members(json, at, members, error) ||
       !json_get_string(json, at, "kernel", JSON_REQUIRED, &ret->name, error) ||
       !json_get_object(json, at, "key", JSON_REQUIRED, &key, error) ||
-      !json_get_integer(json, at, "hits", JSON_OPTIONAL, 0, DEMAND_COUNT_MAX, &ret->hits, error) ||
-      !json_get_integer(json, at, "misses", JSON_OPTIONAL, 0, DEMAND_COUNT_MAX, &ret->misses, error) ||
+      !json_get_integer(json, at, "hits", JSON_NOT_NULL, 0, DEMAND_COUNT_MAX, &ret->hits, error) ||
+      !json_get_integer(json, at, "misses", JSON_NOT_NULL, 0, DEMAND_COUNT_MAX, &ret->misses, error) ||
       !milliseconds_read(json, at, "tuning_ms", &ret->tuning_ms, error) ||
       !milliseconds_read(json, at, "kernel_ms", &ret->kernel_ms, error))
     return false;
@@ -60,7 +60,7 @@ bool demand_report_parse(const json_t *json, struct demand_report *ret, struct e
   if (!json_only_members(json, "", members, error) ||
       !json_get_object(json, "", "environment", JSON_REQUIRED, &environment, error) ||
       !json_get_string(json, "", "image", JSON_OPTIONAL, &image, error) ||
-      !json_get_string(json, "", "tag", JSON_OPTIONAL, &ret->tag, error) ||
+      !json_get_string(json, "", "tag", JSON_NOT_NULL, &ret->tag, error) ||
       !regime_get(json, "", &ret->regime, error) || !json_get_array(json, "", "items", JSON_REQUIRED, &items, error))
     return false;
   size_t n = json_array_size(items);

@@ -33,7 +33,7 @@ static bool device_parse(const json_t *json, const char *pointer, struct enrolme
   const char *name = NULL;
   if (!json_only_members(json, pointer, members, error) || !text_get(json, pointer, "device", &ret->device, error) ||
       !text_get(json, pointer, "backend", &ret->backend, error) ||
-      !json_get_string(json, pointer, "name", JSON_OPTIONAL, &name, error) ||
+      !json_get_string(json, pointer, "name", JSON_NOT_NULL, &name, error) ||
       !json_get_object(json, pointer, "environment", JSON_REQUIRED, &environment, error) ||
       !json_get_object(json, pointer, "facts", JSON_OPTIONAL, &facts, error))
     return false;

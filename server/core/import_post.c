@@ -24,7 +24,7 @@ void import_post_release(struct import_post *post) {
 static bool kernel_name_read(const json_t *json, const char *at, struct import_kernel *kernel, struct error *error) {
   char manifest_at[JSON_POINTER_SIZE];
   json_t *manifest = NULL;
-  if (!json_get_object(json, at, "manifest", JSON_OPTIONAL, &manifest, error))
+  if (!json_get_object(json, at, "manifest", JSON_NOT_NULL, &manifest, error))
     return false;
   if (!manifest)
     return json_get_digest(json, at, "kernel", JSON_REQUIRED, &kernel->hash, error);
@@ -77,7 +77,7 @@ static bool head_read(const json_t *json, struct import_post *post, struct error
   if (!json_only_members(json, "", members, error) ||
       !json_get_string(json, "", "format", JSON_REQUIRED, &post->format, error) ||
       !json_get_object(json, "", "environment", JSON_REQUIRED, &environment, error) ||
-      !json_get_string(json, "", "tag", JSON_OPTIONAL, &post->tag, error) ||
+      !json_get_string(json, "", "tag", JSON_NOT_NULL, &post->tag, error) ||
       !json_get_array(json, "", "kernels", JSON_REQUIRED, &kernels, error))
     return false;
   if (!cache_format_find(post->format, &format, error))
@@ -159,8 +159,8 @@ static bool entry_read(const json_t *json, const char *at, const struct import_k
   if (!json_only_members(json, at, members, error) ||
       !json_get_object(json, at, "key", JSON_REQUIRED, &key_json, error) ||
       !json_get_object(json, at, "config", JSON_REQUIRED, &config, error) ||
-      !json_get_array(json, at, "ms", JSON_OPTIONAL, &ms, error) ||
-      !json_get_object(json, at, "provenance", JSON_OPTIONAL, &provenance, error))
+      !json_get_array(json, at, "ms", JSON_NOT_NULL, &ms, error) ||
+      !json_get_object(json, at, "provenance", JSON_NOT_NULL, &provenance, error))
     return false;
   if (!key_parse(key_json, (const char *const *)kernel->kernel->key_names, kernel->kernel->n_key_names, &key, error))
     return error_pointer_prefix(error, json_pointer_member(member_at, sizeof member_at, at, "key"));

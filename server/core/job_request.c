@@ -67,7 +67,7 @@ static bool finals_parse(const json_t *json, int64_t *ret_devices, struct error 
   return json_get_object(json, "", "finals", JSON_OPTIONAL, &finals, error) &&
          (!finals ||
           (json_only_members(finals, "/finals", members, error) &&
-           json_get_integer(finals, "/finals", "devices", JSON_OPTIONAL, 1, FINAL_DEVICES_MAX, ret_devices, error)));
+           json_get_integer(finals, "/finals", "devices", JSON_NOT_NULL, 1, FINAL_DEVICES_MAX, ret_devices, error)));
 }
 
 bool job_request_parse(const json_t *json, struct job_request *ret, struct error *error) {
@@ -81,13 +81,13 @@ bool job_request_parse(const json_t *json, struct job_request *ret, struct error
       !json_get_object(json, "", "key", JSON_REQUIRED, &key, error) ||
       !json_get_object(json, "", "space", JSON_REQUIRED, &space, error) ||
       !json_get_object(json, "", "environment", JSON_REQUIRED, &environment, error) ||
-      !json_get_string(json, "", "tag", JSON_OPTIONAL, &request.tag, error) ||
+      !json_get_string(json, "", "tag", JSON_NOT_NULL, &request.tag, error) ||
       !text_check("tag", request.tag, false, error) ||
-      !json_get_string(json, "", "run", JSON_OPTIONAL, &request.run, error) ||
+      !json_get_string(json, "", "run", JSON_NOT_NULL, &request.run, error) ||
       !text_check("run", request.run, true, error) || !regime_get(json, "", &request.regime, error) ||
-      !json_get_integer(json, "", "priority", JSON_OPTIONAL, -1000, 1000, &request.priority, error) ||
+      !json_get_integer(json, "", "priority", JSON_NOT_NULL, -1000, 1000, &request.priority, error) ||
       !json_get_string(json, "", "runner", JSON_OPTIONAL, &runner, error) ||
-      !json_get_string(json, "", "purpose", JSON_OPTIONAL, &purpose, error) ||
+      !json_get_string(json, "", "purpose", JSON_NOT_NULL, &purpose, error) ||
       !budget_parse(json, &request.budget_ms, error) || !search_parse(json, &request.search, error) ||
       !finals_parse(json, &request.final_devices, error))
     return false;

@@ -169,8 +169,8 @@ static bool replaces_read(const json_t *replaces, struct release_request *reques
   const char *channel = "stable";
   request->min_gain = VERDICT_MIN_GAIN;
   if (!json_only_members(replaces, "/replaces", names, error) ||
-      !json_get_string(replaces, "/replaces", "channel", JSON_OPTIONAL, &channel, error) ||
-      !json_get_number(replaces, "/replaces", "min_gain", JSON_OPTIONAL, &request->min_gain, error))
+      !json_get_string(replaces, "/replaces", "channel", JSON_NOT_NULL, &channel, error) ||
+      !json_get_number(replaces, "/replaces", "min_gain", JSON_NOT_NULL, &request->min_gain, error))
     return false;
   if (!channel_name_check(channel, error))
     return error_pointer_prefix(error, "/replaces/channel");
@@ -189,10 +189,10 @@ static bool request_read(const json_t *json, struct release_request *request, st
   json_t *environment, *kernels = NULL, *pins = NULL, *replaces = NULL;
   if (!json_only_members(json, "", names, error) ||
       !json_get_object(json, "", "environment", JSON_REQUIRED, &environment, error) ||
-      !json_get_string(json, "", "tag", JSON_OPTIONAL, &tag, error) || !regime_get(json, "", &request->regime, error) ||
-      !json_get_array(json, "", "kernels", JSON_OPTIONAL, &kernels, error) ||
-      !json_get_string(json, "", "as_of", JSON_OPTIONAL, &as_of, error) ||
-      !json_get_array(json, "", "pins", JSON_OPTIONAL, &pins, error) ||
+      !json_get_string(json, "", "tag", JSON_NOT_NULL, &tag, error) || !regime_get(json, "", &request->regime, error) ||
+      !json_get_array(json, "", "kernels", JSON_NOT_NULL, &kernels, error) ||
+      !json_get_string(json, "", "as_of", JSON_NOT_NULL, &as_of, error) ||
+      !json_get_array(json, "", "pins", JSON_NOT_NULL, &pins, error) ||
       !json_get_object(json, "", "replaces", JSON_OPTIONAL, &replaces, error))
     return false;
   if (!environment_parse(environment, &request->environment, error))

@@ -30,7 +30,7 @@ static bool times_get(const json_t *json, const char *pointer, const char *name,
                       struct error *error) {
   json_t *array = NULL;
   char at[JSON_POINTER_SIZE], element_at[JSON_POINTER_SIZE];
-  if (!json_get_array(json, pointer, name, JSON_OPTIONAL, &array, error))
+  if (!json_get_array(json, pointer, name, JSON_NOT_NULL, &array, error))
     return false;
   *ret = array;
   json_pointer_member(at, sizeof at, pointer, name);
@@ -79,7 +79,7 @@ static bool baseline_failure_get(const json_t *json, const char *pointer, struct
                                  struct error *error) {
   char at[JSON_POINTER_SIZE];
   bool has_failed = false, is_correct = measurement->outcome == OUTCOME_CORRECT;
-  if (!json_get_bool(json, pointer, "baseline_failed", JSON_OPTIONAL, &has_failed, error))
+  if (!json_get_bool(json, pointer, "baseline_failed", JSON_NOT_NULL, &has_failed, error))
     return false;
   if (has_failed && (is_correct || !measurement->detail))
     return error_at(error, json_pointer_member(at, sizeof at, pointer, is_correct ? "baseline_failed" : "detail"),
@@ -166,8 +166,8 @@ static bool measurement_parse(const json_t *json, const char *pointer, double *s
   if (!json_only_members(json, pointer, members, error) ||
       !json_get_integer(json, pointer, "seq", JSON_REQUIRED, 1, INT64_MAX, &measurement.seq, error) ||
       !json_get_integer(json, pointer, "config", JSON_REQUIRED, 0, INT64_MAX - 1, &measurement.config, error) ||
-      !json_get_integer(json, pointer, "process", JSON_OPTIONAL, 0, INT32_MAX, &measurement.process, error) ||
-      !json_get_integer(json, pointer, "round", JSON_OPTIONAL, 0, INT32_MAX, &measurement.round, error) ||
+      !json_get_integer(json, pointer, "process", JSON_NOT_NULL, 0, INT32_MAX, &measurement.process, error) ||
+      !json_get_integer(json, pointer, "round", JSON_NOT_NULL, 0, INT32_MAX, &measurement.round, error) ||
       !json_get_string(json, pointer, "outcome", JSON_REQUIRED, &outcome, error) ||
       !text_get(json, pointer, "detail", DETAIL_MAX, &measurement.detail, error) ||
       !text_get(json, pointer, "timer", NAME_MAX_BYTES, &measurement.timer, error) ||
@@ -217,7 +217,7 @@ bool results_parse(const json_t *json, struct results *ret, struct error *error)
   if (!json_only_members(json, "", members, error) ||
       !json_get_integer(json, "", "epoch", JSON_REQUIRED, 1, INT64_MAX, &results.epoch, error) ||
       !json_get_array(json, "", "measurements", JSON_REQUIRED, &array, error) ||
-      !json_get_bool(json, "", "done", JSON_OPTIONAL, &results.done, error))
+      !json_get_bool(json, "", "done", JSON_NOT_NULL, &results.done, error))
     return false;
   size_t n = json_array_size(array);
   if (n > RESULTS_MEASUREMENTS_MAX || (n == 0 && !results.done))

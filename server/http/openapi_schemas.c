@@ -123,7 +123,7 @@ const char openapi_schemas[] = JSON({
     "sources": {"type": "array", "items": {"type": "object", "required": ["path", "digest"], "properties": {
       "path": {"type": "string"}, "digest": {"$ref": "#/components/schemas/Digest"}}}},
     "key": {"type": "array", "items": {"type": "string"}}, "arguments": {"type": "array", "items": {"type": "object"}},
-    "defines": {"type": "object"}, "launch": {"type": "object"}, "reference": {"type": "object"},
+    "defines": {"type": ["object", "null"]}, "launch": {"type": "object"}, "reference": {"type": ["object", "null"]},
     "flops": {"type": "string"}, "bytes": {"type": "string"}, "exports": {"type": "object"}}},
   "BlobAnswer": {"type": "object", "required": ["blob", "size"], "properties": {
     "blob": {"$ref": "#/components/schemas/Digest"}, "size": {"type": "integer"}}},
@@ -140,12 +140,12 @@ const char openapi_schemas[] = JSON({
   "Build": {"type": "object", "required": ["kernel", "toolchain", "arch", "warp_size", "variants"], "properties": {
     "kernel": {"$ref": "#/components/schemas/Digest"}, "toolchain": {"type": "object"}, "arch": {"type": "string"},
     "warp_size": {"type": "integer"}, "variants": {"type": "array", "items": {"type": "object", "required": ["objects"], "properties": {
-      "when": {"type": "string"}, "signature": {"type": "object"}, "constexprs": {"type": "object"},
+      "when": {"type": ["string", "null"]}, "signature": {"type": ["object", "null"]}, "constexprs": {"type": ["object", "null"]},
       "objects": {"type": "array", "minItems": 1, "items": {"type": "object", "required": ["config", "digest"], "properties": {
         "config": {"$ref": "#/components/schemas/Config"}, "digest": {"$ref": "#/components/schemas/Digest"},
-        "metadata": {"type": "object", "properties": {"files": {"type": "object",
+        "metadata": {"type": ["object", "null"], "properties": {"files": {"type": ["object", "null"],
           "additionalProperties": {"$ref": "#/components/schemas/Digest"}}}}}}},
-      "failed": {"type": "array", "items": {"type": "object", "required": ["config", "error"], "properties": {
+      "failed": {"type": ["array", "null"], "items": {"type": "object", "required": ["config", "error"], "properties": {
         "config": {"$ref": "#/components/schemas/Config"}, "error": {"type": "string"}}}}}}}}},
   "BuildAnswer": {"type": "object", "required": ["build"], "properties": {"build": {"$ref": "#/components/schemas/Digest"}}},
   "BuildList": {"type": "object", "required": ["items", "next"], "properties": {

@@ -17,8 +17,8 @@ void route_gc_post(struct worker *worker, struct request **requests, size_t n) {
   if (!request_query_only(request, no_arguments))
     return;
   if (!json_only_members(request->json, "", members, &error) ||
-      !json_get_bool(request->json, "", "dry_run", JSON_OPTIONAL, &is_dry, &error) ||
-      !json_get_integer(request->json, "", "keep_days", JSON_OPTIONAL, 1, 36500, &keep_days, &error)) {
+      !json_get_bool(request->json, "", "dry_run", JSON_NOT_NULL, &is_dry, &error) ||
+      !json_get_integer(request->json, "", "keep_days", JSON_NOT_NULL, 1, 36500, &keep_days, &error)) {
     request_refuse(request, 422, &error);
     return;
   }

@@ -42,7 +42,7 @@ static bool pull_parse(struct request *request, struct pull *pull) {
   *pull = (struct pull){.request = request};
   if (!json_only_members(json, "", members, &error) || !text_get(json, "agent", &pull->wish.agent, &error) ||
       !text_get(json, "device", &pull->wish.device, &error) || !text_get(json, "nonce", &pull->wish.nonce, &error) ||
-      !json_get_number(json, "", "wait", JSON_OPTIONAL, &wait, &error)) {
+      !json_get_number(json, "", "wait", JSON_NOT_NULL, &wait, &error)) {
     request_refuse(request, 422, &error);
     return false;
   }

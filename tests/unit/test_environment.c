@@ -36,7 +36,7 @@ Test(environment, reads_and_writes_all_members) {
 }
 
 Test(environment, states_nothing_that_was_not_stated) {
-  cleanup_environment struct environment environment = parsed("{\"arch\":\"gfx942\",\"cpu\":null}");
+  cleanup_environment struct environment environment = parsed("{\"arch\":\"gfx942\"}");
   cleanup_json json_t *json = environment_to_json(&environment);
   cr_expect_eq(json_object_size(json), (size_t)1);
   cr_expect_null(environment.cpu);
@@ -99,6 +99,11 @@ Test(environment, what_a_full_one_states_too_is_missing) {
 Test(environment, an_empty_partition_is_stated) {
   cleanup_environment struct environment environment = parsed("{\"partition\":\"\"}");
   cr_expect_str_eq(environment.partition, "");
+}
+
+Test(environment, null_is_refused) {
+  expect_refused("{\"arch\":\"gfx942\",\"cpu\":null}", "/cpu", "\"cpu\" must be a string, not null");
+  expect_refused("{\"compute_units\":null}", "/compute_units", "must be an integer, not null");
 }
 
 Test(environment, other_empty_texts_are_refused) { expect_refused("{\"gpu\":\"\"}", "/gpu", "\"gpu\" is empty"); }

@@ -301,7 +301,7 @@ Test(release, other_versions_are_refused) {
 Test(release, an_environment_that_is_wrong_or_not_canonical_is_refused) {
   expect_refused(IN_ENVIRONMENT("[]"), "/environment", "an object was expected");
   expect_refused(IN_ENVIRONMENT("{\"driver\":\"6\"}"), "/environment/driver", "unknown member");
-  expect_refused(IN_ENVIRONMENT("{\"rocm\":null}"), "/environment", "null");
+  expect_refused(IN_ENVIRONMENT("{\"rocm\":null}"), "/environment/rocm", "null");
   expect_refused(IN_ENVIRONMENT("{\"rocm\":\"6\",\"gpu\":\"x\"}"), "/environment", "at byte 17");
   expect_refused(IN_ENVIRONMENT("{\"rocm\":}"), "/environment", "the object at byte 15");
   expect_refused(IN_ENVIRONMENT("{\"rocm\": \"6\"}"), "/environment", "at byte 23");

@@ -40,6 +40,15 @@ void dispatch_connection(void *server, struct MHD_Connection *mhd, void **socket
   *socket_context = connection;
 }
 
+/* The query is parsed here, by uri_parse. libmicrohttpd parses it too, into the connection's memory, and when some 250
+ * arguments have filled that, it neither answers nor closes: so it is shown one argument, in its own buffer. */
+static void arguments_hide(const char *target) {
+  char *query = strchr((char *)target, '?');
+  for (char *c = query ? query + 1 : NULL; c && *c; c++)
+    if (*c == '&' || *c == '?' || *c == '=')
+      *c = '.';
+}
+
 void *dispatch_target(void *server, const char *target, struct MHD_Connection *mhd) {
   (void)server;
   struct connection *connection = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
@@ -50,6 +59,7 @@ void *dispatch_target(void *server, const char *target, struct MHD_Connection *m
     memcpy(connection->target, target, connection->target_size + 1);
   else
     connection->target_long = xmemdup(target, connection->target_size + 1);
+  arguments_hide(target);
   return connection;
 }
 

@@ -248,6 +248,13 @@ def test_blobs_of_many_chunks_survive_and_a_damaged_one_is_an_error(server, post
     assert answer.status == 503 and "damaged" in answer.json["detail"]
 
 
+@pytest.mark.parametrize("n", [33, 250, 300, 1000, 2000])
+def test_many_query_arguments_are_answered_at_once(server, n):
+    target = b"/healthz?" + b"&".join(b"a%d=1" % i for i in range(n))
+    answer = exchange(server.port, b"GET " + target + b" HTTP/1.1\r\nHost: x\r\n" + CLOSE)
+    assert statuses(answer) == [400] and b"the query has more than 32 arguments" in answer
+
+
 # Waiting and stopping
 
 def test_stopping_answers_everybody_who_waits(server):

@@ -119,6 +119,10 @@ must_check bool folder_open(struct fetch *fetch, int *ret_lock, struct error *er
 
 void kept_release(struct kept *kept);
 
+/* Whether the release has a folder here. A link or a file in its place is not what a fetch made: it is not read as a release
+ * and not written through, but replaced. */
+must_check bool folder_has_release(const struct fetch *fetch, const char *name);
+
 /* release.json of a release's folder, when it has the name's digest. *ret_bytes is the caller's. */
 must_check bool folder_release_read(const struct fetch *fetch, const char *name, char **ret_bytes, size_t *ret_size);
 

@@ -102,13 +102,20 @@ static bool lock_take(const struct fetch *fetch, int *ret_fd, struct error *erro
   return true;
 }
 
+bool folder_has_release(const struct fetch *fetch, const char *name) {
+  cleanup_free char *path = xasprintf("%s/%s", fetch->to, name);
+  struct stat status;
+  return lstat(path, &status) == 0 && S_ISDIR(status.st_mode);
+}
+
 /* A channel entry belongs to the release's folder, so that it is always that of what current points at. */
 static void kept_entry_read(struct fetch *fetch) {
   struct kept *kept = &fetch->kept;
   cleanup_free char *path = xasprintf("%s/%s/entry.json", fetch->to, kept->name);
   char text[DIGEST_TEXT_SIZE];
   struct error ignored;
-  kept->has_entry = kept->name[0] && json_parse_file(path, STATE_MAX, &kept->entry_json, &ignored) &&
+  kept->has_entry = kept->name[0] && folder_has_release(fetch, kept->name) &&
+                    json_parse_file(path, STATE_MAX, &kept->entry_json, &ignored) &&
                     channel_entry_parse(kept->entry_json, &kept->entry, &ignored);
   if (kept->has_entry && !string_equal(digest_format(&kept->entry.release, text) + strlen("sha256:"), kept->name))
     kept->has_entry = false;
@@ -145,7 +152,7 @@ bool folder_release_read(const struct fetch *fetch, const char *name, char **ret
   char text[DIGEST_TEXT_SIZE];
   struct error ignored;
   size_t size;
-  if (!file_read(path, RELEASE_SIZE_MAX, &bytes, &size, &ignored))
+  if (!folder_has_release(fetch, name) || !file_read(path, RELEASE_SIZE_MAX, &bytes, &size, &ignored))
     return false;
   struct digest digest = digest_of(bytes, size);
   if (!string_equal(digest_format(&digest, text) + strlen("sha256:"), name))
@@ -246,8 +253,14 @@ static bool folder_exchange(const char *new, const char *old, struct error *erro
 /* Moves what is in the staging folder into the release's folder; all of it when that is not there. */
 static bool staging_move(const struct fetch *fetch, const char *name, const char *staging, struct error *error) {
   cleanup_free char *final = xasprintf("%s/%s", fetch->to, name);
+  struct error ignored;
   if (rename(staging, final) == 0)
     return true;
+  if (errno == ENOTDIR) { /* a link or a file; what is staged is whole, as that was not read as a release */
+    bool is_replaced = folder_exchange(staging, final, error);
+    (void)!folder_remove(staging, &ignored);
+    return is_replaced;
+  }
   if (errno != EEXIST && errno != ENOTEMPTY)
     return error_set(error, "cannot rename %s to %s: %s", staging, final, strerror(errno));
   DIR *folder = opendir(staging);
@@ -260,7 +273,6 @@ static bool staging_move(const struct fetch *fetch, const char *name, const char
   }
   if (folder)
     closedir(folder);
-  struct error ignored;
   (void)!folder_remove(staging, &ignored); /* what cannot be removed is tried again by the next fetch */
   return ok;
 }

@@ -32,14 +32,14 @@ static bool rendering_fits(const struct fetch *fetch, const json_t *rendering, c
 }
 
 bool renderings_read(struct fetch *fetch, const char *name, bool any) {
-  bool all = true;
+  bool all = true, is_folder = folder_has_release(fetch, name);
   for (size_t i = 0; i < fetch->n_formats; i++) {
     cleanup_free char *root = format_root(fetch, name, fetch->formats[i]);
     cleanup_free char *path = xasprintf("%s/" RENDERING_FILE, root);
     cleanup_json json_t *json = NULL;
     struct error ignored;
     bool is_there = json_parse_file(path, RENDERING_MAX, &json, &ignored) && json_is_object(json) &&
-                    (any || rendering_fits(fetch, json, root));
+                    (any || (is_folder && rendering_fits(fetch, json, root)));
     json_decref(fetch->renderings[i].json);
     fetch->renderings[i].json = is_there ? TAKE(json) : NULL;
     all = all && is_there;

@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import shlex
+import shutil
 import socket
 import struct
 import subprocess
@@ -743,6 +744,31 @@ def test_a_release_that_was_damaged_on_the_disk_is_fetched_again(world):
     (world.cache / "current/json/.wavetune.json").unlink()
     assert world.fetch().stdout.startswith("fresh")
     assert (world.cache / "current/release.json").read_bytes() == release_of() and world.block() == 256
+
+
+@pytest.mark.parametrize("is_current", [True, False])
+def test_a_link_or_a_file_in_a_releases_place_is_replaced_and_not_written_through(world, is_current):
+    name = digest(release_of())[7:]
+    elsewhere = world.folder / "elsewhere"
+    if is_current:  # the link leads to a good release: what current names then is whole, and still no folder of this one's
+        world.fetch()
+        (world.cache / name).rename(elsewhere)
+    else:
+        world.cache.mkdir()
+        elsewhere.mkdir()
+        (elsewhere / "file").write_text("mine")
+    before = sorted((p.relative_to(elsewhere), p.read_bytes()) for p in elsewhere.rglob("*") if p.is_file())
+    for make in (lambda place: place.symlink_to(elsewhere), lambda place: place.symlink_to("/nowhere"),
+                 lambda place: place.write_text("mine")):
+        make(world.cache / name)
+        assert world.fetch().stdout.startswith("fresh")
+        assert (world.cache / name).is_dir() and not (world.cache / name).is_symlink()
+        assert (world.cache / "current/release.json").read_bytes() == release_of() and world.block() == 256
+        assert world.fetch().stdout.startswith("unchanged")
+        assert sorted(p.name for p in world.cache.iterdir()) == sorted([".fetch.json", ".lock", "current", name])
+        shutil.rmtree(world.cache / name)
+    after = sorted((p.relative_to(elsewhere), p.read_bytes()) for p in elsewhere.rglob("*") if p.is_file())
+    assert after == before and before
 
 
 def test_an_entity_tag_is_not_used_for_another_question_nor_without_its_cache(world):

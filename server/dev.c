@@ -48,7 +48,8 @@ static bool token_ensure_with(struct db *db, const char *path, char token[TOKEN_
   cleanup_free char *text = NULL;
   size_t size;
   struct error unread;
-  bool is_live = false, is_found, is_new;
+  enum token_revocation revocation;
+  bool is_live = false, is_new;
   if (file_read(path, 1024, &text, &size, &unread) && size >= TOKEN_TEXT_SIZE - 1) {
     snprintf(token, TOKEN_TEXT_SIZE, "%s", text);
     if (!token_is_live(db, token, &is_live, error))
@@ -56,7 +57,8 @@ static bool token_ensure_with(struct db *db, const char *path, char token[TOKEN_
   }
   if (is_live)
     return true;
-  if (!tokens_revoke(db, TOKEN_NAME, &is_found, error) || !tokens_make(db, TOKEN_NAME, "admin", token, &is_new, error))
+  if (!tokens_revoke(db, TOKEN_NAME, true, &revocation, error) ||
+      !tokens_make(db, TOKEN_NAME, "admin", token, &is_new, error))
     return false;
   cleanup_free char *line = xasprintf("%s\n", token);
   return file_write_atomically(path, line, strlen(line), 0600, error);

@@ -96,12 +96,12 @@ static int token_make_with(struct db *db, const struct options *options) {
 static int token_revoke_with(struct db *db, const struct options *options) {
   struct error error;
   const char *name;
-  bool is_found;
+  enum token_revocation revocation;
   if (!name_of(options, &name, &error))
     return fail(EXIT_USAGE, &error);
-  if (!tokens_revoke(db, name, &is_found, &error))
+  if (!tokens_revoke(db, name, true, &revocation, &error)) /* who has the database can make another admin */
     return fail(EXIT_UNREACHABLE, &error);
-  if (!is_found) {
+  if (revocation == TOKEN_UNKNOWN) {
     error_set(&error, "there is no live token \"%s\"", name);
     return fail(EXIT_REFUSED, &error);
   }

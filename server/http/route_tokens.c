@@ -69,11 +69,17 @@ void route_token_list(struct worker *worker, struct request **requests, size_t n
 void route_token_delete(struct worker *worker, struct request **requests, size_t n) {
   struct request *request = requests[0];
   struct error error;
-  bool is_found;
+  enum token_revocation revocation;
   ALWAYS(n == 1);
-  if (!tokens_revoke(worker->db, request->segments[0], &is_found, &error)) {
+  if (!tokens_revoke(worker->db, request->segments[0], false, &revocation, &error)) {
     answer_failure(worker, request, &error);
-  } else if (!is_found) {
+  } else if (revocation == TOKEN_LAST_ADMIN) {
+    request_problem(
+        request, MHD_HTTP_CONFLICT, "",
+        "\"%.64s\" is the last admin token: without one no token can be made over HTTP; make another first, or "
+        "use \"wavetune-server token revoke\"",
+        request->segments[0]);
+  } else if (revocation == TOKEN_UNKNOWN) {
     request_problem(request, MHD_HTTP_NOT_FOUND, "", "there is no live token \"%.64s\"", request->segments[0]);
   } else {
     log_info("token: %s revoked %s", request->token_name, request->segments[0]);

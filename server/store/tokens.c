@@ -31,15 +31,29 @@ bool tokens_make(struct db *db, const char *name, const char *role, char ret_tok
   return true;
 }
 
-bool tokens_revoke(struct db *db, const char *name, bool *ret_found, struct error *error) {
+/* The live admin tokens are locked in the order of their ids, so that of two revocations at the same time the second sees
+ * what the first left; a row that it waited for is looked at again. */
+bool tokens_revoke(struct db *db, const char *name, bool may_be_last_admin, enum token_revocation *ret,
+                   struct error *error) {
   static const struct statement revoke = {
-      "tokens_revoke", "UPDATE tokens SET revoked_at = now() WHERE name = $1 AND revoked_at IS NULL"};
+      "tokens_revoke",
+      "WITH admins AS MATERIALIZED (SELECT id FROM tokens WHERE role = 'admin' AND revoked_at IS NULL ORDER BY id FOR "
+      "UPDATE),"
+      " named AS MATERIALIZED (SELECT t.id, role = 'admin' AND NOT EXISTS (SELECT FROM admins WHERE admins.id <> t.id)"
+      "   AS is_last_admin FROM tokens t WHERE name = $1 AND revoked_at IS NULL),"
+      " revoked AS (UPDATE tokens t SET revoked_at = now() FROM named WHERE t.id = named.id AND t.revoked_at IS NULL"
+      "  AND ($2::bool OR NOT named.is_last_admin) RETURNING t.id)"
+      " SELECT named.is_last_admin, revoked.id IS NOT NULL AS is_revoked FROM named LEFT JOIN revoked USING (id)"};
   cleanup_rows struct db_rows *rows = NULL;
   struct db_parameters parameters = {0};
   db_text(&parameters, name);
+  db_text(&parameters, may_be_last_admin ? "t" : "f");
   if (!db_run(db, &revoke, &parameters, &rows, error))
     return false;
-  *ret_found = db_affected(rows) > 0;
+  *ret = db_count(rows) == 0                     ? TOKEN_UNKNOWN
+         : db_get_bool(rows, 0, "is_revoked")    ? TOKEN_REVOKED
+         : db_get_bool(rows, 0, "is_last_admin") ? TOKEN_LAST_ADMIN
+                                                 : TOKEN_UNKNOWN; /* another revocation was faster */
   return true;
 }
 

@@ -17,8 +17,13 @@ must_check bool tokens_make(struct db *db, const char *name, const char *role, c
 /* Stores one that was made before (dev keeps its own over restarts); known is success. */
 must_check bool tokens_keep(struct db *db, const char *name, const char *role, const char *token, struct error *error);
 
-/* *ret_found is false when no live token has the name. */
-must_check bool tokens_revoke(struct db *db, const char *name, bool *ret_found, struct error *error);
+enum token_revocation {
+  TOKEN_REVOKED,
+  TOKEN_UNKNOWN,    /* no live token has the name */
+  TOKEN_LAST_ADMIN, /* nothing was done: no other live token has the role admin */
+};
+must_check bool tokens_revoke(struct db *db, const char *name, bool may_be_last_admin, enum token_revocation *ret,
+                              struct error *error);
 
 /* Items of GET /v1/tokens from id `after` on, by id; *ret_next is null or the last item's id as a string. */
 must_check bool tokens_list(struct db *db, int64_t after, int64_t limit, json_t **ret_items, json_t **ret_next,

@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 import tempfile
+import threading
 
 import harness
 import pytest
@@ -253,6 +254,36 @@ def test_many_query_arguments_are_answered_at_once(server, n):
     target = b"/healthz?" + b"&".join(b"a%d=1" % i for i in range(n))
     answer = exchange(server.port, b"GET " + target + b" HTTP/1.1\r\nHost: x\r\n" + CLOSE)
     assert statuses(answer) == [400] and b"the query has more than 32 arguments" in answer
+
+
+def test_the_last_admin_token_is_revoked_at_the_database_only(server, database):
+    other = harness.make_token(database, "other", "admin")
+    mine = next(i["name"] for i in server.items("/v1/tokens") if i["role"] == "admin" and i["name"] != "other")
+    harness.make_token(database, "reader", "reader")
+    assert server.request("DELETE", f"/v1/tokens/{mine}").status == 204
+    answer = server.request("DELETE", "/v1/tokens/other", token=other)
+    assert answer.status == 409 and "the last admin token" in answer.json["detail"]
+    assert server.request("DELETE", "/v1/tokens/reader", token=other).status == 204
+    assert server.request("GET", "/v1/tokens", token=other).status == 200
+    assert run("token", "revoke", "other", "--database", database).returncode == 0
+    wait_until(lambda: server.request("GET", "/v1/tokens", token=other).status == 401, 20, "the server to see it")
+
+
+def test_of_two_admins_that_revoke_each_other_one_stays(server, database, postgres):
+    tokens = {name: harness.make_token(database, name, "admin") for name in ("a", "b")}
+    mine = next(i["name"] for i in server.items("/v1/tokens") if i["name"] not in tokens)
+    assert server.request("DELETE", f"/v1/tokens/{mine}", token=tokens["a"]).status == 204
+    assert server.request("GET", "/v1/tokens", token=tokens["b"]).status == 200
+    answers = {}
+    threads = [threading.Thread(target=lambda m=m, o=o: answers.update({m: server.request("DELETE", f"/v1/tokens/{o}", token=tokens[m]).status}))
+               for m, o in (("a", "b"), ("b", "a"))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert list(answers.values()).count(204) == 1, answers
+    live = postgres.sql("select count(*) from tokens where role = 'admin' and revoked_at is null", conninfo=database)
+    assert live == "1"
 
 
 # Waiting and stopping

@@ -1,10 +1,10 @@
 /* The table of heartbeats. Memory and threads: as agents.h says. */
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "server/core/agents.h"
 
 #define BUCKETS 4096
-#define SEEN_LATELY_MS 60000
 
 enum presence { PRESENCE_KNOWN, PRESENCE_ASKED, PRESENCE_ABSENT };
 
@@ -23,6 +23,7 @@ struct agent_table {
   pthread_mutex_t lock;
   struct entry *buckets[BUCKETS];
   size_t n_unknown; /* asked or absent */
+  atomic_size_t n_live;
 };
 
 struct agent_table *agent_table_new(void) {
@@ -215,14 +216,6 @@ void agent_table_forget(struct agent_table *table, int64_t now_ms, int64_t age_m
   unlock(table);
 }
 
-size_t agent_table_count(const struct agent_table *table) {
-  struct agent_table *locked = (struct agent_table *)table;
-  int64_t now_ms = clock_monotonic_ms();
-  size_t n = 0;
-  lock(locked);
-  for (size_t i = 0; i < BUCKETS; i++)
-    for (const struct entry *entry = table->buckets[i]; entry; entry = entry->next)
-      n += entry->presence == PRESENCE_KNOWN && now_ms - entry->seen_ms < SEEN_LATELY_MS;
-  unlock(locked);
-  return n;
-}
+size_t agent_table_count(const struct agent_table *table) { return atomic_load(&table->n_live); }
+
+void agent_table_set_live(struct agent_table *table, size_t n) { atomic_store(&table->n_live, n); }

@@ -56,6 +56,16 @@ static bool draining_refresh(struct worker *worker, struct agent_table *table, s
   return true;
 }
 
+/* From the database, which knows the heartbeats of all servers: a sum of what each server saw would count an agent that a
+ * balancer sends here and there more than once. */
+static bool live_count(struct worker *worker, struct agent_table *table, struct error *error) {
+  int64_t n;
+  if (!agents_live(worker->db, agent_live_ms(server_options(worker->server)), &n, error))
+    return false;
+  agent_table_set_live(table, (size_t)n);
+  return true;
+}
+
 void agents_housekeep(struct worker *worker) {
   static _Thread_local int64_t last_ms = INT64_MIN / 2;
   struct agent_table *table = server_agents(worker->server);
@@ -66,7 +76,8 @@ void agents_housekeep(struct worker *worker) {
   if (is_due) {
     last_ms = now_ms;
     agent_table_forget(table, now_ms, FORGET_MS);
-    ok = ok && seen_flush(worker, table, &error) && draining_refresh(worker, table, &error);
+    ok = ok && seen_flush(worker, table, &error) && draining_refresh(worker, table, &error) &&
+         live_count(worker, table, &error);
   }
   if (!ok)
     log_warning("agents: %s", error.message);

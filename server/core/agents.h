@@ -39,6 +39,8 @@ void agent_table_untake(struct agent_table *table, char (*ids)[AGENT_ID_SIZE], s
 /* The ids that are to be looked up. They stay asked until put or, by agent_table_absent, given up. */
 size_t agent_table_asked(struct agent_table *table, size_t most, char (*ret_ids)[AGENT_ID_SIZE]);
 void agent_table_absent(struct agent_table *table, const char *id, int64_t now_ms);
+/* So many are live, whichever servers they beat at. */
+void agent_table_set_live(struct agent_table *table, size_t n);
 /* Exactly these drain. */
 void agent_table_set_draining(struct agent_table *table, const char *const *ids, size_t n);
 /* Forgets who was not seen for `age_ms`. */

@@ -17,6 +17,6 @@ void fetches_housekeep(struct worker *worker);  /* which releases were fetched, 
 /* The heartbeats in memory: made by server_start, freed by server_stop; defined by core/agents. */
 must_check struct agent_table *agent_table_new(void);
 void agent_table_free(struct agent_table *table);
-size_t agent_table_count(const struct agent_table *table); /* agents seen lately, for /metrics; any thread */
+size_t agent_table_count(const struct agent_table *table); /* live ones of all servers, for /metrics; any thread */
 
 #endif

@@ -221,6 +221,18 @@ bool agents_seen(struct db *db, const char *const *agents, const int64_t *ages_m
   return ok;
 }
 
+bool agents_live(struct db *db, int64_t live_ms, int64_t *ret_n, struct error *error) {
+  static const struct statement statement = {
+      "agents_live", "SELECT count(*) AS n FROM agents WHERE last_seen > now() - $1::bigint * interval '1 ms'"};
+  struct db_parameters parameters = {0};
+  db_integer(&parameters, live_ms);
+  cleanup_rows struct db_rows *rows = NULL;
+  if (!db_run(db, &statement, &parameters, &rows, error))
+    return false;
+  *ret_n = db_get_integer(rows, 0, "n");
+  return true;
+}
+
 static const struct statement agents_brief_statement = {
     "agents_brief", "SELECT id, boot, drain_reason IS NOT NULL AS is_draining FROM agents WHERE id = ANY ($1::text[])"};
 static const struct statement agents_brief_draining_statement = {

@@ -44,6 +44,9 @@ must_check bool agents_list(struct db *db, int64_t live_ms, const char *after, i
 must_check bool agents_seen(struct db *db, const char *const *agents, const int64_t *ages_ms, size_t n,
                             struct error *error);
 
+/* How many agents beat within `live_ms`, those that drain too. */
+must_check bool agents_live(struct db *db, int64_t live_ms, int64_t *ret_n, struct error *error);
+
 /* What the table in memory needs to know of agents: those of `ids`, or all that drain. */
 struct agent_brief {
   char *id, *boot;

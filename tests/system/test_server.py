@@ -249,13 +249,6 @@ def test_blobs_of_many_chunks_survive_and_a_damaged_one_is_an_error(server, post
     assert answer.status == 503 and "damaged" in answer.json["detail"]
 
 
-@pytest.mark.parametrize("n", [33, 250, 300, 1000, 2000])
-def test_many_query_arguments_are_answered_at_once(server, n):
-    target = b"/healthz?" + b"&".join(b"a%d=1" % i for i in range(n))
-    answer = exchange(server.port, b"GET " + target + b" HTTP/1.1\r\nHost: x\r\n" + CLOSE)
-    assert statuses(answer) == [400] and b"the query has more than 32 arguments" in answer
-
-
 def test_the_last_admin_token_is_revoked_at_the_database_only(server, database):
     other = harness.make_token(database, "other", "admin")
     mine = next(i["name"] for i in server.items("/v1/tokens") if i["role"] == "admin" and i["name"] != "other")
@@ -284,6 +277,26 @@ def test_of_two_admins_that_revoke_each_other_one_stays(server, database, postgr
     assert list(answers.values()).count(204) == 1, answers
     live = postgres.sql("select count(*) from tokens where role = 'admin' and revoked_at is null", conninfo=database)
     assert live == "1"
+
+
+@pytest.mark.parametrize("n", [33, 250, 300, 1000, 2000])
+def test_many_query_arguments_are_answered_at_once(server, n):
+    target = b"/healthz?" + b"&".join(b"a%d=1" % i for i in range(n))
+    answer = exchange(server.port, b"GET " + target + b" HTTP/1.1\r\nHost: x\r\n" + CLOSE)
+    assert statuses(answer) == [400] and b"the query has more than 32 arguments" in answer
+
+
+def test_every_server_counts_each_live_agent_once(start, database):
+    servers = [start(harness.Server, database, options=("--heartbeat-ms", "1000")) for _ in range(2)]
+    agents = [enrol(servers[i % 2]) for i in range(3)]
+
+    def beat():
+        for i, agent in enumerate(agents):
+            servers[i % 2].request("POST", f"/v1/agents/{agent}/heartbeat", {"boot": "b"})
+        return [metric(server, "wavetune_agents") for server in servers] == [3, 3]
+
+    wait_until(beat, 10, "both to count three")
+    wait_until(lambda: [metric(server, "wavetune_agents") for server in servers] == [0, 0], 30, "them to be lost")
 
 
 # Waiting and stopping

@@ -47,6 +47,51 @@ static const struct option_spec common_options[] = {
     {.name = "version", .type = OPTION_FLAG, .help = "show the version and exit", .flag_only = true},
 };
 
+/* What a configuration file may hold: options of any command of the three programs, which read the same file. A system test
+ * holds it against their --help. */
+static const char *const config_members[] = {"budget_ms",
+                                             "channel",
+                                             "compilers",
+                                             "config_timeout",
+                                             "database",
+                                             "demand",
+                                             "demand_per_hour",
+                                             "device",
+                                             "environment",
+                                             "event_threads",
+                                             "final_rounds",
+                                             "finalists",
+                                             "format",
+                                             "heartbeat_ms",
+                                             "identity",
+                                             "idle_exit",
+                                             "insecure_http",
+                                             "json",
+                                             "lease_ms",
+                                             "lease_target_ms",
+                                             "listen",
+                                             "match",
+                                             "migrate",
+                                             "name",
+                                             "open_timeout",
+                                             "poll_ms",
+                                             "port",
+                                             "processes",
+                                             "publisher_key",
+                                             "python",
+                                             "queue_max",
+                                             "regime",
+                                             "require_sandbox",
+                                             "screen_rounds",
+                                             "seed",
+                                             "state",
+                                             "tag",
+                                             "to",
+                                             "token",
+                                             "trusted_key",
+                                             "url",
+                                             "workers"};
+
 no_return static void usage_error(const struct options *options, const char *format, ...) printf_like(2, 3);
 static void usage_error(const struct options *options, const char *format, ...) {
   fprintf(stderr, "%s %s: ", options->program, options->command->name);
@@ -305,6 +350,22 @@ static char *config_file_path(const char *named) {
   return access(everyones, F_OK) == 0 ? xstrdup(everyones) : NULL;
 }
 
+/* A misspelt option would be one that is silently not set. */
+static void member_check(const struct options *options, const char *path, const char *name) {
+  for (size_t i = 0; i < options->command->n_options; i++) {
+    cleanup_free char *own = member_name(options->command->options[i].name);
+    if (string_equal(own, name))
+      return;
+  }
+  for (size_t i = 0; i < ARRAY_LENGTH(config_members); i++)
+    if (string_equal(config_members[i], name))
+      return;
+  const char *nearest = name_nearest(name, config_members, ARRAY_LENGTH(config_members));
+  if (nearest)
+    usage_error(options, "%s: there is no option \"%.40s\" (did you mean \"%s\"?)", path, name, nearest);
+  usage_error(options, "%s: there is no option \"%.40s\" that a file may hold", path, name);
+}
+
 static void set_from_file(struct options *options, const char *named) {
   cleanup_free char *path = config_file_path(named);
   if (!path)
@@ -327,6 +388,7 @@ static void set_from_file(struct options *options, const char *named) {
     if (!name[0] || name[strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_")])
       usage_error(options, "%s: \"%.40s\" is not the name of an option; names are written like \"lease_seconds\"", path,
                   name);
+    member_check(options, path, name);
   }
   for (size_t i = 0; i < options->command->n_options; i++) {
     if (options->command->options[i].flag_only)

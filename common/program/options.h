@@ -5,8 +5,8 @@
  * ~/.config/wavetune/config.json, else /etc/wavetune/config.json, where there is one): a JSON object {"url": "…",
  * "token": "…"} whose members are the options' names with "_". An unknown flag is an error with the nearest name. A
  * variable that is set to nothing counts as not set; a flag's variable holds true, false, 1 or 0; a list's variable
- * holds one value, its member an array of strings. Members of the file that this command does not have are ignored:
- * other commands read the same file. The values of text options (tokens) are never printed: not in --help and not in an
+ * holds one value, its member an array of strings. Members of the file that this command does not have are ignored
+ * where another command of the three programs has them, which read the same file; others are errors with the nearest name. The values of text options (tokens) are never printed: not in --help and not in an
  * error.
  *
  * Memory: values are borrowed from argv, the environment or the options' own store, until options_release.

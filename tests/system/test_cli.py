@@ -260,6 +260,28 @@ def test_a_flag_goes_before_a_variable_before_a_file_before_the_default(tmp_path
     assert done.returncode == 3 and "http://127.0.0.1:7200" in done.stderr
 
 
+def test_a_file_holds_options_of_all_programs_and_nothing_else(tmp_path):
+    members = set()
+    for program in PROGRAMS:
+        listed = call("--help", program=program).stdout.split("commands:")[1]
+        for command in re.findall(r"^  ([a-z]+(?: [a-z]+)?)(?:  |$)", listed, re.M):
+            text = " ".join(call(*command.split(), "--help", program=program).stdout.split())
+            members |= {name.lower() for name in re.findall(r"WAVETUNE_([A-Z_]+)\)", text)}
+    members -= {"config"}
+    assert len(members) > 40
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(dict.fromkeys(members)))
+    for program, words in (("wavetune", ("kernel", "hash", harness.QUICK)), ("wavetune-agent", ("env",)),
+                           ("wavetune-server", ("token", "list", "--database", "no=such"))):
+        done = call(*words, "--config", path, program=program)
+        assert "option" not in done.stderr, (program, done.stderr)
+    for program, words in (("wavetune", ("jobs",)), ("wavetune-agent", ("run",)), ("wavetune-server", ("serve",))):
+        for wrong, said in (("portt", 'there is no option "portt" (did you mean "port"?)'), ("frobnicate", 'there is no option "frobnicate"')):
+            path.write_text(json.dumps({"url": "http://127.0.0.1:1", wrong: "s3cret"}))
+            done = call(*words, "--config", path, program=program)
+            assert done.returncode == 2 and said in done.stderr and "s3cret" not in done.stderr, done
+
+
 # Kernels and spaces
 
 def test_kernels_are_pushed_listed_and_shown(world, tmp_path):

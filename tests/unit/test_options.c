@@ -190,8 +190,9 @@ Test(options, a_flag_only_option_has_no_variable) {
 }
 
 Test(options, the_file_comes_before_defaults_and_after_variables) {
-  write_config("{\"url\": \"http://file\", \"token\": \"t\", \"lease_seconds\": 5, \"json\": true, \"other\": [1],"
-               " \"device\": [\"3\", \"4\"]}");
+  write_config(
+      "{\"url\": \"http://file\", \"token\": \"t\", \"lease_seconds\": 5, \"json\": true, \"lease_target_ms\": [1],"
+      " \"device\": [\"3\", \"4\"]}");
   setenv("WAVETUNE_URL", "http://variable", 1);
   struct outcome got = RUN("kernel", "show", "--config", config_path);
   cr_assert_str_eq(got.out, "url=http://variable token=given lease=5 json=1 devices=[3][4] arguments=\n");
@@ -232,6 +233,7 @@ Test(options, a_member_of_the_wrong_type_is_refused_with_file_and_pointer) {
       {"{\"device\": \"1\"}", ": /device must be an array of strings"},
       {"{\"device\": [\"1\", 2]}", ": /device/1 must be a string"},
       {"{\"lease-seconds\": 5}", "\"lease-seconds\" is not the name of an option"},
+      {"{\"lease_second\": 5}", "there is no option \"lease_second\""},
       {"[]", " must hold a JSON object"},
   };
   for (size_t i = 0; i < ARRAY_LENGTH(cases); i++) {

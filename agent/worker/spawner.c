@@ -16,7 +16,6 @@
 #include "common/base/file.h"
 
 #define OUT_OF_THE_WAY 16 /* above every file descriptor that a worker is given */
-#define WORKER_OOM_SCORE "800"
 
 struct spawner {
   int wake_fd, signal_fd;
@@ -71,17 +70,14 @@ static size_t strings_count(char *const *strings) {
   return n;
 }
 
-/* What is added comes first: of two settings of one name getenv finds the first. Kernels are other people's code: they
- * need not know who we are to the server. The strings are borrowed. */
+/* What is added comes first: of two settings of one name getenv finds the first. The strings are borrowed. */
 static char **environment_make(char *const *added) {
   size_t n_added = strings_count(added), n = strings_count(environ), kept = 0;
   char **environment = xcalloc(n_added + n + 1, sizeof *environment);
   for (size_t i = 0; i < n_added; i++)
     environment[kept++] = added[i];
-  for (size_t i = 0; i < n; i++) {
-    if (!string_starts(environ[i], "WAVETUNE_TOKEN="))
-      environment[kept++] = environ[i];
-  }
+  for (size_t i = 0; i < n; i++)
+    environment[kept++] = environ[i];
   return environment;
 }
 
@@ -97,9 +93,6 @@ no_return static void worker_exec(int socket, int page, int null, pid_t parent, 
   if (getppid() != parent)
     _exit(127);
   prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-  int score = open("/proc/self/oom_score_adj", O_WRONLY);
-  if (score >= 0)
-    (void)!write(score, WORKER_OOM_SCORE, sizeof WORKER_OOM_SCORE - 1);
   /* What a kernel prints must not mix with the program's output. */
   dup2(null, STDIN_FILENO);
   dup2(STDERR_FILENO, STDOUT_FILENO);

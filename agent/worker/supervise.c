@@ -6,6 +6,7 @@
 
 #include "common/base/log.h"
 #include "common/program/options.h"
+#include "common/program/secret.h"
 
 bool supervisor_stopped(const struct supervisor *supervisor) { return atomic_load(&supervisor->signal) != 0; }
 
@@ -29,6 +30,9 @@ int supervise(struct supervisor *supervisor) {
   struct error error;
   pthread_t thread;
   signal(SIGPIPE, SIG_IGN);
+  /* Workers run other people's code as the same user. A command that needs the token has read it. */
+  free(environment_take("WAVETUNE_TOKEN"));
+  process_hide();
   if (!spawner_new(&supervisor->spawner, &error)) {
     log_error("%s", error.message);
     return EXIT_INTERNAL;

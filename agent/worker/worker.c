@@ -5,6 +5,7 @@
 #include "agent/worker/worker.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
 
@@ -13,6 +14,7 @@
 #include "common/base/log.h"
 
 #define SPOILED_EXIT 3
+#define OOM_SCORE "800"
 
 void worker_status_set(struct worker *worker, enum worker_phase phase, uint64_t config) {
   struct worker_status *status = worker->status;
@@ -111,8 +113,16 @@ static bool line_read(struct worker *worker, char **ret_line, size_t *ret_size) 
   }
 }
 
+/* Not between fork and exec: this process was hidden then, as its parent is, and its files in /proc were root's. */
+static void oom_score_raise(void) {
+  cleanup_fd int score = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+  if (score >= 0)
+    (void)!write(score, OOM_SCORE, sizeof OOM_SCORE - 1);
+}
+
 int worker_main(void) {
   signal(SIGPIPE, SIG_IGN);
+  oom_score_raise();
   struct worker worker = {0};
   worker.status = mmap(NULL, sizeof *worker.status, PROT_READ | PROT_WRITE, MAP_SHARED, WORKER_STATUS_FD, 0);
   if (worker.status == MAP_FAILED) {

@@ -1,6 +1,6 @@
 /* Parsing of a command's flags, variables and configuration file by its table, and its --help.
  *
- * Memory: values are borrowed from argv, the environment or options->file; lists are owned by the options.
+ * Memory: values are borrowed from argv, the environment or options->file; lists and secrets are owned by the options.
  * Threads: one, at start. */
 #include "common/program/options.h"
 
@@ -10,6 +10,7 @@
 
 #include "common/base/file.h"
 #include "common/base/names.h"
+#include "common/program/secret.h"
 
 #define CONFIG_FILE_MAX (64 * 1024)
 #define HELP_COLUMN_MAX 34
@@ -20,6 +21,7 @@ enum origin { ORIGIN_NONE, ORIGIN_DEFAULT, ORIGIN_FILE, ORIGIN_VARIABLE, ORIGIN_
 struct option_value {
   enum origin origin;
   const char *text;
+  char *secret; /* what `text` points to where it was overwritten in its origin */
   int64_t integer;
   bool flag;
   size_t n_list, capacity;
@@ -260,6 +262,11 @@ static void value_set(struct options *options, size_t index, enum origin origin,
   }
   case OPTION_TEXT:
     value->text = text;
+    if (spec->is_secret && origin == ORIGIN_FLAG) {
+      free(value->secret);
+      value->text = value->secret = xstrdup(text);
+      argument_hide(text);
+    }
     break;
   case OPTION_LIST:
     if (value->origin != origin)
@@ -284,7 +291,9 @@ static void set_from_variables(struct options *options) {
     if (spec->flag_only)
       continue;
     cleanup_free char *variable = variable_name(spec->name);
-    const char *text = getenv(variable);
+    char *secret = spec->is_secret ? environment_take(variable) : NULL;
+    const char *text = spec->is_secret ? secret : getenv(variable);
+    options->values[i].secret = secret;
     if (text && text[0])
       value_set(options, i, ORIGIN_VARIABLE, variable, text);
   }
@@ -517,8 +526,10 @@ void options_parse(const char *program, const struct command_spec *command, int 
 }
 
 void options_free(struct options *options) {
-  for (size_t i = 0; i < options->command->n_options; i++)
+  for (size_t i = 0; i < options->command->n_options; i++) {
     free(options->values[i].list);
+    free(options->values[i].secret);
+  }
   free(options->values);
   free(options->arguments);
   json_decref(options->file);

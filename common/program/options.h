@@ -26,6 +26,7 @@ struct option_spec {
   int64_t min, max;         /* of an integer; both 0: any */
   const char *help;         /* one line */
   bool flag_only;           /* neither variable nor file (e.g. --json is both, --wait only a flag) */
+  bool is_secret;           /* a text that is overwritten in argv and in the environment once it was read */
 };
 
 struct options;

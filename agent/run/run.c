@@ -258,6 +258,7 @@ static const struct option_spec run_options[] = {
     {"url", OPTION_TEXT, "URL", NULL, 0, 0, "the server, like https://tuning.example", false},
     {"token", OPTION_TEXT, "TOKEN", NULL, 0, 0, "a token with the role agent; better in WAVETUNE_TOKEN", false,
      .is_secret = true},
+    OPTION_INSECURE_HTTP,
     {"state", OPTION_TEXT, "FOLDER", NULL, 0, 0,
      "the agent's id, spool and compiled objects; default: /var/lib/wavetune-agent, of a user ~/.local/state/…", false},
     {"name", OPTION_TEXT, "NAME", NULL, 0, 0, "what people call this agent; default: the host's name", false},

@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 #include "agent/worker/worker_process.h"
 #include "common/base/file.h"
@@ -59,6 +60,12 @@ static bool answer_probe(struct worker *worker, const json_t *request) {
   return worker_answer(json_pack("{s:o, s:o}", "devices", devices, "absent", absent));
 }
 
+static void fds_close(struct worker *worker) {
+  for (size_t i = 0; i < worker->n_fds; i++)
+    close(worker->fds[i]);
+  worker->n_fds = 0;
+}
+
 /* False when the supervisor is gone. */
 static bool request_answer(struct worker *worker, const char *text, size_t size) {
   static const struct {
@@ -78,6 +85,7 @@ static bool request_answer(struct worker *worker, const char *text, size_t size)
     if (!string_equal(name, requests[i].name))
       continue;
     bool answered = requests[i].function(worker, request);
+    fds_close(worker);
     worker_status_set(worker, WORKER_IDLE, WORKER_CONFIG_NONE);
     return answered;
   }
@@ -104,7 +112,9 @@ static bool line_read(struct worker *worker, char **ret_line, size_t *ret_size) 
       log_error("worker: a request is longer than %d bytes", WORKER_LINE_MAX);
       return false;
     }
-    ssize_t n = read(WORKER_SOCKET_FD, worker->line + worker->line_used, WORKER_LINE_MAX - worker->line_used);
+    ssize_t n =
+        descriptors_receive(WORKER_SOCKET_FD, worker->line + worker->line_used, WORKER_LINE_MAX - worker->line_used,
+                            worker->fds, WORKER_REQUEST_FDS, &worker->n_fds);
     if (n < 0 && errno == EINTR)
       continue;
     if (n <= 0)
@@ -120,9 +130,17 @@ static void oom_score_raise(void) {
     (void)!write(score, OOM_SCORE, sizeof OOM_SCORE - 1);
 }
 
+/* Each loaded object takes one. */
+static void descriptors_allow(void) {
+  struct rlimit limit;
+  if (getrlimit(RLIMIT_NOFILE, &limit) == 0)
+    setrlimit(RLIMIT_NOFILE, &(struct rlimit){limit.rlim_max, limit.rlim_max});
+}
+
 int worker_main(void) {
   signal(SIGPIPE, SIG_IGN);
   oom_score_raise();
+  descriptors_allow();
   struct worker worker = {0};
   worker.status = mmap(NULL, sizeof *worker.status, PROT_READ | PROT_WRITE, MAP_SHARED, WORKER_STATUS_FD, 0);
   if (worker.status == MAP_FAILED) {

@@ -38,6 +38,9 @@
  *     device was out of order before the config was launched (it was reset), the worker exits without an answer for it,
  *     and the page names nobody.
  *
+ * A request that names objects has one more member, "bundle", and with it comes a file descriptor: the objects themselves
+ * (agent/worker/worker_bundle.h).
+ *
  * The shared page says what the worker is doing, so that the supervisor knows the culprit when it crashes or hangs, and
  * names it when it renews the lease.
  *
@@ -52,6 +55,7 @@
 #define WORKER_SOCKET_FD 3
 #define WORKER_STATUS_FD 4
 #define WORKER_LINE_MAX (16 << 20)
+#define WORKER_REQUEST_FDS 2 /* the bundle's, and what the request says */
 #define WORKER_CONFIG_NONE UINT64_MAX
 
 enum worker_phase { WORKER_IDLE, WORKER_OPENING, WORKER_LOADING, WORKER_CHECKING, WORKER_TIMING };

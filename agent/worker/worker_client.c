@@ -2,6 +2,7 @@
 #include "agent/worker/worker_client.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -9,6 +10,7 @@
 #include <sys/wait.h>
 #include <time.h>
 
+#include "agent/worker/worker_bundle.h"
 #include "common/base/log.h"
 
 #define POLL_MS 50
@@ -22,6 +24,8 @@ struct worker_client {
   struct worker_limits limits;
   char *out; /* a request and its newline, not sent from `sent` on */
   size_t out_size, sent;
+  int out_fds[WORKER_REQUEST_FDS]; /* they go with the first byte */
+  size_t n_out_fds;
   char *in; /* bytes of answers */
   size_t in_size, in_capacity;
   size_t scanned; /* of them without a newline */
@@ -95,6 +99,19 @@ static bool worker_has_ended(const struct worker_client *worker, int64_t timeout
   }
 }
 
+static int fd_duplicate(int fd) {
+  int duplicate = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+  if (duplicate < 0)
+    die("cannot duplicate a file descriptor: %s", strerror(errno));
+  return duplicate;
+}
+
+static void out_fds_close(struct worker_client *worker) {
+  for (size_t i = 0; i < worker->n_out_fds; i++)
+    close(worker->out_fds[i]);
+  worker->n_out_fds = 0;
+}
+
 void worker_dismiss(struct worker_client *worker) { (void)shutdown(worker->process.socket, SHUT_RDWR); }
 
 void worker_free(struct worker_client *worker) {
@@ -105,6 +122,7 @@ void worker_free(struct worker_client *worker) {
     (void)worker_kill(worker, &status);
   }
   munmap(worker->process.status, sizeof *worker->process.status);
+  out_fds_close(worker);
   free(worker->out);
   free(worker->in);
   free(worker);
@@ -123,11 +141,23 @@ static void page_read(struct worker_client *worker, bool is_new) {
   worker->changed_ms = clock_monotonic_ms();
 }
 
-void worker_ask(struct worker_client *worker, const json_t *request) {
+void worker_ask(struct worker_client *worker, const json_t *request) { worker_ask_with(worker, request, -1); }
+
+void worker_ask_with(struct worker_client *worker, const json_t *request, int fd) {
+  cleanup_json json_t *whole = json_copy((json_t *)request);
+  struct error error;
+  int bundle_fd = -1;
   ALWAYS(worker->sent == worker->out_size);
   free(worker->out);
+  out_fds_close(worker);
+  if (!bundle_pack(whole, &bundle_fd, &error))
+    log_error("worker: %s", error.message); /* objects cannot be loaded then, which says so of each */
+  if (bundle_fd >= 0)
+    worker->out_fds[worker->n_out_fds++] = bundle_fd;
+  if (fd >= 0)
+    worker->out_fds[worker->n_out_fds++] = fd_duplicate(fd);
   /* Not canonical: the order of a space's parameters has a meaning. */
-  cleanup_free char *text = json_dumps(request, JSON_COMPACT);
+  cleanup_free char *text = json_dumps(whole, JSON_COMPACT);
   ALWAYS(text != NULL);
   worker->out = xasprintf("%s\n", text);
   worker->out_size = strlen(worker->out);
@@ -242,11 +272,13 @@ static bool worker_receive(struct worker_client *worker) {
 }
 
 static void worker_send(struct worker_client *worker) {
-  ssize_t n = send(worker->process.socket, worker->out + worker->sent, worker->out_size - worker->sent,
-                   MSG_DONTWAIT | MSG_NOSIGNAL);
-  if (n > 0)
+  ssize_t n = descriptors_send(worker->process.socket, worker->out + worker->sent, worker->out_size - worker->sent,
+                               worker->out_fds, worker->n_out_fds);
+  if (n > 0) {
     worker->sent += (size_t)n;
-  else if (n < 0 && errno != EAGAIN && errno != EINTR)
+    out_fds_close(worker);
+  }
+  if (n < 0 && errno != EAGAIN && errno != EINTR)
     worker->sent = worker->out_size; /* nobody reads it; receiving will say why */
 }
 

@@ -192,6 +192,7 @@ bool worker_answer_measure(struct worker *worker, const json_t *json) {
   struct error error = {0};
   if (!measure_request_read(worker, json, &request, &error)) {
     measure_request_release(&request);
+    bundle_places_release(&worker->measured);
     return worker_answer_error(&error);
   }
   struct measuring measuring = {.worker = worker, .timed = xcalloc(request.n + 1, sizeof *measuring.timed)};
@@ -203,5 +204,6 @@ bool worker_answer_measure(struct worker *worker, const json_t *json) {
   free(measuring.timed);
   json_decref(measuring.conditions);
   measure_request_release(&request);
+  bundle_places_release(&worker->measured);
   return answered;
 }

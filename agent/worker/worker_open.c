@@ -31,6 +31,7 @@ static void problem_close(struct worker *worker) {
   worker->key = (struct key){0};
   if (worker->kernel)
     kernel_free(TAKE(worker->kernel));
+  bundle_places_release(&worker->opened);
 }
 
 static void device_drop(struct worker *worker) {
@@ -201,7 +202,7 @@ bool worker_answer_open(struct worker *worker, const json_t *json) {
   struct open_request open;
   struct error error = {0};
   problem_close(worker);
-  bool is_read = open_request_read(json, &open, &error);
+  bool is_read = open_request_read(worker, json, &open, &error);
   worker_status_set(worker, WORKER_OPENING, WORKER_CONFIG_NONE);
   bool answered = is_read ? open_and_answer(worker, &open) : worker_answer_error(&error);
   open_request_release(&open);

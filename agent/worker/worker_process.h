@@ -7,11 +7,14 @@
 
 #include "agent/measure/race.h"
 #include "agent/worker/worker.h"
+#include "agent/worker/worker_bundle.h"
 
 struct worker {
   struct worker_status *status;
   char *line; /* WORKER_LINE_MAX bytes, the next of which are unread */
   size_t line_used, line_end;
+  int fds[WORKER_REQUEST_FDS]; /* that came with the request */
+  size_t n_fds;
   struct device *device; /* NULL: none was named yet */
   char *device_name;
   bool is_trusted;         /* it passed its sentinel, and nothing failed on it since */
@@ -23,6 +26,7 @@ struct worker {
   struct space *space;
   uint64_t seed;
   struct timed baseline;
+  struct bundle_places opened, measured; /* objects of "open" and of "measure" */
 };
 
 /* worker.c */
@@ -39,18 +43,19 @@ no_return void worker_leave(struct worker *worker);
 /* worker_requests.c */
 struct requested_config {
   uint64_t config;
-  const char *object;
+  char *object; /* where it can be read */
   struct launch_spec launch;
 };
 
 struct open_request {
   const char *device, *regime;
-  const char *reference, *instruction_flush, *fingerprint; /* paths of objects; NULL where there is none */
+  char *reference, *instruction_flush, *fingerprint; /* where objects can be read; NULL where there is none */
   json_t *kernel, *key, *space;
   int64_t seed;
   struct requested_config baseline;
 };
-must_check bool open_request_read(const json_t *json, struct open_request *request, struct error *error);
+must_check bool open_request_read(struct worker *worker, const json_t *json, struct open_request *request,
+                                  struct error *error);
 void open_request_release(struct open_request *request);
 
 struct measure_request {
@@ -58,7 +63,7 @@ struct measure_request {
   size_t n;
   struct requested_config *configs;
 };
-must_check bool measure_request_read(const struct worker *worker, const json_t *json, struct measure_request *request,
+must_check bool measure_request_read(struct worker *worker, const json_t *json, struct measure_request *request,
                                      struct error *error);
 void measure_request_release(struct measure_request *request);
 

@@ -7,28 +7,47 @@
 #define CONFIGS_MAX 4096 /* of one request */
 #define ROUNDS_MAX 10000
 
+/* What objects are taken from and put into. */
+struct objects {
+  const json_t *request;
+  int bundle_fd;
+  struct bundle_places *places;
+};
+
+static struct objects objects_of(const struct worker *worker, const json_t *request, struct bundle_places *places) {
+  return (struct objects){request, worker->n_fds ? worker->fds[0] : -1, places};
+}
+
+static char *object_place(const struct objects *objects, const char *path) {
+  return path ? bundle_place(objects->places, objects->request, objects->bundle_fd, path) : NULL;
+}
+
 /* A config at `pointer`; a launch that is absent says nothing. */
-static bool config_read(const json_t *json, const char *pointer, int64_t max, struct requested_config *config,
-                        struct error *error) {
+static bool config_read(const struct objects *objects, const json_t *json, const char *pointer, int64_t max,
+                        struct requested_config *config, struct error *error) {
   static const char *const members[] = {"config", "object", "launch", NULL};
   char at[JSON_POINTER_SIZE];
+  const char *object = NULL;
   json_t *launch = NULL;
   int64_t ordinal;
   if (!json_only_members(json, pointer, members, error) ||
       !json_get_integer(json, pointer, "config", JSON_REQUIRED, 0, max, &ordinal, error) ||
-      !json_get_string(json, pointer, "object", JSON_REQUIRED, &config->object, error) ||
+      !json_get_string(json, pointer, "object", JSON_REQUIRED, &object, error) ||
       !json_get_object(json, pointer, "launch", JSON_OPTIONAL, &launch, error))
     return false;
   config->config = (uint64_t)ordinal;
+  config->object = object_place(objects, object);
   config->launch = launch_spec_default();
   return !launch || launch_spec_from_json(launch, &config->launch, error) ||
          error_pointer_prefix(error, json_pointer_member(at, sizeof at, pointer, "launch"));
 }
 
-bool open_request_read(const json_t *json, struct open_request *request, struct error *error) {
+bool open_request_read(struct worker *worker, const json_t *json, struct open_request *request, struct error *error) {
   static const char *const members[] = {"do",          "device", "kernel",    "key",      "space",
                                         "seed",        "regime", "reference", "baseline", "instruction_flush",
-                                        "fingerprint", NULL};
+                                        "fingerprint", "bundle", NULL};
+  struct objects objects = objects_of(worker, json, &worker->opened);
+  const char *reference = NULL, *instruction_flush = NULL, *fingerprint = NULL;
   json_t *baseline = NULL;
   *request = (struct open_request){.baseline.launch = launch_spec_default()};
   if (!json_only_members(json, "", members, error) ||
@@ -38,17 +57,30 @@ bool open_request_read(const json_t *json, struct open_request *request, struct 
       !json_get_object(json, "", "space", JSON_REQUIRED, &request->space, error) ||
       !json_get_integer(json, "", "seed", JSON_REQUIRED, INT64_MIN, INT64_MAX, &request->seed, error) ||
       !json_get_string(json, "", "regime", JSON_REQUIRED, &request->regime, error) ||
-      !json_get_string(json, "", "reference", JSON_OPTIONAL, &request->reference, error) ||
-      !json_get_string(json, "", "instruction_flush", JSON_OPTIONAL, &request->instruction_flush, error) ||
-      !json_get_string(json, "", "fingerprint", JSON_OPTIONAL, &request->fingerprint, error) ||
+      !json_get_string(json, "", "reference", JSON_OPTIONAL, &reference, error) ||
+      !json_get_string(json, "", "instruction_flush", JSON_OPTIONAL, &instruction_flush, error) ||
+      !json_get_string(json, "", "fingerprint", JSON_OPTIONAL, &fingerprint, error) ||
       !json_get_object(json, "", "baseline", JSON_REQUIRED, &baseline, error))
     return false;
   if (!string_equal(request->regime, "cold") && !string_equal(request->regime, "warm"))
     return error_at(error, "/regime", "the regime must be \"cold\" or \"warm\", not \"%s\"", request->regime);
-  return config_read(baseline, "/baseline", INT64_MAX, &request->baseline, error);
+  request->reference = object_place(&objects, reference);
+  request->instruction_flush = object_place(&objects, instruction_flush);
+  request->fingerprint = object_place(&objects, fingerprint);
+  return config_read(&objects, baseline, "/baseline", INT64_MAX, &request->baseline, error);
 }
 
-void open_request_release(struct open_request *request) { launch_spec_release(&request->baseline.launch); }
+static void config_release(struct requested_config *config) {
+  launch_spec_release(&config->launch);
+  free(config->object);
+}
+
+void open_request_release(struct open_request *request) {
+  config_release(&request->baseline);
+  free(request->reference);
+  free(request->instruction_flush);
+  free(request->fingerprint);
+}
 
 /* A number that is not below zero; absent, *ret stays. */
 static bool size_read(const json_t *json, const char *name, enum json_presence presence, double *ret,
@@ -81,10 +113,11 @@ static bool limits_read(const json_t *json, struct race_limits *limits, struct e
   return true;
 }
 
-bool measure_request_read(const struct worker *worker, const json_t *json, struct measure_request *request,
+bool measure_request_read(struct worker *worker, const json_t *json, struct measure_request *request,
                           struct error *error) {
   static const char *const members[] = {"do",        "configs",    "rounds_min", "rounds_max", "margin", "precision",
-                                        "device_us", "best_ratio", "serial",     "whole",      NULL};
+                                        "device_us", "best_ratio", "serial",     "whole",      "bundle", NULL};
+  struct objects objects = objects_of(worker, json, &worker->measured);
   json_t *array = NULL, *item;
   size_t i;
   if (!worker->problem)
@@ -98,15 +131,15 @@ bool measure_request_read(const struct worker *worker, const json_t *json, struc
   json_array_foreach (array, i, item) {
     char at[JSON_POINTER_SIZE];
     json_pointer_index(at, sizeof at, "/configs", i);
-    if (!config_read(item, at, (int64_t)(worker->space->raw_count - 1), &request->configs[i], error))
-      return false;
     request->n++;
+    if (!config_read(&objects, item, at, (int64_t)(worker->space->raw_count - 1), &request->configs[i], error))
+      return false;
   }
   return true;
 }
 
 void measure_request_release(struct measure_request *request) {
   for (size_t i = 0; i < request->n; i++)
-    launch_spec_release(&request->configs[i].launch);
+    config_release(&request->configs[i]);
   free(request->configs);
 }

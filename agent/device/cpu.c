@@ -330,6 +330,7 @@ const struct device_ops cpu_ops = {
     .sentinel = cpu_sentinel,
     .time = cpu_time,
     .displace = cpu_displace,
+    .is_host = true,
     .is_synchronous = true,
     .clock_mhz = cpu_device_clock_mhz,
     .conditions = cpu_conditions,

@@ -38,6 +38,13 @@ bool device_open(const char *name, struct device **ret_device, struct error *err
   return error_set(error, "no device %s on this machine; `wavetune-agent probe` lists those there are", name);
 }
 
+bool device_is_host(const char *name) {
+  for (size_t i = 0; i < ARRAY_LENGTH(back_ends); i++)
+    if (string_starts(name, back_ends[i]->backend))
+      return back_ends[i]->is_host;
+  return true;
+}
+
 size_t device_displacement(size_t bytes) {
   const char *given = getenv("WAVETUNE_DISPLACEMENT_BYTES");
   unsigned long long wanted = given ? strtoull(given, NULL, 10) : 0;

@@ -159,6 +159,7 @@ struct device_ops {
   /* Loads the object of agent/compile/helper_kernels.h, for rotations that flush instruction caches; a second call
    * is free. NULL: the device cannot (only AMD's can). */
   must_check bool (*instruction_flush_set)(struct device *device, const char *object, struct error *error);
+  bool is_host;        /* kernels run in this process: they could hold its clock */
   bool is_synchronous; /* what launch() gives is over when it returns: who crashes or hangs is known at once */
   /* The core clock now, in MHz; 0 when it is not known. Cheap enough for one a round. */
   double (*clock_mhz)(struct device *device);
@@ -175,6 +176,8 @@ must_check bool devices_probe(json_t **ret_devices, json_t **ret_absent, struct 
 /* Opens a device by the name that probe gave it ("cpu0"). A process that opens a GPU and has not probed hides all others from
  * the runtime: it can open none of them. */
 must_check bool device_open(const char *name, struct device **ret_device, struct error *error);
+/* Whether kernels for the device of that name run in the process that opens it. */
+bool device_is_host(const char *name);
 static inline void device_close(struct device *device) { device->ops->close(device); }
 DEFINE_CLEANUP(struct device *, cleanup_device_close, device_close)
 #define cleanup_device __attribute__((cleanup(cleanup_device_close)))

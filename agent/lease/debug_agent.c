@@ -26,7 +26,7 @@ bool debug_agent_find(char **ret_library) {
 }
 
 char **debug_agent_environment(const char *library, const char *folder) {
-  char **environment = xcalloc(6, sizeof *environment);
+  char **environment = xcalloc(7, sizeof *environment);
   environment[0] = xasprintf("HSA_TOOLS_LIB=%s", library);
   environment[1] = xstrdup("HSA_ENABLE_DEBUG=1");
   environment[2] =
@@ -36,6 +36,7 @@ char **debug_agent_environment(const char *library, const char *folder) {
   /* An allocation is not a part of a larger one, in which a write behind its end would stay unseen. Its companion in AMD's
    * guide, PYTORCH_NO_HIP_MEMORY_CACHING, does the same for PyTorch's allocator, which no worker has. */
   environment[4] = xstrdup("HSA_DISABLE_FRAGMENT_ALLOCATOR=1");
+  environment[5] = xasprintf("WAVETUNE_WORKER_WRITES=%s", folder);
   return environment;
 }
 

@@ -17,10 +17,10 @@ static void environment_free(char **environment) {
 }
 
 /* Until the worker has died, or has answered. */
-static void config_run(struct execution *execution, struct work *work, struct worker_client *worker) {
+static void config_run(struct execution *execution, struct work *work, struct worker_client *worker, int reference) {
   struct worker_end end;
   cleanup_json json_t *open = open_request(execution), *opened = NULL;
-  worker_ask(worker, open);
+  worker_ask_with(worker, open, reference);
   if (worker_next(worker, execution_stopped, execution, NULL, &opened, &end) != WORKER_ANSWER ||
       !json_is_true(json_object_get(opened, "opened")))
     return;
@@ -62,8 +62,13 @@ char *fault_rerun(struct execution *execution, struct work *work) {
   environment_free(environment);
   if (!started)
     return xstrdup(error.message);
-  config_run(execution, work, worker);
+  struct worker_client *reference = NULL;
+  cleanup_fd int socket = -1;
+  if (reference_start(execution, &reference, &socket, &error))
+    config_run(execution, work, worker, socket);
   worker_free(worker);
+  if (reference)
+    worker_abandon(reference);
   cleanup_free char *printed = printed_read(folder);
   cleanup_free char *summary = printed ? debug_agent_summary(printed) : NULL;
   if (!summary)

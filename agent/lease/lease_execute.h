@@ -36,10 +36,12 @@ struct race_terms {
 
 /* A worker that is kept. */
 struct executor_worker {
-  struct worker_client *client; /* NULL: none */
-  bool is_starting;             /* it was asked for the sentinel and has not answered */
-  char *opened;                 /* the request that opened its problem; NULL: none is open */
-  int64_t configs;              /* measured in it */
+  struct worker_client *client;    /* NULL: none */
+  struct worker_client *reference; /* the process of what is open in it; NULL: none */
+  bool is_starting;                /* it was asked for the sentinel and has not answered */
+  struct digest kernel;            /* that it opened last */
+  char *opened;                    /* the request that opened its problem; NULL: none is open */
+  int64_t configs;                 /* measured in it */
   size_t n_seen, seen_capacity;
   uint64_t *seen;  /* hashes of the jobs that it measured */
   int64_t used_ns; /* when it was used last */

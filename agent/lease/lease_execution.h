@@ -67,6 +67,10 @@ struct race_request {
 /* What a worker is asked (agent/worker/worker.h; new references). */
 must_check json_t *open_request(const struct execution *execution);
 must_check json_t *measure_request(const struct race_request *request);
+/* Starts the process of the kernel's reference; *ret_socket, the caller's, is for the worker that opens the lease. Without a
+ * reference there is neither: -1. */
+must_check bool reference_start(struct execution *execution, struct worker_client **ret_reference, int *ret_socket,
+                                struct error *error);
 /* Makes sure that the lease is open in execution->worker; `fresh`: one that has not seen the job. */
 enum step worker_ready(struct execution *execution, bool fresh);
 /* Waits until no worker makes a context any more: that would disturb what is timed. */

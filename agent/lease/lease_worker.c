@@ -1,6 +1,8 @@
 /* The workers of an executor: which one a lease gets, opening the lease in it, and trusting the device.
  * Memory and threads: lease_execution.h. */
+#include <errno.h>
 #include <math.h>
+#include <sys/socket.h>
 #include <time.h>
 
 #include "agent/lease/lease_execution.h"
@@ -15,9 +17,15 @@ bool execution_stopped(void *context) {
   return execution->hooks->stopped(execution->hooks->context);
 }
 
+static void reference_end(struct executor_worker *worker) {
+  if (worker->reference)
+    worker_abandon(TAKE(worker->reference));
+}
+
 static void worker_end(struct executor_worker *worker) {
   if (worker->client)
     worker_free(worker->client);
+  reference_end(worker);
   free(worker->opened);
   free(worker->seen);
   *worker = (struct executor_worker){0};
@@ -123,12 +131,42 @@ static json_t *config_request(const struct work *work) {
 
 json_t *open_request(const struct execution *execution) {
   const struct lease *lease = execution->lease;
-  return json_pack("{s:s, s:s, s:O, s:o, s:O, s:I, s:s, s:s?, s:s?, s:s?, s:o}", "do", "open", "device",
+  return json_pack("{s:s, s:s, s:O, s:o, s:O, s:I, s:s, s:b, s:s?, s:s?, s:o}", "do", "open", "device",
                    execution->executor->device, "kernel", lease->kernel->json, "key", key_to_json(&lease->key), "space",
                    lease->space->json, "seed", (json_int_t)lease->seed, "regime", lease->regime, "reference",
-                   execution->reference.path, "instruction_flush", execution->helpers[HELPER_INSTRUCTION_FLUSH],
+                   execution->reference.path != NULL, "instruction_flush", execution->helpers[HELPER_INSTRUCTION_FLUSH],
                    "fingerprint", execution->helpers[HELPER_FINGERPRINT], "baseline",
                    config_request(&execution->baseline));
+}
+
+static json_t *reference_request(const struct execution *execution) {
+  const struct lease *lease = execution->lease;
+  return json_pack("{s:s, s:O, s:o, s:O, s:I, s:s, s:s, s:I, s:s}", "do", "reference", "kernel", lease->kernel->json,
+                   "key", key_to_json(&lease->key), "space", lease->space->json, "seed", (json_int_t)lease->seed,
+                   "gpu_name", execution->executor->gpu_name, "arch", execution->executor->arch, "config",
+                   (json_int_t)execution->baseline.config, "reference_object", execution->reference.path);
+}
+
+bool reference_start(struct execution *execution, struct worker_client **ret_reference, int *ret_socket,
+                     struct error *error) {
+  cleanup_json json_t *request = NULL;
+  struct worker_client *reference;
+  int ends[2];
+  *ret_socket = -1;
+  if (!execution->reference.path)
+    return true;
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) < 0)
+    return error_set(error, "cannot make a reference's socket: %s", strerror(errno));
+  cleanup_fd int ours = ends[0], theirs = ends[1];
+  if (!worker_start(execution->executor->spawner, execution->executor->limits, &reference, error))
+    return false;
+  request = reference_request(execution);
+  worker_ask_with(reference, request, theirs);
+  worker_push(reference);
+  *ret_reference = reference;
+  *ret_socket = ours;
+  ours = -1;
+  return true;
 }
 
 json_t *measure_request(const struct race_request *request) {
@@ -225,6 +263,12 @@ static bool is_used_up(const struct executor *executor, const struct executor_wo
   return worker->configs >= executor->configs_per_worker || worker->n_seen >= EXECUTOR_SEEN_MAX;
 }
 
+/* On the CPU a kernel is code in the worker's process: what it leaves there is another kernel's no business. */
+static bool is_anothers(const struct execution *execution, const struct executor_worker *worker) {
+  return !execution->executor->is_gpu && worker->n_seen > 0 &&
+         !digest_equal(&worker->kernel, &execution->lease->kernel->hash);
+}
+
 /* Where the same is open, else the worker of the screens. */
 static struct executor_worker *worker_for_screen(struct executor *executor, const char *open_text) {
   for (size_t i = 0; i < EXECUTOR_WORKERS; i++) {
@@ -270,6 +314,7 @@ static enum step others_close(struct execution *execution, const struct executor
     free(TAKE(worker->opened));
     worker_ask(worker->client, request);
     step = answer_expect(execution, worker, "closed");
+    reference_end(worker);
   }
   return step;
 }
@@ -282,22 +327,50 @@ static void open_spent_add(struct executor *executor, const json_t *answer) {
   executor->spent.baseline_us += json_integer_value(json_object_get(spent, "baseline_us"));
 }
 
+/* The process of the reference ended while the lease was opened. What it says itself is no fault of its: it cannot be loaded,
+ * or there is no memory for its inputs. */
+static enum step reference_lost(struct execution *execution, struct executor_worker *worker, bool is_last) {
+  bool has_said;
+  cleanup_free char *reason = worker_epitaph(worker->reference, &has_said);
+  reference_end(worker);
+  if (!has_said && !is_last)
+    return STEP_ON;
+  if (!has_said && !execution->baseline_worked) {
+    cleanup_free char *detail = xasprintf("the reference: %s", reason);
+    return end_with_baseline(execution, OUTCOME_RUNTIME, detail);
+  }
+  error_set(execution->error, "%s cannot measure %s: %s%s", execution->executor->device, execution->lease->kernel->name,
+            has_said ? "" : "the reference: ", reason);
+  return STEP_FAILED;
+}
+
 /* Opens the lease in execution->worker, which is started when it is not there. */
 static enum step worker_open(struct execution *execution, const json_t *request, const char *text, uint64_t job) {
   struct executor_worker *worker = execution->worker;
-  for (int deaths = 0, refusals = 0;;) {
+  for (int deaths = 0, refusals = 0, losses = 0;;) {
     if (worker_settle(execution, worker) != STEP_ON)
       return STEP_STOPPED;
     if (!worker->client && !worker_begin(execution->executor, worker, execution->error))
       return STEP_FAILED;
     bool is_new = worker->n_seen == 0; /* another job may have left something in an older one */
     cleanup_json json_t *answer = NULL;
+    cleanup_fd int socket = -1;
+    reference_end(worker);
+    if (!reference_start(execution, &worker->reference, &socket, execution->error))
+      return STEP_FAILED;
     struct worker_end end;
     seen_add(worker, job);
+    worker->kernel = execution->lease->kernel->hash;
     free(TAKE(worker->opened));
-    worker_ask(worker->client, request);
+    worker_ask_with(worker->client, request, socket);
     enum worker_event event = worker_next(worker->client, execution_stopped, execution, NULL, &answer, &end);
     bool is_refused = json_is_false(json_object_get(answer, "passed"));
+    if (json_object_get(answer, "reference") && worker->reference) {
+      enum step step = reference_lost(execution, worker, ++losses == OPEN_ATTEMPTS);
+      if (step != STEP_ON)
+        return step;
+      continue;
+    }
     if (event == WORKER_ANSWER && !is_refused) {
       open_spent_add(execution->executor, answer);
       enum step step = open_answered(execution, answer);
@@ -327,7 +400,7 @@ enum step worker_ready(struct execution *execution, bool fresh) {
   uint64_t job = job_hash(execution->lease);
   struct executor_worker *worker = fresh ? worker_for_final(executor, job) : worker_for_screen(executor, text);
   execution->worker = worker;
-  if (worker->client && is_used_up(executor, worker))
+  if (worker->client && (is_used_up(executor, worker) || is_anothers(execution, worker)))
     worker_end(worker);
   if (!fresh && worker->opened && string_equal(worker->opened, text)) {
     execution->baseline_worked = true;

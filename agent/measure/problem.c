@@ -212,7 +212,9 @@ bool problem_new(struct device *device, const struct kernel *kernel, const struc
   if (!config_scope_fill(problem, options->baseline, &baseline_scope, error) ||
       !scalars_evaluate(problem, &baseline_scope, problem->host_scalars, error) || !rotation_new(problem, error))
     return false;
+  int64_t start = clock_monotonic_ns();
   expectations_compute(problem, options->seed);
+  problem->reference_ns = clock_monotonic_ns() - start;
   *ret_problem = TAKE(problem);
   return true;
 }

@@ -65,7 +65,8 @@ struct problem {
   struct reference *reference;                                                      /* NULL: outputs are not compared */
   void *host_pointers[KERNEL_ARGUMENTS_MAX], *host_arguments[KERNEL_ARGUMENTS_MAX]; /* what the reference gets */
   uint64_t host_scalars[KERNEL_ARGUMENTS_MAX];
-  bool has_checked; /* a config */
+  int64_t reference_ns; /* that its samples took */
+  bool has_checked;     /* a config */
   /* Not empty: what the baseline wrote is wrong in an element that is not among the samples. */
   struct error baseline_wrong;
   size_t n_ran; /* checks since the inputs were looked at, whatever became of the configs */
@@ -98,6 +99,11 @@ must_check bool problem_new(struct device *device, const struct kernel *kernel, 
 void problem_free(struct problem *problem);
 DEFINE_CLEANUP(struct problem *, cleanup_problem_free, problem_free)
 #define cleanup_problem __attribute__((cleanup(cleanup_problem_free)))
+
+/* Whether the process that has the reference ended: its answers are none, and outcomes since mean nothing. */
+static inline bool problem_reference_is_lost(const struct problem *problem) {
+  return problem->reference && reference_is_lost(problem->reference);
+}
 
 /* Decides how a config is launched and loads its object: OUTCOME_CORRECT. One that the device cannot run is not loaded:
  * OUTCOME_CONSTRAINTS. OUTCOME_RUNTIME: it cannot be loaded. */

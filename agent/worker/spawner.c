@@ -82,7 +82,7 @@ static char **environment_make(char *const *added) {
 }
 
 /* Between fork and exec of a program with threads: async-signal-safe calls only. */
-no_return static void worker_exec(int socket, int page, int null, pid_t parent, char **environment) {
+no_return static void worker_exec(int socket, int page, int null, int output, pid_t parent, char **environment) {
   static char program[] = "/proc/self/exe", name[] = "wavetune-agent", command[] = "worker";
   char *arguments[] = {name, command, NULL};
   sigset_t none;
@@ -93,9 +93,10 @@ no_return static void worker_exec(int socket, int page, int null, pid_t parent, 
   if (getppid() != parent)
     _exit(127);
   prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-  /* What a kernel prints must not mix with the program's output. */
+  /* What a kernel prints must neither mix with the program's output nor fill its log. */
   dup2(null, STDIN_FILENO);
-  dup2(STDERR_FILENO, STDOUT_FILENO);
+  dup2(output, STDOUT_FILENO);
+  dup2(output, STDERR_FILENO);
   dup2(socket, WORKER_SOCKET_FD);
   dup2(page, WORKER_STATUS_FD);
   close_range(WORKER_STATUS_FD + 1, ~0u, 0);
@@ -104,8 +105,10 @@ no_return static void worker_exec(int socket, int page, int null, pid_t parent, 
 }
 
 static bool page_make(int *ret_fd, struct worker_status **ret_status, struct error *error) {
-  cleanup_fd int fd = memfd_create("wavetune-worker", MFD_CLOEXEC);
-  if (fd < 0 || ftruncate(fd, sizeof(struct worker_status)) < 0)
+  cleanup_fd int fd = memfd_create("wavetune-worker", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  /* A worker that made it shorter would kill this process when it looks at it. */
+  if (fd < 0 || ftruncate(fd, sizeof(struct worker_status)) < 0 ||
+      fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
     return error_set(error, "cannot make a worker's status page: %s", strerror(errno));
   struct worker_status *status = mmap(NULL, sizeof *status, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (status == MAP_FAILED)
@@ -127,22 +130,30 @@ static bool spawn(char *const *added, struct spawned *ret, struct error *error) 
   struct worker_status *status = NULL;
   if (!page_make(&page, &status, error))
     return false;
+  int outputs[2] = {-1, -1};
+  if (pipe2(outputs, O_CLOEXEC) < 0) {
+    munmap(status, sizeof *status);
+    return error_set(error, "cannot make a pipe for a worker: %s", strerror(errno));
+  }
+  cleanup_fd int output = outputs[0], output_end = outputs[1];
+  fcntl(output, F_SETFL, O_NONBLOCK);
   cleanup_fd int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
   cleanup_fd int socket_high = fcntl(theirs, F_DUPFD_CLOEXEC, OUT_OF_THE_WAY);
   cleanup_fd int page_high = fcntl(page, F_DUPFD_CLOEXEC, OUT_OF_THE_WAY);
   cleanup_free char **environment = environment_make(added);
+  cleanup_fd int output_high = fcntl(output_end, F_DUPFD_CLOEXEC, OUT_OF_THE_WAY);
   pid_t parent = getpid();
-  bool has_files = null >= 0 && socket_high >= 0 && page_high >= 0;
+  bool has_files = null >= 0 && socket_high >= 0 && page_high >= 0 && output_high >= 0;
   pid_t pid = has_files ? fork() : -1;
   if (pid == 0)
-    worker_exec(socket_high, page_high, null, parent, environment);
+    worker_exec(socket_high, page_high, null, output_high, parent, environment);
   if (pid < 0) {
     munmap(status, sizeof *status);
     return error_set(error, "cannot start a worker: %s", strerror(errno));
   }
   setpgid(pid, pid); /* here too, so that the group is there before we may have to kill it */
-  *ret = (struct spawned){.pid = pid, .socket = ours, .status = status};
-  ours = -1;
+  *ret = (struct spawned){.pid = pid, .socket = ours, .output = output, .status = status};
+  ours = output = -1;
   return true;
 }
 

@@ -2,9 +2,9 @@
  * thread had forked would die with that thread. Device threads ask; the main thread serves, and hears the signals.
  *
  * A worker is this program again (/proc/self/exe worker) in a process group of its own, with agent/worker/worker.h's two
- * file descriptors and nothing else open but stderr, no new privileges, and the first to go when memory runs out. The
+ * file descriptors and nothing else open but a pipe to print to, no new privileges, and the first to go when memory runs out. The
  * token is not in its environment, because supervise() took it out of this process's.
- * Memory: spawned is a plain value; its owner closes the socket and unmaps the page. Threads: below. */
+ * Memory: spawned is a plain value; its owner closes the socket and the pipe and unmaps the page. Threads: below. */
 #ifndef WAVETUNE_AGENT_WORKER_SPAWNER_H
 #define WAVETUNE_AGENT_WORKER_SPAWNER_H
 
@@ -28,6 +28,7 @@ void spawner_end(struct spawner *spawner);
 struct spawned {
   pid_t pid;
   int socket;
+  int output; /* what it prints; does not block */
   struct worker_status *status;
 };
 

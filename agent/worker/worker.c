@@ -71,11 +71,9 @@ static bool request_answer(struct worker *worker, const char *text, size_t size)
   static const struct {
     const char *name;
     bool (*function)(struct worker *worker, const json_t *request);
-  } requests[] = {{"probe", answer_probe},
-                  {"sentinel", worker_answer_sentinel},
-                  {"open", worker_answer_open},
-                  {"measure", worker_answer_measure},
-                  {"close", worker_answer_close}};
+  } requests[] = {
+      {"probe", answer_probe},      {"sentinel", worker_answer_sentinel}, {"reference", worker_answer_reference},
+      {"open", worker_answer_open}, {"measure", worker_answer_measure},   {"close", worker_answer_close}};
   cleanup_json json_t *request = NULL;
   const char *name = NULL;
   struct error error;
@@ -89,8 +87,8 @@ static bool request_answer(struct worker *worker, const char *text, size_t size)
     worker_status_set(worker, WORKER_IDLE, WORKER_CONFIG_NONE);
     return answered;
   }
-  error_at(&error, "/do", "\"%.40s\" is nothing that a worker does; it can probe, sentinel, open, measure and close",
-           name);
+  error_at(&error, "/do",
+           "\"%.40s\" is nothing that a worker does; it can probe, sentinel, reference, open, measure and close", name);
   return worker_answer_error(&error);
 }
 

@@ -10,13 +10,19 @@
  *   {"do": "sentinel", "device": "cuda0"}     opens the device and runs work on it whose result is known; it stays open
  *     -> {"passed": true} or {"passed": false, "error": "…"}
  *   {"do": "open", "device": "cpu0", "kernel": {manifest}, "key": {…}, "space": {…}, "seed": 7, "regime": "cold",
- *    "reference": "/path/reference.so" or null,
+ *    "reference": true,
  *    "baseline": {"config": 0, "object": "/path/baseline.so", "launch": {agent/compile/launch_spec.h}}}
+ *     "reference" says that a socket comes with it, to the process of the reference.
  *     opens the device unless this process has it open already, runs the sentinel, allocates and fills the buffers, loads
  *     the baseline and checks its outputs against the reference
  *     -> {"opened": true, "spent": {"device_us": …, "inputs_us": …, "reference_us": …, "baseline_us": …}}
  *        or {"outcome": "runtime" | "correctness" | "constraints", "detail": "…"} (the baseline's)
  *        or {"passed": false, "error": "…"} (the device does not pass) or {"error": "…"} (nothing can be measured here)
+ *        or {"reference": "lost"} (its process has ended)
+ *   {"do": "reference", "kernel": {manifest}, "key": {…}, "space": {…}, "seed": 7, "gpu_name": "…", "arch": "…", "config": 0,
+ *    "reference_object": "/path/reference.so"}
+ *     with a socket: serves elements of the kernel's reference there (agent/measure/reference.h) until that is closed, and
+ *     exits. It answers only {"error": "…"}.
  *   {"do": "measure", "configs": [{"config": 17, "object": "/path/17.so", "launch": {…}}, …],
  *    "rounds_min": 2, "rounds_max": 16, "margin": 0.03 or null, "precision": 0.015, "device_us": null, "best_ratio": null,
  *    "serial": false, "whole": false}

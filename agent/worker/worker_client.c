@@ -16,13 +16,20 @@
 #define POLL_MS 50
 #define LEAVE_MS 2000 /* a GPU runtime unloads in well under a second */
 #define KILL_MS 10000 /* a process that a driver holds does not die at all */
+#define EPITAPH_MS 1000
+#define PUSH_MS 10000 /* it has nothing else to do than to read */
 #define READ_SIZE 65536
+#define UNASKED_READS 256
+#define PRINTED_MAX ((size_t)64 << 10)
 
 struct worker_client {
   struct spawned process;
   bool is_reaped;
   struct worker_limits limits;
-  char *out; /* a request and its newline, not sent from `sent` on */
+  size_t answers_left; /* that the request may have */
+  size_t printed;      /* bytes of its output */
+  bool is_mute;        /* it has closed that */
+  char *out;           /* a request and its newline, not sent from `sent` on */
   size_t out_size, sent;
   int out_fds[WORKER_REQUEST_FDS]; /* they go with the first byte */
   size_t n_out_fds;
@@ -114,19 +121,45 @@ static void out_fds_close(struct worker_client *worker) {
 
 void worker_dismiss(struct worker_client *worker) { (void)shutdown(worker->process.socket, SHUT_RDWR); }
 
-void worker_free(struct worker_client *worker) {
+/* Passes on what the worker printed, each line with where it comes from, as far as it is not more than anyone wants to
+ * read. The rest is dropped. */
+static void output_pass_on(struct worker_client *worker) {
+  char bytes[4096], line[sizeof bytes + 32];
+  for (ssize_t n; (n = read(worker->process.output, bytes, sizeof bytes - 1)) > 0;) {
+    bytes[n] = '\0';
+    char *rest = bytes;
+    for (char *text; worker->printed < PRINTED_MAX && (text = strsep(&rest, "\n"));) {
+      for (char *c = text; *c; c++)
+        *c = (unsigned char)*c < ' ' || *c == 0x7f ? ' ' : *c;
+      int length = snprintf(line, sizeof line, "worker %d: %s\n", (int)worker->process.pid, text);
+      worker->printed += (size_t)length;
+      if (*text)
+        (void)!write(STDERR_FILENO, line, (size_t)length);
+      if (worker->printed >= PRINTED_MAX)
+        log_warning("worker: process %d prints too much, the rest is dropped", (int)worker->process.pid);
+    }
+  }
+}
+
+static void worker_release_within(struct worker_client *worker, int64_t leave_ms) {
   int status;
   close(worker->process.socket);
   if (!worker->is_reaped) {
-    (void)worker_has_ended(worker, LEAVE_MS);
+    (void)worker_has_ended(worker, leave_ms);
     (void)worker_kill(worker, &status);
   }
+  output_pass_on(worker);
+  close(worker->process.output);
   munmap(worker->process.status, sizeof *worker->process.status);
   out_fds_close(worker);
   free(worker->out);
   free(worker->in);
   free(worker);
 }
+
+void worker_free(struct worker_client *worker) { worker_release_within(worker, LEAVE_MS); }
+
+void worker_abandon(struct worker_client *worker) { worker_release_within(worker, 0); }
 
 static void page_read(struct worker_client *worker, bool is_new) {
   const struct worker_status *status = worker->process.status;
@@ -139,6 +172,18 @@ static void page_read(struct worker_client *worker, bool is_new) {
   worker->seen_phase = phase;
   worker->seen_since_ns = since_ns;
   worker->changed_ms = clock_monotonic_ms();
+}
+
+/* Whether the socket is still open. */
+static bool worker_receive(struct worker_client *worker) {
+  if (worker->in_capacity - worker->in_size < READ_SIZE) {
+    worker->in_capacity = worker->in_capacity * 2 + READ_SIZE;
+    worker->in = xreallocarray(worker->in, worker->in_capacity, 1);
+  }
+  ssize_t n = recv(worker->process.socket, worker->in + worker->in_size, READ_SIZE, MSG_DONTWAIT);
+  if (n > 0)
+    worker->in_size += (size_t)n;
+  return n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR));
 }
 
 void worker_ask(struct worker_client *worker, const json_t *request) { worker_ask_with(worker, request, -1); }
@@ -162,6 +207,11 @@ void worker_ask_with(struct worker_client *worker, const json_t *request, int fd
   worker->out = xasprintf("%s\n", text);
   worker->out_size = strlen(worker->out);
   worker->sent = 0;
+  /* A line to each config, and one more. What it said unasked is no answer to this. */
+  worker->answers_left = json_array_size(json_object_get(request, "configs")) + 1;
+  for (int i = 0; i < UNASKED_READS && worker_receive(worker) && worker->in_size; i++)
+    worker->in_size = 0;
+  worker->in_size = worker->scanned = 0;
   page_read(worker, true);
 }
 
@@ -259,18 +309,6 @@ static char *line_take(struct worker_client *worker) {
   return line;
 }
 
-/* Whether the socket is still open. */
-static bool worker_receive(struct worker_client *worker) {
-  if (worker->in_capacity - worker->in_size < READ_SIZE) {
-    worker->in_capacity = worker->in_capacity * 2 + READ_SIZE;
-    worker->in = xreallocarray(worker->in, worker->in_capacity, 1);
-  }
-  ssize_t n = recv(worker->process.socket, worker->in + worker->in_size, READ_SIZE, MSG_DONTWAIT);
-  if (n > 0)
-    worker->in_size += (size_t)n;
-  return n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR));
-}
-
 static void worker_send(struct worker_client *worker) {
   ssize_t n = descriptors_send(worker->process.socket, worker->out + worker->sent, worker->out_size - worker->sent,
                                worker->out_fds, worker->n_out_fds);
@@ -290,6 +328,8 @@ enum worker_event worker_next(struct worker_client *worker, bool (*stopped)(void
       struct error error;
       cleanup_json json_t *answer = NULL;
       page_read(worker, true);
+      if (worker->answers_left-- == 0)
+        return worker_babbled(worker, "more lines than it was asked for", ret_end);
       if (!json_parse(line, strlen(line), &answer, &error))
         return worker_babbled(worker, error.message, ret_end);
       if (!json_is_object(answer))
@@ -307,12 +347,37 @@ enum worker_event worker_next(struct worker_client *worker, bool (*stopped)(void
     if (clock_monotonic_ms() - worker->changed_ms >= phase_limit_ms(worker))
       return worker_hung(worker, ret_end);
     bool is_sending = worker->sent < worker->out_size;
-    struct pollfd fd = {.fd = worker->process.socket, .events = (short)(POLLIN | (is_sending ? POLLOUT : 0))};
-    if (poll(&fd, 1, POLL_MS) <= 0)
+    struct pollfd fds[] = {{worker->process.socket, (short)(POLLIN | (is_sending ? POLLOUT : 0)), 0},
+                           {worker->is_mute ? -1 : worker->process.output, POLLIN, 0}};
+    if (poll(fds, ARRAY_LENGTH(fds), POLL_MS) <= 0)
       continue;
-    if (fd.revents & POLLOUT)
+    if (fds[1].revents)
+      output_pass_on(worker);
+    worker->is_mute = worker->is_mute || (fds[1].revents & (POLLHUP | POLLERR));
+    if (fds[0].revents & POLLOUT)
       worker_send(worker);
-    if ((fd.revents & (POLLIN | POLLHUP | POLLERR)) && !worker_receive(worker))
+    if ((fds[0].revents & (POLLIN | POLLHUP | POLLERR)) && !worker_receive(worker))
       return worker_crashed(worker, ret_end);
   }
+}
+
+void worker_push(struct worker_client *worker) {
+  int64_t deadline_ms = clock_monotonic_ms() + PUSH_MS;
+  while (worker->sent < worker->out_size && clock_monotonic_ms() < deadline_ms) {
+    struct pollfd fd = {.fd = worker->process.socket, .events = POLLOUT};
+    if (poll(&fd, 1, POLL_MS) > 0)
+      worker_send(worker);
+  }
+}
+
+static bool deadline_is_over(void *context) { return clock_monotonic_ms() >= *(const int64_t *)context; }
+
+char *worker_epitaph(struct worker_client *worker, bool *ret_has_said) {
+  int64_t deadline_ms = clock_monotonic_ms() + EPITAPH_MS;
+  cleanup_json json_t *answer = NULL;
+  struct worker_end end;
+  enum worker_event event = worker_next(worker, deadline_is_over, &deadline_ms, NULL, &answer, &end);
+  const char *reason = json_string_value(json_object_get(answer, "error"));
+  *ret_has_said = event == WORKER_ANSWER && reason;
+  return xstrdup(event == WORKER_CRASHED ? end.detail : reason ? reason : "it closed its socket");
 }

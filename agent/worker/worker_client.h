@@ -25,6 +25,16 @@ must_check bool worker_start_under(struct spawner *spawner, char *const *environ
 /* Tells the worker to leave and does not wait for it: for several at once, before each is freed. */
 void worker_dismiss(struct worker_client *worker);
 
+/* Kills the worker at once and frees it. */
+void worker_abandon(struct worker_client *worker);
+
+/* Waits until a request is sent, for a worker that answers nothing. */
+void worker_push(struct worker_client *worker);
+
+/* Of a worker that should not have ended: why it has, in words, the caller's. *ret_has_said: they are its own. Only
+ * worker_abandon may follow. */
+must_check char *worker_epitaph(struct worker_client *worker, bool *ret_has_said);
+
 /* Closes the socket, gives the worker a moment to leave its device in order, then kills it. */
 void worker_free(struct worker_client *worker);
 

@@ -36,6 +36,9 @@ static void conditions_look(struct measuring *measuring) {
   json_decref(measuring->conditions);
   json_t *conditions = measuring->conditions = worker->device->ops->conditions(worker->device);
   measuring->conditions_ns = clock_monotonic_ns();
+  ALWAYS(json_object_set_new(conditions, "sandbox", json_string(sandbox_level_name(sandbox_level()))) == 0);
+  if (worker->device->ops->is_host)
+    ALWAYS(json_object_set_new(conditions, "self_timed", json_true()) == 0);
   if (json_array_size(worker->settings))
     ALWAYS(json_object_set(conditions, "settings", worker->settings) == 0);
   if (rotation->displace || rotation->n_copies > 1)
@@ -95,6 +98,8 @@ static bool config_try(struct measuring *measuring, const struct requested_confi
     measuring->n++;
     return true;
   }
+  if (problem_reference_is_lost(worker->problem))
+    worker->problem->is_spoiled = worker->problem->is_lost = true; /* nobody says what is right any more */
   worker->is_trusted &= outcome != OUTCOME_RUNTIME;
   if (worker->problem->is_lost)
     return true;

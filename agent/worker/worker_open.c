@@ -5,6 +5,7 @@
 #include "agent/measure/check.h"
 #include "agent/node/machine_settings.h"
 #include "agent/worker/worker_process.h"
+#include "agent/worker/worker_sandbox.h"
 
 #define SETTINGS_NS ((int64_t)60 * 1000000000) /* nobody changes the machine's settings more often */
 
@@ -44,6 +45,8 @@ static void device_drop(struct worker *worker) {
 void worker_release(struct worker *worker) {
   problem_close(worker);
   device_drop(worker);
+  if (worker->sandbox)
+    sandbox_free(TAKE(worker->sandbox));
   json_decref(TAKE(worker->settings));
 }
 
@@ -58,15 +61,24 @@ static void settings_look(struct worker *worker) {
   worker->settings_ns = clock_monotonic_ns();
 }
 
-/* Opens the device unless it is, and lets it pass its sentinel unless it is trusted. */
+static bool device_start(struct worker *worker, const char *name, struct error *error) {
+  device_drop(worker);
+  if (!worker->is_confined && !worker_confine_files(device_is_host(name), &worker->sandbox, error))
+    return false;
+  worker->is_confined = true;
+  if (!device_open(name, &worker->device, error))
+    return false;
+  worker->device_name = xstrdup(name);
+  return true;
+}
+
+/* Opens the device unless it is, and lets it pass its sentinel unless it is trusted. Then the worker is confined, and may
+ * load what others wrote. */
 static bool device_trust(struct worker *worker, const char *name, struct error *error) {
-  if (!string_equal(worker->device_name, name)) {
-    device_drop(worker);
-    if (!device_open(name, &worker->device, error))
-      return false;
-    worker->device_name = xstrdup(name);
-  }
-  if (!worker->is_trusted && !worker->device->ops->sentinel(worker->device, error)) {
+  if (!string_equal(worker->device_name, name) && !device_start(worker, name, error))
+    return false;
+  if ((!worker->is_trusted && !worker->device->ops->sentinel(worker->device, error)) ||
+      (worker->sandbox && !worker_confine_calls(TAKE(worker->sandbox), error))) {
     device_drop(worker);
     return false;
   }
@@ -109,10 +121,10 @@ static bool problem_open(struct worker *worker, const struct open_request *open,
   if (open->baseline.config >= worker->space->raw_count)
     return error_at(error, "/baseline/config", "config %llu is outside of the space, which has %llu points",
                     (unsigned long long)open->baseline.config, (unsigned long long)worker->space->raw_count);
-  int64_t start = clock_monotonic_ns();
-  if (open->reference && !reference_load(open->reference, &reference, error))
-    return false;
-  spent->reference_ns = clock_monotonic_ns() - start;
+  if (open->has_reference && worker->n_fds == 0)
+    return error_at(error, "/reference", "there is no socket to a reference");
+  if (open->has_reference)
+    reference = reference_connect(worker->fds[--worker->n_fds]);
   struct problem_options options = {
       .baseline = open->baseline.config,
       .seed = (uint64_t)open->seed,
@@ -122,10 +134,13 @@ static bool problem_open(struct worker *worker, const struct open_request *open,
       .fingerprint = open->fingerprint,
   };
   worker->seed = options.seed;
-  start = clock_monotonic_ns();
+  int64_t start = clock_monotonic_ns();
   bool ok = problem_new(worker->device, worker->kernel, &worker->key, worker->space, reference, &options,
                         &worker->problem, error);
-  spent->inputs_ns = clock_monotonic_ns() - start;
+  if (ok) {
+    spent->reference_ns = worker->problem->reference_ns;
+    spent->inputs_ns = clock_monotonic_ns() - start - spent->reference_ns;
+  }
   return ok;
 }
 
@@ -186,6 +201,11 @@ static bool open_and_answer(struct worker *worker, const struct open_request *op
     return worker_answer_error(&error);
   }
   enum outcome outcome = baseline_open(worker, open, &spent, &error);
+  if (problem_reference_is_lost(worker->problem)) {
+    worker->is_trusted = false;
+    problem_close(worker);
+    return worker_answer(json_pack("{s:s}", "reference", "lost"));
+  }
   if (outcome == OUTCOME_CORRECT)
     return answer_opened(&spent);
   if (worker->problem->is_lost)

@@ -8,6 +8,7 @@
 #include "agent/measure/race.h"
 #include "agent/worker/worker.h"
 #include "agent/worker/worker_bundle.h"
+#include "common/program/sandbox.h"
 
 struct worker {
   struct worker_status *status;
@@ -15,7 +16,9 @@ struct worker {
   size_t line_used, line_end;
   int fds[WORKER_REQUEST_FDS]; /* that came with the request */
   size_t n_fds;
-  struct device *device; /* NULL: none was named yet */
+  bool is_confined;        /* files, and with the first device that passes its sentinel, system calls */
+  struct sandbox *sandbox; /* entered half; NULL: not at all or whole */
+  struct device *device;   /* NULL: none was named yet */
   char *device_name;
   bool is_trusted;         /* it passed its sentinel, and nothing failed on it since */
   json_t *settings;        /* names of the machine's that differ from what they should be */
@@ -49,7 +52,8 @@ struct requested_config {
 
 struct open_request {
   const char *device, *regime;
-  char *reference, *instruction_flush, *fingerprint; /* where objects can be read; NULL where there is none */
+  char *instruction_flush, *fingerprint; /* where objects can be read; NULL where there is none */
+  bool has_reference;                    /* its socket is the last of the worker's descriptors */
   json_t *kernel, *key, *space;
   int64_t seed;
   struct requested_config baseline;
@@ -76,6 +80,9 @@ void worker_release(struct worker *worker);
 enum outcome worker_load(struct worker *worker, const struct requested_config *config, struct timed *timed,
                          struct error *error);
 enum outcome worker_check(struct worker *worker, struct timed *timed, struct error *error);
+
+/* worker_reference.c: does not return before nobody asks the reference any more. */
+bool worker_answer_reference(struct worker *worker, const json_t *json);
 
 /* worker_measure.c */
 bool worker_answer_measure(struct worker *worker, const json_t *json);

@@ -47,7 +47,7 @@ bool open_request_read(struct worker *worker, const json_t *json, struct open_re
                                         "seed",        "regime", "reference", "baseline", "instruction_flush",
                                         "fingerprint", "bundle", NULL};
   struct objects objects = objects_of(worker, json, &worker->opened);
-  const char *reference = NULL, *instruction_flush = NULL, *fingerprint = NULL;
+  const char *instruction_flush = NULL, *fingerprint = NULL;
   json_t *baseline = NULL;
   *request = (struct open_request){.baseline.launch = launch_spec_default()};
   if (!json_only_members(json, "", members, error) ||
@@ -57,14 +57,13 @@ bool open_request_read(struct worker *worker, const json_t *json, struct open_re
       !json_get_object(json, "", "space", JSON_REQUIRED, &request->space, error) ||
       !json_get_integer(json, "", "seed", JSON_REQUIRED, INT64_MIN, INT64_MAX, &request->seed, error) ||
       !json_get_string(json, "", "regime", JSON_REQUIRED, &request->regime, error) ||
-      !json_get_string(json, "", "reference", JSON_OPTIONAL, &reference, error) ||
+      !json_get_bool(json, "", "reference", JSON_OPTIONAL, &request->has_reference, error) ||
       !json_get_string(json, "", "instruction_flush", JSON_OPTIONAL, &instruction_flush, error) ||
       !json_get_string(json, "", "fingerprint", JSON_OPTIONAL, &fingerprint, error) ||
       !json_get_object(json, "", "baseline", JSON_REQUIRED, &baseline, error))
     return false;
   if (!string_equal(request->regime, "cold") && !string_equal(request->regime, "warm"))
     return error_at(error, "/regime", "the regime must be \"cold\" or \"warm\", not \"%s\"", request->regime);
-  request->reference = object_place(&objects, reference);
   request->instruction_flush = object_place(&objects, instruction_flush);
   request->fingerprint = object_place(&objects, fingerprint);
   return config_read(&objects, baseline, "/baseline", INT64_MAX, &request->baseline, error);
@@ -77,7 +76,6 @@ static void config_release(struct requested_config *config) {
 
 void open_request_release(struct open_request *request) {
   config_release(&request->baseline);
-  free(request->reference);
   free(request->instruction_flush);
   free(request->fingerprint);
 }

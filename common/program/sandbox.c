@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <linux/filter.h>
 #include <linux/landlock.h>
 #include <linux/seccomp.h>
@@ -30,6 +31,8 @@
   (LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR | LANDLOCK_ACCESS_FS_WRITE_FILE |                        \
    LANDLOCK_ACCESS_FS_REMOVE_DIR | LANDLOCK_ACCESS_FS_REMOVE_FILE | LANDLOCK_ACCESS_FS_MAKE_DIR |                      \
    LANDLOCK_ACCESS_FS_MAKE_REG | LANDLOCK_ACCESS_FS_MAKE_SYM | RIGHT_REFER | RIGHT_TRUNCATE)
+#define RIGHTS_DEVICE                                                                                                  \
+  (LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR | LANDLOCK_ACCESS_FS_WRITE_FILE | RIGHT_IOCTL_DEV)
 #define RIGHTS_OF_A_FILE                                                                                               \
   (LANDLOCK_ACCESS_FS_EXECUTE | LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_WRITE_FILE | RIGHT_TRUNCATE |        \
    RIGHT_IOCTL_DEV)
@@ -95,6 +98,10 @@ static bool ruleset_make(const struct sandbox_rules *rules, int abi, int *ret_fd
     if (!path_allow(fd, rules->writable[i], handled & RIGHTS_WRITE, error))
       return false;
   }
+  for (size_t i = 0; rules->devices && rules->devices[i]; i++) {
+    if (!path_allow(fd, rules->devices[i], handled & RIGHTS_DEVICE, error))
+      return false;
+  }
   /* Programs throw output away there. */
   if (!path_allow(fd, "/dev/null", LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_WRITE_FILE, error))
     return false;
@@ -125,18 +132,52 @@ static const char *const denied_calls[] = {
     "syslog", "acct", "settimeofday", "clock_settime", "clock_adjtime", "adjtimex", "sethostname", "setdomainname",
     "iopl", "ioperm", "lookup_dcookie", "vhangup"};
 
+/* Of a process that is alone. What names a process or thread by number is looked at below. */
+static const char *const alone_denied_calls[] = {
+    /* other processes */
+    "execve", "execveat", "fork", "vfork", "tkill", "pidfd_open", "pidfd_send_signal", "process_mrelease",
+    "migrate_pages", "move_pages", "setpriority", "ioprio_set",
+    /* files by path, which Landlock does not see */
+    "chmod", "fchmod", "fchmodat", "fchmodat2", "chown", "fchown", "lchown", "fchownat", "utime", "utimes", "utimensat",
+    "futimesat", "setxattr", "lsetxattr", "fsetxattr", "setxattrat", "removexattr", "lremovexattr", "fremovexattr",
+    "removexattrat", "inotify_init", "inotify_init1", "mq_notify", "mq_timedsend", "mq_timedreceive"};
+/* The first argument is the process that gets a signal. */
+static const char *const signal_calls[] = {"kill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo"};
+
 static const uint64_t namespace_flags[] = {CLONE_NEWNS,  CLONE_NEWUTS, CLONE_NEWIPC,   CLONE_NEWUSER,
                                            CLONE_NEWPID, CLONE_NEWNET, CLONE_NEWCGROUP};
 static const uint64_t denied_ioctls[] = {TIOCSTI, TIOCLINUX};
 
-static int filter_fill(scmp_filter_ctx context) {
-  uint32_t deny = SCMP_ACT_ERRNO(EPERM);
+static int calls_deny(scmp_filter_ctx context, const char *const *names, size_t n) {
   int result = 0;
-  for (size_t i = 0; i < ARRAY_LENGTH(denied_calls) && result == 0; i++) {
-    int number = seccomp_syscall_resolve_name(denied_calls[i]);
+  for (size_t i = 0; i < n && result == 0; i++) {
+    int number = seccomp_syscall_resolve_name(names[i]);
     if (number >= 0)
-      result = seccomp_rule_add(context, deny, number, 0);
+      result = seccomp_rule_add(context, SCMP_ACT_ERRNO(EPERM), number, 0);
   }
+  return result;
+}
+
+/* The filter is this process's own: it names it. */
+static int filter_fill_alone(scmp_filter_ctx context) {
+  uint32_t deny = SCMP_ACT_ERRNO(EPERM);
+  int result = calls_deny(context, alone_denied_calls, ARRAY_LENGTH(alone_denied_calls));
+  for (size_t i = 0; i < ARRAY_LENGTH(signal_calls) && result == 0; i++)
+    result = seccomp_rule_add(context, deny, seccomp_syscall_resolve_name(signal_calls[i]), 1,
+                              SCMP_A0(SCMP_CMP_NE, (scmp_datum_t)getpid()));
+  /* Threads, but no processes. */
+  if (result == 0)
+    result = seccomp_rule_add(context, deny, SCMP_SYS(clone), 1, SCMP_A0(SCMP_CMP_MASKED_EQ, CLONE_THREAD, 0));
+  /* It dies with who started it. */
+  return result == 0 ? seccomp_rule_add(context, deny, SCMP_SYS(prctl), 1, SCMP_A0(SCMP_CMP_EQ, PR_SET_PDEATHSIG))
+                     : result;
+}
+
+static int filter_fill(scmp_filter_ctx context, bool is_alone) {
+  uint32_t deny = SCMP_ACT_ERRNO(EPERM);
+  int result = calls_deny(context, denied_calls, ARRAY_LENGTH(denied_calls));
+  if (result == 0 && is_alone)
+    result = filter_fill_alone(context);
   for (size_t i = 0; i < ARRAY_LENGTH(namespace_flags) && result == 0; i++)
     result = seccomp_rule_add(context, deny, SCMP_SYS(clone), 1,
                               SCMP_A0(SCMP_CMP_MASKED_EQ, namespace_flags[i], namespace_flags[i]));
@@ -167,10 +208,10 @@ static bool filter_read(int fd, struct sock_fprog *ret_filter) {
   return true;
 }
 
-static bool filter_make(struct sock_fprog *ret_filter, struct error *error) {
+static bool filter_make(bool is_alone, struct sock_fprog *ret_filter, struct error *error) {
   cleanup_fd int fd = memfd_create("wavetune-seccomp", MFD_CLOEXEC);
   scmp_filter_ctx context = seccomp_init(SCMP_ACT_ALLOW);
-  int result = context && fd >= 0 ? filter_fill(context) : -ENOMEM;
+  int result = context && fd >= 0 ? filter_fill(context, is_alone) : -ENOMEM;
   if (result == 0)
     result = seccomp_export_bpf(context, fd);
   seccomp_release(context);
@@ -184,7 +225,7 @@ bool sandbox_new(const struct sandbox_rules *rules, struct sandbox **ret_sandbox
   cleanup_sandbox struct sandbox *sandbox = xcalloc(1, sizeof *sandbox);
   sandbox->ruleset_fd = -1;
   if ((abi && !ruleset_make(rules, abi, &sandbox->ruleset_fd, error)) ||
-      (has_seccomp() && !filter_make(&sandbox->filter, error)))
+      (has_seccomp() && !filter_make(rules->is_alone, &sandbox->filter, error)))
     return false;
   *ret_sandbox = TAKE(sandbox);
   return true;
@@ -197,14 +238,53 @@ void sandbox_free(struct sandbox *sandbox) {
   free(sandbox);
 }
 
-int sandbox_enter(const struct sandbox *sandbox) {
+int sandbox_enter_files(const struct sandbox *sandbox) {
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
     return errno;
-  if (sandbox->ruleset_fd >= 0 && syscall(SYS_landlock_restrict_self, sandbox->ruleset_fd, 0) < 0)
+  bool is_in = sandbox->ruleset_fd < 0 || syscall(SYS_landlock_restrict_self, sandbox->ruleset_fd, 0) == 0;
+  return is_in ? 0 : errno;
+}
+
+int sandbox_enter_calls(const struct sandbox *sandbox) {
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
     return errno;
-  if (sandbox->filter.len && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &sandbox->filter) < 0)
-    return errno;
-  return 0;
+  if (!sandbox->filter.len)
+    return 0;
+  long result = syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &sandbox->filter);
+  /* Above 0 it is a thread that has a filter of its own. */
+  return result < 0 ? errno : result > 0 ? EBUSY : 0;
+}
+
+int sandbox_enter(const struct sandbox *sandbox) {
+  int reason = sandbox_enter_files(sandbox);
+  return reason ? reason : sandbox_enter_calls(sandbox);
+}
+
+static const char *const level_names[] = {
+    [SANDBOX_NONE] = "none", [SANDBOX_SECCOMP] = "seccomp", [SANDBOX_LANDLOCK] = "landlock"};
+
+enum sandbox_level sandbox_level(void) {
+  if (!has_seccomp())
+    return SANDBOX_NONE;
+  return landlock_abi() ? SANDBOX_LANDLOCK : SANDBOX_SECCOMP;
+}
+
+const char *sandbox_level_name(enum sandbox_level level) { return level_names[level]; }
+
+bool sandbox_level_parse(const char *name, enum sandbox_level *ret_level) {
+  for (size_t i = 0; i < ARRAY_LENGTH(level_names); i++) {
+    if (string_equal(name, level_names[i])) {
+      *ret_level = (enum sandbox_level)i;
+      return true;
+    }
+  }
+  return false;
+}
+
+void capabilities_drop(void) {
+  struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+  struct __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = {0};
+  syscall(SYS_capset, &header, none);
 }
 
 bool sandbox_confines_files(void) { return landlock_abi() > 0; }

@@ -1,5 +1,5 @@
-/* Confining a child process that handles what a stranger wrote (a compiler, a disassembler): Landlock for files, seccomp
- * for system calls. Resource limits are struct command's.
+/* Confining a process that handles what a stranger wrote (a compiler, a disassembler), or is about to run it (a worker):
+ * Landlock for files, seccomp for system calls. Resource limits are struct command's and the worker's.
  *
  * After sandbox_enter the process and all that it starts may read and execute below `readable`, write below `writable`,
  * and open nothing else, and it has no sockets, no ptrace, no mounts, no keyrings, no shared memory of System V, no new
@@ -8,6 +8,9 @@
  *
  * What is not confined: whether a path exists, its size and its mode (stat, chmod: no kernel's Landlock sees them), and
  * before Linux 6.12 signals to processes of the same user.
+ *
+ * A sandbox that is `alone` has, beside that, no other processes: it starts none and runs no other program, signals none but
+ * itself, and changes no file's mode, owner or times.
  *
  * Memory: a sandbox owns its rule set and filter. Threads: a sandbox is used by one thread at a time; sandbox_enter is
  * async-signal-safe, for use between fork and exec. */
@@ -19,6 +22,16 @@
 struct sandbox_rules {
   const char *const *readable; /* files and folders; NULL-terminated; those that do not exist are left out */
   const char *const *writable; /* folders, readable too; NULL-terminated */
+  const char *const
+      *devices; /* files and folders of devices, read, written and controlled; NULL-terminated; NULL: none */
+  bool is_alone;
+};
+
+/* How much of a sandbox there is, each level with what those before it have. */
+enum sandbox_level {
+  SANDBOX_NONE,
+  SANDBOX_SECCOMP,  /* system calls */
+  SANDBOX_LANDLOCK, /* and files */
 };
 
 struct sandbox;
@@ -29,6 +42,18 @@ DEFINE_CLEANUP(struct sandbox *, cleanup_sandbox_free, sandbox_free)
 
 /* In the child: 0, or the errno of the step that failed (the child must end then). */
 must_check int sandbox_enter(const struct sandbox *sandbox);
+/* The same in two steps, for a process that opens files, and starts threads, which open some too, before its system calls
+ * are confined. The first holds for the calling thread and those that it starts, the second for all that there are. */
+must_check int sandbox_enter_files(const struct sandbox *sandbox);
+must_check int sandbox_enter_calls(const struct sandbox *sandbox);
+
+/* What this kernel offers. */
+enum sandbox_level sandbox_level(void);
+const char *sandbox_level_name(enum sandbox_level level); /* "none", "seccomp", "landlock" */
+must_check bool sandbox_level_parse(const char *name, enum sandbox_level *ret_level);
+
+/* Takes the capabilities of root from the calling thread and those that it starts. Files that root owns stay open to it. */
+void capabilities_drop(void);
 
 /* What this kernel offers: "landlock 7, seccomp", "seccomp", "none". A static text. */
 const char *sandbox_kind(void);

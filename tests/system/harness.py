@@ -284,8 +284,11 @@ class Agent(Program):
 
     def __init__(self, server, folder, name="node", options=(), environment=None, token=None):
         self.state = folder / f"agent-{name}"
+        gates = folder / "gates"
+        gates.mkdir(exist_ok=True)
         super().__init__([BUILD / "wavetune-agent", "run", "--url", server.url, "--state", self.state, "--name", name, *options],
-                         folder, {"WAVETUNE_TOKEN": token or server.token, **(environment or {})})
+                         folder, {"WAVETUNE_TOKEN": token or server.token, "WAVETUNE_WORKER_WRITES": str(gates),
+                                  **(environment or {})})
 
 
 def wavetune(server, *arguments, check=True, environment=None, timeout=600, token=None):
@@ -331,7 +334,9 @@ class GatedKernel:
 
     def __init__(self, folder, parameters=None, when="1"):
         self.folder = small_kernel(folder, parameters)
-        self.reached, self.gate = folder.with_suffix(".reached"), folder.with_suffix(".gate")
+        gates = folder.parent / "gates"  # which workers of harness.Agent may write to
+        gates.mkdir(exist_ok=True)
+        self.reached, self.gate = gates / f"{folder.name}.reached", gates / f"{folder.name}.gate"
         source = folder / "quick.c"
         source.write_text("#include <fcntl.h>\n#include <unistd.h>\n" + source.read_text().replace("  for (int repeat", f"""
   static int is_open;

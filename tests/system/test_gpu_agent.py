@@ -41,9 +41,12 @@ ARGUMENTS = [
 
 
 def gpu(tmp_path):
-    """The environment in which there is one GPU, hip0, on which every config takes 100 us."""
+    """The environment in which there is one GPU, hip0, on which every config takes 100 us. The runtime keeps files in a folder
+    of its own, as no real one does."""
+    fake = tmp_path / "fake"
+    fake.mkdir(exist_ok=True)
     return {"WAVETUNE_HIP_LIBRARY": str(FAKE_HIP), "WAVETUNE_ARCH": "gfx942", "WAVETUNE_KFD_TOPOLOGY": str(tmp_path / "none"),
-            "FAKE_HIP_BROKEN": str(tmp_path / "broken"), "FAKE_HIP_LAUNCH_US": "100"}
+            "FAKE_HIP_BROKEN": str(fake / "broken"), "WAVETUNE_WORKER_WRITES": str(fake), "FAKE_HIP_LAUNCH_US": "100"}
 
 
 def kernel_folder(folder, modes, version):
@@ -178,7 +181,7 @@ def test_the_default_that_faults_is_told_also_where_the_runtime_cannot_be_closed
 
 
 def test_tune_takes_the_gpu_that_is_named_in_processes_that_see_no_other(tmp_path):
-    kernel, taken = hip_kernel(tmp_path / "kernel", [GOOD, FAULT, GOOD_TOO]), tmp_path / "taken"
+    kernel, taken = hip_kernel(tmp_path / "kernel", [GOOD, FAULT, GOOD_TOO]), tmp_path / "fake/taken"
     several = {"FAKE_HIP_COUNT": "3", "FAKE_HIP_USABLE": "3", "FAKE_HIP_TAKEN": str(taken)}
     done = tune(kernel, tmp_path, "--device", "hip2", "--json", **several)
     assert done.returncode == 0, done.stderr
@@ -196,7 +199,7 @@ def test_tune_prints_what_the_winners_code_needs(tmp_path):
 
 
 def test_tune_gives_up_on_a_gpu_that_does_not_pass_its_sentinel(tmp_path):
-    (tmp_path / "broken").touch()
+    (tmp_path / "fake/broken").touch()
     done = tune(hip_kernel(tmp_path / "kernel", [GOOD]), tmp_path)
     assert done.returncode == 1
     assert "hip0 is not trusted any more" in done.stderr and "sentinel" in done.stderr, done.stderr
@@ -265,7 +268,7 @@ def test_a_gpu_that_breaks_is_in_quarantine_until_it_passes_its_sentinel(server,
     time.sleep(1)
     later = [m for m in server.items(f"{path}/measurements") if m["config"] == 2]
     assert not later, "nothing is measured on it meanwhile"
-    (tmp_path / "broken").unlink()
+    (tmp_path / "fake/broken").unlink()
     wait_until(lambda: "passed its sentinel" in agent.messages, 90, "the end of the quarantine")
     wait_until(lambda: server.get(path)["state"] == "done", 120, "the job's end")
     assert server.get(path)["outcomes"] == {"correct": 2, "runtime": 1}
@@ -280,7 +283,7 @@ def test_an_agent_on_a_gpu_ends_at_once_also_in_quarantine(server, start, tmp_pa
 
 
 def test_an_agent_whose_gpu_stays_in_quarantine_ends_when_it_was_told_to(server, start, tmp_path):
-    (tmp_path / "broken").touch()
+    (tmp_path / "fake/broken").touch()
     agent = start(harness.Agent, server, options=("--device", "hip0", "--idle-exit", "2", *QUICK), environment=gpu(tmp_path))
     wait_until(lambda: "agent: enrolled" in agent.messages, 30, "the agent's enrolment")
     wavetune(server, "submit", hip_kernel(tmp_path / "kernel", [GOOD]), "--key", "n=1000")

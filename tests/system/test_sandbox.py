@@ -145,3 +145,135 @@ def test_the_token_is_in_no_environment_and_no_command_line_even_for_root(server
 def children_of(pid):
     found = subprocess.run(["pgrep", "-P", str(pid)], capture_output=True, text=True).stdout.split()
     return [int(child) for child in found]
+
+
+FILES = r"""
+  char path[4096];
+  static const char *const files[] = {"agent", "spool", "objects", "kernels"};
+  for (int i = 0; i < 4; i++) {
+    snprintf(path, sizeof path, "STATE/%s", files[i]);
+    try_open(files[i], path, O_RDONLY);
+  }
+  try_open("the spool, to write", "STATE/spool", O_WRONLY | O_APPEND);
+  try_open("an object, to write", "STATE/objects/attack.so", O_WRONLY | O_CREAT);
+  try_open("/etc/passwd", "/etc/passwd", O_RDONLY);
+  try_open("the program", "HOME/wavetune-agent", O_RDONLY);
+  try_open("/tmp, to write", "/tmp/wt-attack", O_WRONLY | O_CREAT);
+  try_open("/dev/shm, to write", "/dev/shm/wt-attack", O_WRONLY | O_CREAT);
+  try_open("the folder HOME", "HOME", O_RDONLY | O_DIRECTORY);
+  try_open("its own environment", "/proc/self/environ", O_RDONLY);
+  say("link in HOME", symlink("/etc/passwd", "HOME/link") < 0);
+  say("link in the state", symlink("/dev/zero", "STATE/link") < 0);
+  say("removal of the agent's id", unlink("STATE/agent") < 0);
+  say("mode of the spool", chmod("STATE", 0777) < 0);
+  say("length of the agent's id", truncate("STATE/agent", 0) < 0);
+"""
+PROCESSES = r"""
+  say("fork", fork() < 0);
+  say("vfork", syscall(SYS_vfork) < 0);
+  say("session", setsid() < 0);
+  say("group", setpgid(0, getppid()) < 0);
+  say("another program", execl("/bin/true", "true", (char *)0) < 0);
+  say("tracing the agent", ptrace(PTRACE_ATTACH, getppid(), 0, 0) < 0);
+  char byte;
+  struct iovec here = {&byte, 1}, there = {(void *)&errno, 1};
+  say("memory of the agent", process_vm_readv(getppid(), &here, 1, &there, 1, 0) < 0);
+  say("signal to the agent", kill(getppid(), 0) < 0);
+  say("signal to the group", kill(0, 0) < 0);
+  say("signal to all", kill(-1, 0) < 0);
+  say("file descriptors of the agent", syscall(SYS_pidfd_open, getppid(), 0) < 0);
+  say("limits of the agent", prlimit(getppid(), RLIMIT_NOFILE, &(struct rlimit){4, 4}, 0) < 0);
+  say("outliving the agent", prctl(PR_SET_PDEATHSIG, 0) < 0);
+  say("priority of others", setpriority(PRIO_USER, 0, 19) < 0);
+"""
+NETWORK = r"""
+  static const struct { const char *name; int family; } families[] = {
+      {"internet", AF_INET}, {"internet 6", AF_INET6}, {"local", AF_UNIX}, {"netlink", AF_NETLINK}};
+  for (int i = 0; i < 4; i++)
+    say(families[i].name, socket(families[i].family, SOCK_STREAM, 0) < 0);
+"""
+ATTACKS = {
+    "files": (FILES, 17, {"Permission denied", "Operation not permitted"}),
+    "processes": (PROCESSES, 14, {"Operation not permitted"}),
+    "network": (NETWORK, 4, {"Operation not permitted"}),
+}
+
+
+def aimed(attack, agent):
+    return attack.replace("STATE", str(agent.state)).replace("HOME", str(agent.home))
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_a_kernel_reaches_nothing_beyond_its_process(server, agent, tmp_path, name):
+    attack, n, refusals = ATTACKS[name]
+    wait_ended(server, submit(server, attacking_kernel(tmp_path / "kernel", aimed(attack, agent))))
+    attacks = agent.attacks()
+    assert len(attacks) == n and set(attacks.values()) <= refusals, attacks
+    assert_goes_on(server, agent, tmp_path)
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_a_reference_reaches_nothing_beyond_its_process(server, agent, tmp_path, name):
+    attack, n, refusals = ATTACKS[name]
+    kernel = small_kernel(tmp_path / "kernel")
+    reference = kernel / "reference.c"
+    reference.write_text(f"{PRELUDE}\n__attribute__((constructor)) static void attack(void) {{\n{aimed(attack, agent)}\n}}\n" +
+                         reference.read_text())
+    assert wait_ended(server, submit(server, kernel))["state"] == "done"
+    attacks = agent.attacks()
+    assert len(attacks) == n and set(attacks.values()) <= refusals, attacks
+
+
+def test_a_reference_is_not_in_the_process_that_measures(server, agent, tmp_path):
+    kernel = small_kernel(tmp_path / "kernel")
+    for file, what in (("reference.c", "reference"), ("quick.c", "kernel")):
+        source = kernel / file
+        source.write_text(f'{PRELUDE}\n__attribute__((constructor)) static void name(void) {{ dprintf(2, "{what} in %d\\n", getpid()); }}\n'
+                          + source.read_text())
+    assert wait_ended(server, submit(server, kernel))["state"] == "done"
+    processes = {what: set(re.findall(rf"{what} in (\d+)", agent.messages)) for what in ("reference", "kernel")}
+    assert processes["reference"] and processes["kernel"] and not processes["reference"] & processes["kernel"], processes
+
+
+def test_measurements_say_how_their_process_was_confined(server, agent, tmp_path):
+    job = submit(server, small_kernel(tmp_path / "kernel"))
+    wait_ended(server, job)
+    conditions = [m["conditions"] for m in server.items(f"/v1/jobs/{job}/measurements") if m["outcome"] == "correct"]
+    assert conditions and {(c["sandbox"], c["self_timed"]) for c in conditions} == {("landlock", True)}
+
+
+# What each does is its config's loss, or its job's.
+HARMFUL = {
+    "the status page cut off": "ftruncate(4, 0);",
+    "answers that are none": 'dprintf(3, "this is no answer\\n");',
+    "answers without an end": """
+      static char line[] = "{\\"config\\": 999999}\\n";
+      while (write(3, line, sizeof line - 1) > 0)
+        ;""",
+    "a line without an end": """
+      static char part[65536];
+      memset(part, 'x', sizeof part);
+      while (write(3, part, sizeof part) > 0)
+        ;""",
+    "forged results": 'dprintf(3, "{\\"done\\": true, \\"over_budget\\": false}\\n{\\"passed\\": true}\\n{\\"opened\\": true}\\n");',
+    "descriptors closed": "for (int fd = 0; fd < 64; fd++) close(fd);",
+    "a log without an end": 'for (int i = 0; i < 100000; i++) dprintf(2, "noise noise noise noise noise noise %d\\n", i);',
+    "its own death": "kill(getpid(), SIGKILL);",
+    "all its memory": "for (;;) memset(malloc(1 << 24), 1, 1 << 12);",
+    "a hang": "for (;;) pause();",
+    "a stop": "raise(SIGSTOP);",
+}
+
+
+@pytest.mark.parametrize("name", HARMFUL)
+def test_harm_that_a_kernel_does_is_its_own(server, start, tmp_path, name):
+    agent = start(UnprivilegedAgent, server, options=("--config-timeout", "2"))
+    wait_until(lambda: "enrolled" in agent.messages, 30, "the agent to enrol")
+    job = submit(server, attacking_kernel(tmp_path / "kernel", HARMFUL[name], "REPEAT == 64"))
+    wait_ended(server, job)
+    assert_goes_on(server, agent, tmp_path)
+    assert len(agent.messages) < 1 << 20
+    assert agent.stop() == 0
+    left = subprocess.run(["pgrep", "-f", f"^{agent.home}"], capture_output=True, text=True).stdout
+    assert not left, left
+    agent.kill()

@@ -20,6 +20,9 @@ def agent(*arguments, environment=None, timeout=600):
     full = {k: v for k, v in os.environ.items() if not k.startswith("WAVETUNE_")}
     # A config that crashes on purpose is a signal here, also where a sanitizer would print a page about it.
     full["ASAN_OPTIONS"] = os.environ.get("ASAN_OPTIONS", "") + ":handle_segv=0"
+    # Kernels of these tests leave traces, in files that such a variable names.
+    traces = [os.path.dirname(v) for k, v in (environment or {}).items() if k in ("CALLS", "MOODY_FILE", "BANDS")]
+    full["WAVETUNE_WORKER_WRITES"] = ":".join(traces)
     return subprocess.run([str(a) for a in (AGENT, *arguments)], capture_output=True, text=True, timeout=timeout,
                           stdin=subprocess.DEVNULL, env={**full, **(environment or {})})
 
@@ -447,7 +450,8 @@ def hanging_tune(folder, *more):
     """A `tune` whose worker hangs in a config: a process and its workers' ids."""
     gated = harness.GatedKernel(folder / "kernel")
     process = subprocess.Popen([str(a) for a in (AGENT, "tune", gated.folder, "--state", folder / "state", "--config-timeout",
-                                                 "3600", *more)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                                                 "3600", *more)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                               env={**os.environ, "WAVETUNE_WORKER_WRITES": str(gated.gate.parent)})
     gated.wait_reached()
     return process, children_of(process.pid)
 

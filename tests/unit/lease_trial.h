@@ -159,6 +159,7 @@ static inline struct trial trial_new(const char *body, int modes, enum stage sta
 static inline char *test_file(const struct trial *trial) {
   char *path = xasprintf("%s/trace", trial->fixture.folder);
   setenv("WAVETUNE_TEST_FILE", path, 1);
+  setenv("WAVETUNE_WORKER_WRITES", trial->fixture.folder, 1);
   return path;
 }
 

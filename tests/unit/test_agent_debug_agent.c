@@ -60,7 +60,7 @@ Test(debug_agent, the_environment_names_library_and_folder) {
   size_t n = 0;
   for (; environment[n]; n++)
     free(environment[n]);
-  cr_expect_eq(n, 5);
+  cr_expect_eq(n, 6);
   free(environment);
 }
 

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "agent/worker/worker.h"
+#include "agent/worker/worker_bundle.h"
 #include "common/kernel/kernel_folder.h"
 
 #define MISBEHAVING SOURCE_FOLDER "/tests/data/kernels/misbehaving"
@@ -23,7 +24,24 @@ struct child {
   struct kernel_folder *folder;
   struct compile_pool *pool;
   char *scratch;
+  pid_t references[8];
+  int n_references;
 };
+
+/* A worker's process, with the page and the socket as its supervisor gives them. */
+static pid_t worker_fork(int socket, int page) {
+  pid_t pid = fork();
+  cr_assert_geq(pid, 0);
+  if (pid == 0) {
+    signal(SIGSEGV, SIG_DFL);
+    int high[] = {fcntl(socket, F_DUPFD, 10), fcntl(page, F_DUPFD, 10)};
+    dup2(high[0], WORKER_SOCKET_FD);
+    dup2(high[1], WORKER_STATUS_FD);
+    close_range(5, ~0u, 0);
+    _exit(worker_main());
+  }
+  return pid;
+}
 
 static struct child child_start(void) {
   struct child child = {0};
@@ -38,16 +56,7 @@ static struct child child_start(void) {
   cr_assert_neq(child.status, MAP_FAILED);
   cr_assert_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets), 0);
   /* Before the pool has threads: what they hold locked would stay so in a child that goes on without exec. */
-  child.pid = fork();
-  cr_assert_geq(child.pid, 0);
-  if (child.pid == 0) {
-    signal(SIGSEGV, SIG_DFL);
-    int high[] = {fcntl(sockets[1], F_DUPFD, 10), fcntl(page, F_DUPFD, 10)};
-    dup2(high[0], WORKER_SOCKET_FD);
-    dup2(high[1], WORKER_STATUS_FD);
-    close_range(5, ~0u, 0);
-    _exit(worker_main());
-  }
+  child.pid = worker_fork(sockets[1], page);
   close(sockets[1]);
   close(page);
   cr_assert(compile_pool_new(scratch, 2, &child.pool, &error), "%s", error.message);
@@ -62,6 +71,8 @@ static int child_end(struct child *child) {
   int status;
   shutdown(child->to, SHUT_WR);
   cr_assert_eq(waitpid(child->pid, &status, 0), child->pid);
+  for (int i = 0; i < child->n_references; i++)
+    cr_assert_eq(waitpid(child->references[i], NULL, 0), child->references[i]);
   fclose(child->from);
   close(child->to);
   munmap(child->status, 4096);
@@ -76,11 +87,42 @@ static void send_text(struct child *child, const char *text) {
   cr_assert(fd_write_all(child->to, text, strlen(text)) && fd_write_all(child->to, "\n", 1));
 }
 
-static void send_request(struct child *child, json_t *request) {
-  char *text = json_dumps(request, JSON_COMPACT);
-  send_text(child, text);
-  free(text);
+/* With the objects that it names, and with another descriptor (-1: none). */
+static void send_request_to(int socket, json_t *request, int fd) {
+  struct error error;
+  int fds[WORKER_REQUEST_FDS], bundle = -1;
+  size_t n = 0;
+  cr_assert(bundle_pack(request, &bundle, &error), "%s", error.message);
+  if (bundle >= 0)
+    fds[n++] = bundle;
+  if (fd >= 0)
+    fds[n++] = fd;
+  cleanup_free char *text = json_dumps(request, JSON_COMPACT), *line = xasprintf("%s\n", text);
+  cr_assert_eq(descriptors_send(socket, line, strlen(line), fds, n), (ssize_t)strlen(line));
+  for (size_t i = 0; i < n; i++)
+    close(fds[i]);
   json_decref(request);
+}
+
+static void send_request(struct child *child, json_t *request) { send_request_to(child->to, request, -1); }
+
+/* Starts the process of a reference and returns the socket to it. */
+static int reference_start(struct child *child, const char *object) {
+  int ends[2], sockets[2];
+  cr_assert_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+  cr_assert_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets), 0);
+  cleanup_fd int page = memfd_create("status", 0);
+  cr_assert_eq(ftruncate(page, 4096), 0);
+  cr_assert_lt(child->n_references, (int)ARRAY_LENGTH(child->references));
+  child->references[child->n_references++] = worker_fork(sockets[1], page);
+  close(sockets[1]);
+  send_request_to(sockets[0],
+                  json_pack("{s:s, s:O, s:{s:i}, s:O, s:i, s:s, s:s, s:i, s:s}", "do", "reference", "kernel",
+                            child->folder->kernel->json, "key", "n", 1000, "space", child->folder->space->json, "seed",
+                            7, "gpu_name", "a CPU", "arch", "x86_64", "config", GOOD, "reference_object", object),
+                  ends[1]);
+  close(sockets[0]);
+  return ends[0];
 }
 
 /* The next answer, or NULL when the worker is gone. */
@@ -116,10 +158,12 @@ static char *object_of(struct child *child, uint64_t config, bool is_reference) 
 
 static void send_open(struct child *child, uint64_t baseline, const char *regime) {
   char *object = object_of(child, baseline, false), *reference = object_of(child, 0, true);
-  send_request(child, json_pack("{s:s, s:s, s:O, s:{s:i}, s:O, s:i, s:s, s:s, s:{s:I, s:s}}", "do", "open", "device",
-                                "cpu0", "kernel", child->folder->kernel->json, "key", "n", 1000, "space",
-                                child->folder->space->json, "seed", 7, "regime", regime, "reference", reference,
-                                "baseline", "config", (json_int_t)baseline, "object", object));
+  send_request_to(child->to,
+                  json_pack("{s:s, s:s, s:O, s:{s:i}, s:O, s:i, s:s, s:b, s:{s:I, s:s}}", "do", "open", "device",
+                            "cpu0", "kernel", child->folder->kernel->json, "key", "n", 1000, "space",
+                            child->folder->space->json, "seed", 7, "regime", regime, "reference", true, "baseline",
+                            "config", (json_int_t)baseline, "object", object),
+                  reference_start(child, reference));
   free(object);
   free(reference);
 }
@@ -400,10 +444,11 @@ static void send_open_for_gpu(struct child *child) {
   json_t *manifest = json_deep_copy(child->folder->kernel->json);
   json_object_set_new(manifest, "language", json_string("hip"));
   json_object_set_new(manifest, "launch", fixture_json("{\"grid\": [\"cus\"], \"block\": [256]}"));
-  send_request(child,
-               json_pack("{s:s, s:s, s:o, s:{s:i}, s:O, s:i, s:s, s:s, s:{s:i, s:s}}", "do", "open", "device", "cpu0",
-                         "kernel", manifest, "key", "n", 1000, "space", child->folder->space->json, "seed", 7, "regime",
-                         "warm", "reference", reference, "baseline", "config", GOOD, "object", object));
+  send_request_to(child->to,
+                  json_pack("{s:s, s:s, s:o, s:{s:i}, s:O, s:i, s:s, s:b, s:{s:i, s:s}}", "do", "open", "device",
+                            "cpu0", "kernel", manifest, "key", "n", 1000, "space", child->folder->space->json, "seed",
+                            7, "regime", "warm", "reference", true, "baseline", "config", GOOD, "object", object),
+                  reference_start(child, reference));
   free(object);
   free(reference);
 }

@@ -1,0 +1,128 @@
+/* A worker's rules. Memory and threads: see the header. */
+#include "agent/worker/worker_sandbox.h"
+
+#include <glob.h>
+#include <libgen.h>
+#include <signal.h>
+#include <sys/resource.h>
+
+#include "common/program/secret.h"
+
+#define FILE_BYTES_MAX ((uint64_t)256 << 20) /* an object in memory is a file too */
+#define ADDRESSES_SPARE ((uint64_t)1 << 30)  /* beyond the machine's memory */
+
+static const char *const host_places[] = {
+    "/usr", "/lib", "/lib32", "/lib64", "/etc/ld.so.cache", "/dev/urandom",
+    /* How the machine is: for conditions. */
+    "/sys", "/proc/cpuinfo", "/proc/meminfo", "/proc/self/cgroup", "/proc/sys/kernel/numa_balancing",
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    "/proc", /* where the sanitizers look up this process's memory */
+#endif
+};
+/* /proc: drivers' versions and this process. What others have in it that is secret, Landlock keeps closed. */
+static const char *const gpu_places[] = {"/proc",       "/bin",           "/etc/nvidia",        "/etc/localtime",
+                                         "/opt/rocm*",  "/opt/amdgpu*",   "/usr/local/cuda*",   "/etc/amd",
+                                         "/run/nvidia", "/run/nvidia-*/", "/etc/alternatives*", "/run/udev/data"};
+static const char *const gpu_devices[] = {"/dev/kfd", "/dev/dri", "/dev/nvidia*", "/dev/shm"};
+static const char *const gpu_folder_variables[] = {"WAVETUNE_TOOLCHAIN", "LD_LIBRARY_PATH", "WAVETUNE_KFD_TOPOLOGY",
+                                                   "ROCM_PATH", "CUDA_HOME"};
+static const char *const gpu_file_variables[] = {"WAVETUNE_HIP_LIBRARY", "HSA_TOOLS_LIB", "LD_PRELOAD"};
+
+#define PLACES_MAX 256
+
+struct places {
+  size_t n;
+  char *paths[PLACES_MAX + 1]; /* NULL behind the last one */
+};
+
+static void places_release(struct places *places) {
+  for (size_t i = 0; i < places->n; i++)
+    free(places->paths[i]);
+}
+#define cleanup_places __attribute__((cleanup(places_release)))
+
+static void place_add(struct places *places, const char *path) {
+  if (places->n < PLACES_MAX)
+    places->paths[places->n++] = xstrdup(path);
+}
+
+static void places_add(struct places *places, const char *const *patterns, size_t n) {
+  for (size_t i = 0; i < n; i++) {
+    glob_t found;
+    if (glob(patterns[i], 0, NULL, &found) == 0) {
+      for (size_t k = 0; k < found.gl_pathc; k++)
+        place_add(places, found.gl_pathv[k]);
+    }
+    globfree(&found);
+  }
+}
+
+/* Absolute names of a colon-separated list; of files their folders. */
+static void places_add_variable(struct places *places, const char *variable, bool are_files) {
+  const char *value = getenv(variable);
+  cleanup_free char *copy = xstrdup(value ? value : "");
+  char *rest = copy;
+  for (char *item; (item = strsep(&rest, ":"));) {
+    if (*item == '/')
+      place_add(places, are_files ? dirname(item) : item);
+  }
+}
+
+static void gpu_places_add(struct places *readable, struct places *devices) {
+  places_add(readable, gpu_places, ARRAY_LENGTH(gpu_places));
+  for (size_t i = 0; i < ARRAY_LENGTH(gpu_folder_variables); i++)
+    places_add_variable(readable, gpu_folder_variables[i], false);
+  for (size_t i = 0; i < ARRAY_LENGTH(gpu_file_variables); i++)
+    places_add_variable(readable, gpu_file_variables[i], true);
+  places_add(devices, gpu_devices, ARRAY_LENGTH(gpu_devices));
+}
+
+static void limit_set(int resource, uint64_t value) {
+  struct rlimit limit;
+  if (getrlimit(resource, &limit) == 0 && limit.rlim_max > value)
+    setrlimit(resource, &(struct rlimit){value, value});
+}
+
+/* GPU runtimes reserve more addresses than any machine has memory, and sanitizers do. */
+static void limits_set(bool is_host) {
+  uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+  signal(SIGXFSZ, SIG_IGN);
+  limit_set(RLIMIT_CORE, 0);
+  limit_set(RLIMIT_FSIZE, FILE_BYTES_MAX);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  if (is_host)
+    limit_set(RLIMIT_AS, memory + ADDRESSES_SPARE);
+#endif
+  (void)is_host, (void)memory;
+}
+
+static bool entered(int reason, struct error *error) {
+  return reason == 0 || error_set(error, "a worker cannot be confined: %s", strerror(reason));
+}
+
+bool worker_confine_files(bool is_host, struct sandbox **ret_sandbox, struct error *error) {
+  cleanup_places struct places readable = {0}, devices = {0}, writable = {0};
+  cleanup_sandbox struct sandbox *sandbox = NULL;
+  places_add(&readable, host_places, ARRAY_LENGTH(host_places));
+  if (!is_host)
+    gpu_places_add(&readable, &devices);
+  places_add_variable(&writable, WORKER_WRITES, false);
+  struct sandbox_rules rules = {.readable = (const char *const *)readable.paths,
+                                .writable = (const char *const *)writable.paths,
+                                .devices = (const char *const *)devices.paths,
+                                .is_alone = true};
+  if (!sandbox_new(&rules, &sandbox, error))
+    return false;
+  capabilities_drop();
+  limits_set(is_host);
+  if (!entered(sandbox_enter_files(sandbox), error))
+    return false;
+  *ret_sandbox = TAKE(sandbox);
+  return true;
+}
+
+bool worker_confine_calls(struct sandbox *taken, struct error *error) {
+  cleanup_sandbox struct sandbox *sandbox = taken;
+  process_hide(); /* from workers beside this one, where nothing else keeps them out */
+  return entered(sandbox_enter_calls(sandbox), error);
+}

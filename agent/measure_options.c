@@ -11,12 +11,15 @@
 bool device_is_gpu(const struct device_seen *device) { return !string_equal(device->backend, "cpu"); }
 
 bool pool_make(const struct options *options, const char *cache, struct compile_pool **ret_pool, struct error *error) {
-  bool confines = sandbox_confines_files() && strstr(sandbox_kind(), "seccomp");
-  if (option_flag(options, "require-sandbox") && !confines)
+  const char *wanted = option_text(options, "require-sandbox");
+  enum sandbox_level level = SANDBOX_NONE;
+  if (wanted && !sandbox_level_parse(wanted, &level))
+    return error_set(error, "--require-sandbox must be none, seccomp or landlock, not \"%.40s\"", wanted);
+  if (sandbox_level() < level)
     return error_set(error,
-                     "--require-sandbox: this kernel confines compilers by: %s; they could read this machine's "
-                     "files; boot Linux 5.13 or later with lsm=…,landlock or leave the option out",
-                     sandbox_kind());
+                     "--require-sandbox=%s: this kernel confines kernels and compilers by: %s; they could read this "
+                     "machine's files; boot Linux 5.13 or later with lsm=…,landlock or require less",
+                     wanted, sandbox_kind());
   return compile_pool_new(cache, (unsigned)option_integer(options, "compilers"), ret_pool, error);
 }
 

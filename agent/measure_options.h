@@ -17,7 +17,8 @@
    "limit for loading, for checking and for each turn of timing a config", false},                                    \
   {"open-timeout", OPTION_INTEGER, "SECONDS", "60", 1, 86400, "limit for opening a device and its buffers", false},   \
   {"compilers", OPTION_INTEGER, "N", "0", 0, 256, "compilers that run at once; 0: one to each CPU", false},           \
-  {"require-sandbox", OPTION_FLAG, NULL, NULL, 0, 0, "do not start where compilers cannot be confined", false}
+  {"require-sandbox", OPTION_TEXT, "LEVEL", NULL, 0, 0,                                                               \
+   "do not start where kernels and compilers are confined by less: none, seccomp, landlock", false}
 /* clang-format on */
 
 /* Whether kernels run on a GPU there, and not on this machine's processors. */

@@ -165,8 +165,8 @@ bool compile_pool_new(const char *cache, unsigned processes, struct compile_pool
     return false;
   if (!sandbox_confines_files())
     log_warning(
-        "compile: this kernel has no Landlock; compilers run with rlimits and %s, but could read this machine's "
-        "files (--require-sandbox refuses that)",
+        "compile: this kernel has no Landlock; compilers and kernels run with rlimits and %s, but could read this "
+        "machine's files (--require-sandbox=landlock refuses that)",
         sandbox_kind());
   long cpus = sysconf(_SC_NPROCESSORS_ONLN);
   unsigned n_threads = processes ? processes : cpus > 0 ? (unsigned)cpus : 1;

@@ -58,6 +58,8 @@ static bool cuda_load(struct error *error) {
   struct cuda_calls calls;
   if (is_loaded)
     return true;
+  /* ~/.nv/ComputeCache, which a confined process cannot write. */
+  setenv("CUDA_CACHE_DISABLE", "1", 0);
   if (!gpu_library_load("CUDA driver", names, symbols, ARRAY_LENGTH(symbols), &calls, error))
     return false;
   cuda = calls;

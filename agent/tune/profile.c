@@ -82,14 +82,31 @@ static bool tune_arguments(const struct options *options, const char *device, ui
   return true;
 }
 
+/* This process's own, and first the folder in which workers may write what the profiler in them has seen. The array is the
+ * caller's, what it points to is borrowed. */
+static char **environment_make(char *writes) {
+  size_t n = 0;
+  while (environ[n])
+    n++;
+  char **environment = xcalloc(n + 2, sizeof *environment);
+  environment[0] = writes;
+  memcpy(environment + 1, environ, n * sizeof *environ);
+  return environment;
+}
+
 bool profile_config(const struct options *options, const char *device, uint64_t config, const char *folder,
                     struct error *error) {
   __attribute__((cleanup(words_release))) struct words arguments = {0};
   if (!profiler_arguments(folder, &arguments, error) || !tune_arguments(options, device, config, &arguments, error) ||
       !folder_make(folder, 0755, error))
     return false;
+  cleanup_free char *path = realpath(folder, NULL);
+  if (!path)
+    return error_set(error, "cannot use %s: %s", folder, strerror(errno));
+  cleanup_free char *writes = xasprintf("WAVETUNE_WORKER_WRITES=%s", path);
+  cleanup_free char **environment = environment_make(writes);
   struct command command = {.arguments = arguments.texts,
-                            .environment = environ,
+                            .environment = environment,
                             .timeout_ms = PROFILE_MS,
                             .cpu_seconds_max = UINT64_MAX,
                             .memory_bytes_max =

@@ -8,7 +8,7 @@
 
 #include "common/program/secret.h"
 
-#define FILE_BYTES_MAX ((uint64_t)256 << 20) /* an object in memory is a file too */
+#define FILE_BYTES_MAX ((uint64_t)4 << 30) /* an object in memory is a file too */
 #define ADDRESSES_SPARE ((uint64_t)1 << 30)  /* beyond the machine's memory */
 
 static const char *const host_places[] = {

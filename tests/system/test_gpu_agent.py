@@ -199,6 +199,7 @@ def test_tune_prints_what_the_winners_code_needs(tmp_path):
 
 
 def test_tune_gives_up_on_a_gpu_that_does_not_pass_its_sentinel(tmp_path):
+    (tmp_path / "fake").mkdir(exist_ok=True)
     (tmp_path / "fake/broken").touch()
     done = tune(hip_kernel(tmp_path / "kernel", [GOOD]), tmp_path)
     assert done.returncode == 1
@@ -283,6 +284,7 @@ def test_an_agent_on_a_gpu_ends_at_once_also_in_quarantine(server, start, tmp_pa
 
 
 def test_an_agent_whose_gpu_stays_in_quarantine_ends_when_it_was_told_to(server, start, tmp_path):
+    (tmp_path / "fake").mkdir(exist_ok=True)
     (tmp_path / "fake/broken").touch()
     agent = start(harness.Agent, server, options=("--device", "hip0", "--idle-exit", "2", *QUICK), environment=gpu(tmp_path))
     wait_until(lambda: "agent: enrolled" in agent.messages, 30, "the agent's enrolment")

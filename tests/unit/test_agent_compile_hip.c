@@ -453,12 +453,13 @@ Test(compile_c, on_a_kernel_without_landlock_compiling_goes_on) {
   fixture_free(&fixture);
 }
 
-/* Whether a pool is made with the option --require-sandbox. */
-static bool pool_is_made(struct error *error) {
+/* Whether a pool is made with the option --require-sandbox=LEVEL. */
+static bool pool_is_made(const char *level, struct error *error) {
   static const struct option_spec specs[] = {MEASURE_OPTIONS};
   static const struct command_spec command = {
       .name = "test", .arguments = "", .options = specs, .n_options = ARRAY_LENGTH(specs)};
-  char folder[] = "/tmp/wavetune-test-XXXXXX", *arguments[] = {(char[]){"--require-sandbox"}, NULL};
+  cleanup_free char *option = xasprintf("--require-sandbox=%s", level);
+  char folder[] = "/tmp/wavetune-test-XXXXXX", *arguments[] = {option, NULL};
   cleanup_options struct options *options = NULL;
   struct compile_pool *pool;
   struct error remove_error;
@@ -474,15 +475,23 @@ static bool pool_is_made(struct error *error) {
 Test(compile_c, whoever_requires_a_sandbox_gets_one) {
   NEEDS_LANDLOCK;
   struct error error;
-  cr_expect(pool_is_made(&error), "%s", error.message);
+  cr_expect(pool_is_made("landlock", &error), "%s", error.message);
 }
 
 Test(compile_c, whoever_requires_a_sandbox_does_not_start_without) {
   struct error error;
   landlock_take_away();
-  cr_expect_not(pool_is_made(&error));
-  cr_expect(string_starts(error.message, "--require-sandbox: this kernel confines compilers by: seccomp;"), "%s",
-            error.message);
+  cr_expect_not(pool_is_made("landlock", &error));
+  cr_expect(string_starts(error.message,
+                          "--require-sandbox=landlock: this kernel confines kernels and compilers by: seccomp;"),
+            "%s", error.message);
+  cr_expect(pool_is_made("seccomp", &error), "%s", error.message);
+}
+
+Test(compile_c, a_level_that_there_is_not_is_refused) {
+  struct error error;
+  cr_expect_not(pool_is_made("strict", &error));
+  cr_expect_str_eq(error.message, "--require-sandbox must be none, seccomp or landlock, not \"strict\"");
 }
 
 /* The sentence of a compile that this machine cannot do; owned by the caller. */

@@ -10,6 +10,11 @@
 
 bool device_is_gpu(const struct device_seen *device) { return !string_equal(device->backend, "cpu"); }
 
+bool worker_user_set(const struct options *options, struct spawner *spawner, struct error *error) {
+  const char *name = option_text(options, "worker-user");
+  return !name || spawner_set_user(spawner, name, error) || error_prefix(error, "--worker-user: ");
+}
+
 bool pool_make(const struct options *options, const char *cache, struct compile_pool **ret_pool, struct error *error) {
   const char *wanted = option_text(options, "require-sandbox");
   enum sandbox_level level = SANDBOX_NONE;

@@ -18,11 +18,15 @@
   {"open-timeout", OPTION_INTEGER, "SECONDS", "60", 1, 86400, "limit for opening a device and its buffers", false},   \
   {"compilers", OPTION_INTEGER, "N", "0", 0, 256, "compilers that run at once; 0: one to each CPU", false},           \
   {"require-sandbox", OPTION_TEXT, "LEVEL", NULL, 0, 0,                                                               \
-   "do not start where kernels and compilers are confined by less: none, seccomp, landlock", false}
+   "do not start where kernels and compilers are confined by less: none, seccomp, landlock", false},                   \
+  {"worker-user", OPTION_TEXT, "NAME", NULL, 0, 0, "an agent that is root runs kernels as this user", false}
 /* clang-format on */
 
 /* Whether kernels run on a GPU there, and not on this machine's processors. */
 bool device_is_gpu(const struct device_seen *device);
+
+/* Lets workers be the user that --worker-user names; before any is started. */
+must_check bool worker_user_set(const struct options *options, struct spawner *spawner, struct error *error);
 
 /* The compile pool with these options, its objects in the folder `cache`. */
 must_check bool pool_make(const struct options *options, const char *cache, struct compile_pool **ret_pool,

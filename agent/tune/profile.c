@@ -59,7 +59,7 @@ static bool profiler_arguments(const char *folder, struct words *arguments, stru
 
 static bool tune_arguments(const struct options *options, const char *device, uint64_t config, struct words *arguments,
                            struct error *error) {
-  static const char *const kept[] = {"key", "build", "regime", "state", "python"};
+  static const char *const kept[] = {"key", "build", "regime", "state", "python", "worker-user"};
   char program[PATH_MAX];
   char *const *places;
   ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);

@@ -314,7 +314,9 @@ static int tune_work(struct supervisor *supervisor, void *context) {
   struct error error;
   struct tuning tuning = {.magic = TUNING_MAGIC, .options = context, .supervisor = supervisor};
   int code = EXIT_OK;
-  if (!devices_ask(supervisor->spawner, option_text(tuning.options, "python"), &tuning.devices, &error))
+  if (!worker_user_set(tuning.options, supervisor->spawner, &error))
+    code = command_failed("tune", EXIT_USAGE, &error);
+  else if (!devices_ask(supervisor->spawner, option_text(tuning.options, "python"), &tuning.devices, &error))
     code = command_failed("tune", EXIT_FAILED, &error);
   else if (!tuning_read(&tuning, &error))
     code = command_failed("tune", EXIT_USAGE, &error);

@@ -19,6 +19,9 @@ struct spawner;
 must_check bool spawner_new(struct spawner **ret_spawner, struct error *error);
 void spawner_free(struct spawner *spawner);
 
+/* Before anything is started, and only as root: workers run as that user with its groups. */
+must_check bool spawner_set_user(struct spawner *spawner, const char *name, struct error *error);
+
 /* Main thread: starts what is asked for until spawner_end. `signalled` gets SIGTERM and SIGINT as they come. */
 void spawner_serve(struct spawner *spawner, void (*signalled)(void *context, int number), void *context);
 

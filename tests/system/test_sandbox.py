@@ -242,6 +242,23 @@ def test_measurements_say_how_their_process_was_confined(server, agent, tmp_path
     assert conditions and {(c["sandbox"], c["self_timed"]) for c in conditions} == {("landlock", True)}
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can let workers be another user")
+def test_an_agent_that_is_root_runs_kernels_as_another_user(server, start, tmp_path):
+    agent = start(harness.Agent, server, options=(*QUICK, "--worker-user", "nobody"))
+    wait_until(lambda: "enrolled" in agent.messages, 30, "the agent to enrol")
+    attack = 'dprintf(2, "is %d of %d\\n", getuid(), getgid()); try_open("the agent\'s id", "STATE/agent", O_RDONLY);'
+    kernel = attacking_kernel(tmp_path / "kernel", attack.replace("STATE", str(agent.state)))
+    assert wait_ended(server, submit(server, kernel))["state"] == "done", agent.messages[-3000:]
+    user = pwd.getpwnam("nobody")
+    assert set(re.findall(r"is (\d+ of \d+)", agent.messages)) == {f"{user.pw_uid} of {user.pw_gid}"}
+
+
+def test_a_worker_user_needs_root_and_a_user(tmp_path):
+    done = subprocess.run([harness.BUILD / "wavetune-agent", "tune", harness.QUICK, "--key", "n=7", "--state", tmp_path,
+                           "--worker-user", "nosuchuser"], capture_output=True, text=True, timeout=600)
+    assert done.returncode == 2 and "--worker-user: " in done.stderr
+
+
 # What each does is its config's loss, or its job's.
 HARMFUL = {
     "the status page cut off": "ftruncate(4, 0);",

@@ -15,7 +15,7 @@ static const char *const host_places[] = {
     "/usr", "/lib", "/lib32", "/lib64", "/etc/ld.so.cache", "/dev/urandom",
     /* How the machine is: for conditions. */
     "/sys", "/proc/cpuinfo", "/proc/meminfo", "/proc/self/cgroup", "/proc/sys/kernel/numa_balancing",
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef WAVETUNE_SANITIZED
     "/proc", /* where the sanitizers look up this process's memory */
 #endif
 };
@@ -24,6 +24,8 @@ static const char *const gpu_places[] = {"/proc",       "/bin",           "/etc/
                                          "/opt/rocm*",  "/opt/amdgpu*",   "/usr/local/cuda*",   "/etc/amd",
                                          "/run/nvidia", "/run/nvidia-*/", "/etc/alternatives*", "/run/udev/data"};
 static const char *const gpu_devices[] = {"/dev/kfd", "/dev/dri", "/dev/nvidia*", "/dev/shm"};
+/* CUDA does not start where it cannot name its threads, in /proc/self/task. */
+static const char *const gpu_writable[] = {"/proc/self"};
 static const char *const gpu_folder_variables[] = {"WAVETUNE_TOOLCHAIN", "LD_LIBRARY_PATH", "WAVETUNE_KFD_TOPOLOGY",
                                                    "ROCM_PATH", "CUDA_HOME"};
 static const char *const gpu_file_variables[] = {"WAVETUNE_HIP_LIBRARY", "HSA_TOOLS_LIB", "LD_PRELOAD"};
@@ -68,12 +70,13 @@ static void places_add_variable(struct places *places, const char *variable, boo
   }
 }
 
-static void gpu_places_add(struct places *readable, struct places *devices) {
+static void gpu_places_add(struct places *readable, struct places *writable, struct places *devices) {
   places_add(readable, gpu_places, ARRAY_LENGTH(gpu_places));
   for (size_t i = 0; i < ARRAY_LENGTH(gpu_folder_variables); i++)
     places_add_variable(readable, gpu_folder_variables[i], false);
   for (size_t i = 0; i < ARRAY_LENGTH(gpu_file_variables); i++)
     places_add_variable(readable, gpu_file_variables[i], true);
+  places_add(writable, gpu_writable, ARRAY_LENGTH(gpu_writable));
   places_add(devices, gpu_devices, ARRAY_LENGTH(gpu_devices));
 }
 
@@ -89,14 +92,14 @@ static void limits_set(bool is_host) {
   signal(SIGXFSZ, SIG_IGN);
   limit_set(RLIMIT_CORE, 0);
   limit_set(RLIMIT_FSIZE, FILE_BYTES_MAX);
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#ifndef WAVETUNE_SANITIZED
   if (is_host)
     limit_set(RLIMIT_AS, memory + ADDRESSES_SPARE);
 #endif
   (void)is_host, (void)memory;
 }
 
-#if defined(__SANITIZE_ADDRESS__)
+#ifdef WAVETUNE_SANITIZED
 static bool is_confined;
 
 /* The leak checker asks at exit: it would start a process that traces this one. */
@@ -113,7 +116,7 @@ bool worker_confine_files(bool is_host, struct sandbox **ret_sandbox, struct err
   cleanup_sandbox struct sandbox *sandbox = NULL;
   places_add(&readable, host_places, ARRAY_LENGTH(host_places));
   if (!is_host)
-    gpu_places_add(&readable, &devices);
+    gpu_places_add(&readable, &writable, &devices);
   places_add_variable(&writable, WORKER_WRITES, false);
   struct sandbox_rules rules = {.readable = (const char *const *)readable.paths,
                                 .writable = (const char *const *)writable.paths,
@@ -131,7 +134,7 @@ bool worker_confine_files(bool is_host, struct sandbox **ret_sandbox, struct err
 
 bool worker_confine_calls(struct sandbox *taken, struct error *error) {
   cleanup_sandbox struct sandbox *sandbox = taken;
-#if defined(__SANITIZE_ADDRESS__)
+#ifdef WAVETUNE_SANITIZED
   is_confined = true;
 #endif
   process_hide(); /* from workers beside this one, where nothing else keeps them out */

@@ -92,6 +92,7 @@ static const char *const config_members[] = {"budget_ms",
                                              "token",
                                              "trusted_key",
                                              "url",
+                                             "worker_user",
                                              "workers"};
 
 no_return static void usage_error(const struct options *options, const char *format, ...) printf_like(2, 3);

@@ -408,7 +408,8 @@ bool job_change_stage(struct db *db, int64_t job, enum stage from_stage, int64_t
 }
 
 /* Two statements: one plan does not serve a few known jobs and all of them. Open and held leases are looked for at once, by
- * the job: for each of them alone there is an index that the planner may read as a whole (values.h: SQL_IS_OPEN). The
+ * the job: for each of them alone there is an index that the planner may read as a whole (values.h: SQL_IS_OPEN). They are
+ * counted to one, because NOT EXISTS may become a join that reads the leases of all jobs. The
  * LIMIT keeps the jobs apart from their budgets, which are summed over all leases of those that are ready alone. */
 #define SQL_READY(which)                                                                                               \
   "SELECT j.id, j.state, j.stage, j.round, j.baseline, j.seed, j.default_config, j.search_strategy, j.search_trials,"  \
@@ -419,7 +420,8 @@ bool job_change_stage(struct db *db, int64_t job, enum stage from_stage, int64_t
   "   OR o.hardware_digest = j.device_class) AND COALESCE(a.drain_reason, d.drain_reason) IS NULL"                     \
   "   AND a.last_seen > now() - $2::bigint * interval '1 ms') END AS devices"                                          \
   " FROM (SELECT * FROM jobs j WHERE " which " AND j.state IN ('queued', 'running')"                                   \
-  "  AND NOT EXISTS (SELECT FROM leases l WHERE l.job_id = j.id AND l.state IN ('open', 'held'))"                      \
+  "  AND (SELECT count(*) FROM (SELECT FROM leases l WHERE l.job_id = j.id AND l.state IN ('open', 'held') LIMIT 1) "  \
+  "l) = 0"                                                                                                             \
   "  ORDER BY j.id LIMIT $1) j JOIN environments e ON e.id = j.environment_id" SQL_BUDGET_JOIN " ORDER BY j.id"
 
 static const struct statement jobs_ready_statement = {"jobs_ready", SQL_READY("j.id = ANY ($3::bigint[])")};

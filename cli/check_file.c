@@ -216,7 +216,7 @@ static void ttgir_check(struct check *check, const char *path, const char *text,
   ttgir_review_print(review, stdout);
 }
 
-/* A disassembly that somebody kept: no notes and no occupancy, only what its instructions tell. */
+/* A disassembly from a file: no notes and no occupancy, only what its instructions tell. */
 static void disassembly_check(struct check *check, const char *path, const struct isa_review *review) {
   if (!check->as_json)
     printf("%s: disassembly\n", path);

@@ -50,7 +50,7 @@ static bool hip_load(struct error *error) {
     return true;
   /* Kernel arguments in device memory: 2 to 3 us less a launch, says AMD. Read when the runtime is loaded. */
   setenv("HIP_FORCE_DEV_KERNARG", "1", 0);
-  /* It lies in the home folder, which a confined process cannot write. */
+  /* It is in the home folder, which a confined process cannot write. */
   setenv("AMD_COMGR_CACHE", "0", 0);
   const char *named = getenv("WAVETUNE_HIP_LIBRARY");
   const char *const one[] = {named, NULL};

@@ -99,7 +99,7 @@ static bool config_try(struct measuring *measuring, const struct requested_confi
     return true;
   }
   if (problem_reference_is_lost(worker->problem))
-    worker->problem->is_spoiled = worker->problem->is_lost = true; /* nobody says what is right any more */
+    worker->problem->is_spoiled = worker->problem->is_lost = true; /* no reference is left to compare with */
   worker->is_trusted &= outcome != OUTCOME_RUNTIME;
   if (worker->problem->is_lost)
     return true;

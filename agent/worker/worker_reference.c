@@ -1,4 +1,4 @@
-/* The process of a reference: loads it, fills what it is called with, and serves elements until nobody asks any more.
+/* The process of a reference: loads it, fills what it is called with, and serves elements until its socket closes.
  * Memory: freed with the process. Threads: one, with a team for many elements. */
 #include "agent/worker/worker_process.h"
 #include "agent/worker/worker_sandbox.h"

@@ -169,7 +169,7 @@ static int filter_fill_alone(scmp_filter_ctx context) {
   /* Threads, but no processes. */
   if (result == 0)
     result = seccomp_rule_add(context, deny, SCMP_SYS(clone), 1, SCMP_A0(SCMP_CMP_MASKED_EQ, CLONE_THREAD, 0));
-  /* It dies with who started it. */
+  /* It dies with its parent. */
   return result == 0 ? seccomp_rule_add(context, deny, SCMP_SYS(prctl), 1, SCMP_A0(SCMP_CMP_EQ, PR_SET_PDEATHSIG))
                      : result;
 }

@@ -15,7 +15,7 @@ void lease_wish_release(struct lease_wish *wish) {
   config_ranges_release(&wish->configs);
 }
 
-/* A device waits for leases of two classes: those of its hardware, and those of its whole environment (runner python).
+/* A device waits for leases of two classes: those of its hardware, and those of its whole environment (of older databases).
  * The highest priority comes first, then the oldest job, so that jobs end in the order in which they were submitted. A nonce
  * is one device's: another one gets nothing by it.
  * A final that is to be apart is, for a while, not given to a device that has, or had, one of its job.

@@ -241,6 +241,10 @@ bool leases_cancel_over_budget(struct db *db, const int64_t *jobs, size_t n, int
     if (budget_screen_left_us(&budget, job_final_processes(db_get_integer(budgets, row, "final_devices"))) == 0)
       over[n_over++] = db_get_integer(budgets, row, "id");
   }
+  *ret_jobs = NULL;
+  *ret_n = 0;
+  if (n_over == 0)
+    return true;
 
   ids_bind(&over_ids, over, n_over, &over_parameters);
   ok = db_run(db, &over_budget_statement, &over_parameters, &rows, error);

@@ -28,6 +28,14 @@ static int command_agents(struct options *options) {
     }
   }
   table_print(table, stdout);
+  json_array_foreach (items, index, agent) {
+    const json_t *refused = json_object_get(agent, "refused");
+    if (json_is_object(refused))
+      printf(
+          "agent %s: an enrolment as \"%s\" from another machine was refused at %s; one of the two has a copy of the "
+          "other's state folder\n",
+          cli_member(agent, "agent"), cli_member(refused, "name"), cli_member(refused, "at"));
+  }
   return EXIT_OK;
 }
 

@@ -1,5 +1,8 @@
 /* wavetune token make|list|revoke: who may call the server. */
 #include "cli/cli.h"
+#include "common/program/table.h"
+
+#define USES_MAX 1000000
 
 static int command_token_make(struct options *options) {
   char *const *arguments;
@@ -11,8 +14,17 @@ static int command_token_make(struct options *options) {
   cleanup_http_client struct http_client *client = cli_connect(options);
   if (!client)
     return EXIT_USAGE;
-  cleanup_json json_t *body = json_pack("{s:s, s:s}", "name", arguments[0], "role", option_text(options, "role")),
-                      *answer = NULL;
+  const char *environment_text = option_text(options, "environment");
+  cleanup_json json_t *environment = NULL, *answer = NULL;
+  if (environment_text && !json_parse(environment_text, strlen(environment_text), &environment, &error)) {
+    error_prefix(&error, "--environment: ");
+    return cli_fail(EXIT_USAGE, &error);
+  }
+  cleanup_json json_t *body = json_pack("{s:s, s:s, s:s*, s:s*, s:O*}", "name", arguments[0], "role",
+                                        option_text(options, "role"), "expires", option_text(options, "expires"),
+                                        "agent_name", option_text(options, "agent-name"), "environment", environment);
+  if (option_integer(options, "uses"))
+    json_object_set_new(body, "uses", json_integer(option_integer(options, "uses")));
   int code = cli_call(client, "POST", "/v1/tokens", body, &answer);
   if (code != EXIT_OK)
     return code;
@@ -28,13 +40,25 @@ static int command_token_list(struct options *options) {
   int code = cli_list_or_json(options, "/v1/tokens", &items);
   if (!items)
     return code;
+  const struct table_column columns[] = {{"token", false}, {"role", false},     {"made", false},
+                                         {"ends", false},  {"uses left", true}, {"agent", false}};
+  cleanup_table struct table *table = table_new(columns, ARRAY_LENGTH(columns));
   size_t index;
   json_t *item;
   json_array_foreach (items, index, item) {
-    const char *revoked = cli_member(item, "revoked_at");
-    printf("%-24s %-10s made %s%s%s\n", cli_member(item, "name"), cli_member(item, "role"),
-           cli_member(item, "created_at"), revoked[0] ? ", revoked " : "", revoked);
+    const char *revoked = cli_member(item, "revoked_at"), *agent = cli_member(item, "agent");
+    const json_t *uses = json_object_get(item, "uses_left");
+    table_cell(table, "%s", cli_member(item, "name"));
+    table_cell(table, "%s", cli_member(item, "role"));
+    table_cell(table, "%s", cli_member(item, "created_at"));
+    table_cell(table, "%s%s", revoked[0] ? "revoked " : "", revoked[0] ? revoked : cli_member(item, "expires_at"));
+    if (json_is_integer(uses))
+      table_cell(table, "%" JSON_INTEGER_FORMAT, json_integer_value(uses));
+    else
+      table_cell(table, "%s", "");
+    table_cell(table, "%s", agent[0] ? agent : cli_member(item, "agent_name"));
   }
+  table_print(table, stdout);
   return EXIT_OK;
 }
 
@@ -68,7 +92,29 @@ static const struct option_spec make_options[] = {
      .type = OPTION_TEXT,
      .argument = "ROLE",
      .default_text = "reader",
-     .help = "reader, submitter, agent, demand or admin",
+     .help = "reader, submitter, agent, demand, enrol or admin",
+     .flag_only = true},
+    {.name = "expires",
+     .type = OPTION_TEXT,
+     .argument = "TIME",
+     .help = "how long it is good for, like 7d or 12h, or until when",
+     .flag_only = true},
+    {.name = "uses",
+     .type = OPTION_INTEGER,
+     .argument = "N",
+     .default_text = "0",
+     .max = USES_MAX,
+     .help = "of the role enrol: how many agents it enrols (0: one)",
+     .flag_only = true},
+    {.name = "agent-name",
+     .type = OPTION_TEXT,
+     .argument = "PATTERN",
+     .help = "of the role enrol: agents' names, like 'mi300-*'",
+     .flag_only = true},
+    {.name = "environment",
+     .type = OPTION_TEXT,
+     .argument = "JSON",
+     .help = "of the role enrol: what all devices of the agents have",
      .flag_only = true},
     SERVER_OPTIONS,
 };

@@ -48,6 +48,10 @@ bool serve_options(const struct options *options, const char *database, struct s
       .poll_ms = option_integer(options, "poll-ms"),
       .demand = demand,
       .demand_per_hour = option_integer(options, "demand-per-hour"),
+      .require_enrolment = option_flag(options, "require-enrolment"),
+      .agent_token_ms = option_integer(options, "agent-token-ms")
+                            ? option_integer(options, "agent-token-ms")
+                            : option_integer(options, "agent-token-days") * 24 * 60 * 60 * 1000,
       .queue_max = option_integer(options, "queue-max"),
   };
   ret->n_publisher_keys = option_list(options, "publisher-key", &ret->publisher_keys);

@@ -26,6 +26,9 @@ int signals_wait(int also);
   {"poll-ms", OPTION_INTEGER, "MS", "1000", 10, 60000, "how often waiting requests look again by themselves", false}, \
   {"demand", OPTION_TEXT, "POLICY", "suggest", 0, 0, "what becomes of keys that deployments miss: off, suggest or automatic (jobs for them)", false}, \
   {"demand-per-hour", OPTION_INTEGER, "N", "60", 1, 100000, "jobs an hour that --demand automatic queues at the most", false}, \
+  {"require-enrolment", OPTION_FLAG, NULL, NULL, 0, 0, "take only agents that enrolled with a token of the role enrol and have tokens of their own", false}, \
+  {"agent-token-days", OPTION_INTEGER, "DAYS", "30", 0, 3650, "how long an agent's own token lives; the agent replaces it in time; 0: for ever", false}, \
+  {"agent-token-ms", OPTION_INTEGER, "MS", "0", 0, 315360000000, "the same in milliseconds, for tests; 0: --agent-token-days", false}, \
   {"queue-max", OPTION_INTEGER, "N", "10000", 1, 1000000, "waiting requests beyond which 503 is answered", false}
 /* clang-format on */
 

@@ -39,7 +39,7 @@ static bool token_is_live(struct db *db, const char *token, bool *ret_is_live, s
   cleanup_rows struct db_rows *rows = NULL;
   if (!tokens_find(db, &digest, 1, &rows, error))
     return false;
-  *ret_is_live = db_count(rows) > 0;
+  *ret_is_live = db_count(rows) > 0 && !db_get_bool(rows, 0, "is_expired");
   return true;
 }
 
@@ -57,8 +57,8 @@ static bool token_ensure_with(struct db *db, const char *path, char token[TOKEN_
   }
   if (is_live)
     return true;
-  if (!tokens_revoke(db, TOKEN_NAME, true, &revocation, error) ||
-      !tokens_make(db, TOKEN_NAME, "admin", token, &is_new, error))
+  const struct token_terms terms = {.name = TOKEN_NAME, .role = "admin"};
+  if (!tokens_revoke(db, TOKEN_NAME, true, &revocation, error) || !tokens_make(db, &terms, token, &is_new, error))
     return false;
   cleanup_free char *line = xasprintf("%s\n", token);
   return file_write_atomically(path, line, strlen(line), 0600, error);

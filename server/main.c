@@ -3,7 +3,7 @@
 #include <sys/prctl.h>
 
 #include "server/commands.h"
-#include "server/http/router.h"
+#include "server/http/token_request.h"
 #include "server/store/database.h"
 #include "server/store/tokens.h"
 
@@ -72,24 +72,33 @@ static bool name_of(const struct options *options, const char **ret_name, struct
 
 static int token_make_with(struct db *db, const struct options *options) {
   struct error error;
-  const char *name, *role = option_text(options, "role");
-  enum token_role parsed;
+  const char *name, *environment = option_text(options, "environment");
+  struct token_terms terms = {0};
   char token[TOKEN_TEXT_SIZE];
   bool is_new;
-  if (!name_of(options, &name, &error))
+  cleanup_json json_t *environment_json = NULL;
+  if (!name_of(options, &name, &error) ||
+      (environment && !json_parse(environment, strlen(environment), &environment_json, &error)))
     return fail(EXIT_USAGE, &error);
-  if (!role_parse(role, &parsed)) {
-    error_set(&error, "the role \"%s\" is unknown: it must be reader, submitter, agent, demand or admin", role);
+  cleanup_json json_t *body =
+      json_pack("{s:s, s:s, s:s*, s:s*, s:O*}", "name", name, "role", option_text(options, "role"), "expires",
+                option_text(options, "expires"), "agent_name", option_text(options, "agent-name"), "environment",
+                environment_json);
+  ALWAYS(body != NULL);
+  if (option_integer(options, "uses"))
+    json_object_set_new(body, "uses", json_integer(option_integer(options, "uses")));
+  if (!token_request_parse(body, &terms, &error))
     return fail(EXIT_USAGE, &error);
-  }
-  if (!tokens_make(db, name, role, token, &is_new, &error))
+  bool ok = tokens_make(db, &terms, token, &is_new, &error);
+  free(terms.environment);
+  if (!ok)
     return fail(EXIT_UNREACHABLE, &error);
   if (!is_new) {
     error_set(&error, "there is a token \"%s\" already; revoke it or take another name", name);
     return fail(EXIT_REFUSED, &error);
   }
   printf(option_flag(options, "json") ? "{\"token\":\"%s\",\"name\":\"%s\",\"role\":\"%s\"}\n" : "%s\n", token, name,
-         role);
+         option_text(options, "role"));
   return EXIT_OK;
 }
 
@@ -110,9 +119,20 @@ static int token_revoke_with(struct db *db, const struct options *options) {
 
 static void token_print(const json_t *item) {
   const char *revoked_at = json_string_value(json_object_get(item, "revoked_at"));
-  printf("%-32s %-10s %s%s%s\n", json_string_value(json_object_get(item, "name")),
-         json_string_value(json_object_get(item, "role")), json_string_value(json_object_get(item, "created_at")),
-         revoked_at ? "  revoked " : "", revoked_at ? revoked_at : "");
+  const char *expires_at = json_string_value(json_object_get(item, "expires_at"));
+  const char *agent = json_string_value(json_object_get(item, "agent"));
+  const json_t *uses = json_object_get(item, "uses_left");
+  printf("%-32s %-10s %s", json_string_value(json_object_get(item, "name")),
+         json_string_value(json_object_get(item, "role")), json_string_value(json_object_get(item, "created_at")));
+  if (agent)
+    printf("  agent %s", agent);
+  if (json_is_integer(uses))
+    printf("  %" JSON_INTEGER_FORMAT " uses left", json_integer_value(uses));
+  if (revoked_at)
+    printf("  revoked %s", revoked_at);
+  else if (expires_at)
+    printf("  expires %s", expires_at);
+  putchar('\n');
 }
 
 static int token_list_with(struct db *db, const struct options *options) {
@@ -170,7 +190,12 @@ static const struct option_spec dev_specs[] = {
 static const struct option_spec database_specs[] = {DATABASE_OPTION, JSON_OPTION};
 static const struct option_spec token_make_specs[] = {
     DATABASE_OPTION,
-    {"role", OPTION_TEXT, "ROLE", "reader", 0, 0, "reader, submitter, agent, demand or admin", true},
+    {"role", OPTION_TEXT, "ROLE", "reader", 0, 0, "reader, submitter, agent, demand, enrol or admin", true},
+    {"expires", OPTION_TEXT, "TIME", NULL, 0, 0, "how long it is good for, like 7d or 12h, or until when", true},
+    {"uses", OPTION_INTEGER, "N", "0", 0, TOKEN_USES_MAX, "of the role enrol: how many agents it enrols (0: one)",
+     true},
+    {"agent-name", OPTION_TEXT, "PATTERN", NULL, 0, 0, "of the role enrol: agents' names, like 'mi300-*'", true},
+    {"environment", OPTION_TEXT, "JSON", NULL, 0, 0, "of the role enrol: what all devices of the agents have", true},
     JSON_OPTION,
 };
 

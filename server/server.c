@@ -11,6 +11,7 @@
 #include "server/http/openapi.h"
 #include "server/http/response_memory.h"
 #include "server/server_private.h"
+#include "server/store/identities.h"
 #include "server/store/migrate.h"
 
 #define HOUSEKEEP_EVERY_MS 250
@@ -81,7 +82,10 @@ static void ready_check(struct worker *worker) {
                         "wavetune-server",
                   (long long)version, (long long)known);
     ready_set(server, why);
+  } else if (!atomic_load(&server->has_lease_secret) && !identities_secret(worker->db, server->lease_secret, &error)) {
+    ready_set(server, error.message);
   } else {
+    atomic_store(&server->has_lease_secret, true);
     ready_set(server, NULL);
   }
 }
@@ -254,4 +258,7 @@ void server_stop(struct server *server) {
 int server_port(const struct server *server) { return daemon_port(server->daemon); }
 const struct server_options *server_options(const struct server *server) { return &server->options; }
 const struct trusted_keys *server_publisher_keys(const struct server *server) { return &server->publisher_keys; }
+const uint8_t *server_lease_secret(const struct server *server) {
+  return atomic_load(&server->has_lease_secret) ? server->lease_secret : NULL;
+}
 struct agent_table *server_agents(struct server *server) { return server->agents; }

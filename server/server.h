@@ -28,6 +28,8 @@ struct server_options {
   int64_t poll_ms;         /* how often parked requests look again although nobody woke them, default 1000 */
   enum demand_policy demand;
   int64_t demand_per_hour; /* jobs that DEMAND_AUTOMATIC queues at the most, default 60 */
+  bool require_enrolment;  /* agents have tokens of their own; others are refused */
+  int64_t agent_token_ms;  /* how long an agent's own token lives, 0: for ever; default 30 days */
   int64_t queue_max;       /* waiting requests beyond which 503 is answered, default 10000 */
 };
 
@@ -47,6 +49,9 @@ must_check bool server_start(const struct server_options *options, struct server
 void server_stop(struct server *server);
 int server_port(const struct server *server);
 const struct server_options *server_options(const struct server *server);
+
+/* The secret of the ids of leases (core/lease_id.h); NULL until it was read, which is before the server is ready. */
+const uint8_t *server_lease_secret(const struct server *server);
 
 /* The keys of those whose signatures move channels; none: an entry needs no signature. Read-only after the start. */
 struct trusted_keys;

@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 
 #include "common/cache/signing_key.h"
+#include "server/core/lease_id.h"
 #include "server/http/auth.h"
 #include "server/http/queue.h"
 #include "server/server.h"
@@ -46,7 +47,9 @@ struct server {
   int64_t migrate_at_ms;          /* no sooner is it tried again */
   char not_ready[NOT_READY_SIZE]; /* why, as it was logged last */
   int64_t not_ready_said_ms;
-  atomic_bool is_ready; /* what /readyz answers; the housekeeper writes it */
+  atomic_bool is_ready;         /* what /readyz answers; the housekeeper writes it */
+  atomic_bool has_lease_secret; /* written once, by the housekeeper */
+  uint8_t lease_secret[LEASE_SECRET_SIZE];
 };
 
 #endif

@@ -16,6 +16,7 @@ struct entry {
   bool asks_again; /* known, but another process beats under its id: perhaps it enrolled with another server */
   bool is_draining;
   bool is_unflushed;
+  struct agent_owner owner;
   int64_t seen_ms; /* of the last beat; of an absent one since when that is known */
 };
 
@@ -116,7 +117,16 @@ enum agent_beat agent_table_beat(struct agent_table *table, const char *id, cons
   return answer;
 }
 
-void agent_table_put(struct agent_table *table, const char *id, const char *boot, bool is_draining, int64_t now_ms) {
+struct agent_owner agent_table_owner(struct agent_table *table, const char *id) {
+  lock(table);
+  const struct entry *entry = find(table, id);
+  struct agent_owner owner = entry ? entry->owner : (struct agent_owner){0};
+  unlock(table);
+  return owner;
+}
+
+void agent_table_put(struct agent_table *table, const char *id, const char *boot, bool is_draining,
+                     struct agent_owner owner, int64_t now_ms) {
   lock(table);
   struct entry *entry = find(table, id);
   if (!entry)
@@ -128,6 +138,7 @@ void agent_table_put(struct agent_table *table, const char *id, const char *boot
   entry->presence = PRESENCE_KNOWN;
   entry->asks_again = false;
   entry->is_draining = is_draining;
+  entry->owner = owner;
   entry->seen_ms = now_ms;
   unlock(table);
 }

@@ -36,7 +36,7 @@ static bool asked_look_up(struct worker *worker, struct agent_table *table, stru
     return false;
   int64_t now_ms = clock_monotonic_ms();
   for (size_t i = 0; i < n_found; i++)
-    agent_table_put(table, found[i].id, found[i].boot, found[i].is_draining, now_ms);
+    agent_table_put(table, found[i].id, found[i].boot, found[i].is_draining, found[i].owner, now_ms);
   for (size_t i = 0; i < n; i++)
     agent_table_absent(table, ids[i], now_ms);
   agents_brief_free(found, n_found);

@@ -26,8 +26,16 @@ enum agent_beat {
 enum agent_beat agent_table_beat(struct agent_table *table, const char *id, const char *boot, int64_t now_ms,
                                  bool *ret_draining);
 
+/* Whose an agent is. */
+struct agent_owner {
+  int64_t token;  /* that enrolled it; 0: nobody's */
+  bool has_token; /* it has a token of its own */
+};
 /* It enrolled just now, or was found in the database. */
-void agent_table_put(struct agent_table *table, const char *id, const char *boot, bool is_draining, int64_t now_ms);
+void agent_table_put(struct agent_table *table, const char *id, const char *boot, bool is_draining,
+                     struct agent_owner owner, int64_t now_ms);
+/* Nobody's while it is not known here. */
+struct agent_owner agent_table_owner(struct agent_table *table, const char *id);
 void agent_table_drain(struct agent_table *table, const char *id, bool is_draining);
 
 /* For the housekeeper. Takes at most `most` ids that were seen since they were taken last, with how long ago. The texts

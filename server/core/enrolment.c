@@ -47,19 +47,22 @@ static bool device_parse(const json_t *json, const char *pointer, struct enrolme
 }
 
 bool enrolment_parse(const json_t *json, struct enrolment *ret, struct error *error) {
-  static const char *const members[] = {"agent", "boot", "name", "version", "devices", NULL};
+  static const char *const members[] = {"agent", "boot", "name", "version", "machine", "devices", NULL};
   cleanup_enrolment struct enrolment enrolment = {0};
   json_t *devices;
   if (!json_only_members(json, "", members, error) ||
       !json_get_string(json, "", "agent", JSON_OPTIONAL, &enrolment.agent, error) ||
       !text_get(json, "", "boot", &enrolment.boot, error) || !text_get(json, "", "name", &enrolment.name, error) ||
       !text_get(json, "", "version", &enrolment.version, error) ||
+      !json_get_string(json, "", "machine", JSON_OPTIONAL, &enrolment.machine, error) ||
       !json_get_array(json, "", "devices", JSON_REQUIRED, &devices, error))
     return false;
   if (enrolment.agent && !agent_id_is_valid(enrolment.agent))
     return error_at(error, "/agent",
                     "\"agent\" must be the 32 hexadecimal digits of an earlier enrolment; leave it out for "
                     "a new one");
+  if (enrolment.machine && !text_get(json, "", "machine", &enrolment.machine, error))
+    return false;
   size_t n = json_array_size(devices);
   if (n == 0 || n > ENROLMENT_DEVICES_MAX)
     return error_at(error, "/devices", "%zu devices; an agent has 1 to %d", n, ENROLMENT_DEVICES_MAX);

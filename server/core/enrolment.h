@@ -16,6 +16,7 @@ struct enrolment_device {
 struct enrolment {
   const char *agent; /* NULL: the server chooses */
   const char *boot, *name, *version;
+  const char *machine; /* a digest of what tells the machine apart; NULL: not said */
   size_t n_devices;
   struct enrolment_device devices[ENROLMENT_DEVICES_MAX];
 };

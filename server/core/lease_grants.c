@@ -25,8 +25,8 @@ void leases_take_tails(struct worker *worker, struct lease_wish *const *wishes, 
   for (size_t i = 0; i < n; i++) {
     if (wishes[i]->lease || !wishes[i]->device_known || wishes[i]->drain_reason)
       continue;
-    again[n_hungry] =
-        (struct lease_wish){.agent = wishes[i]->agent, .device = wishes[i]->device, .nonce = wishes[i]->nonce};
+    again[n_hungry] = (struct lease_wish){
+        .agent = wishes[i]->agent, .device = wishes[i]->device, .nonce = wishes[i]->nonce, .token = wishes[i]->token};
     hungry[n_hungry] = &again[n_hungry];
     theirs[n_hungry++] = wishes[i];
   }

@@ -18,9 +18,12 @@ struct auth {
   struct {
     struct digest digest;
     int64_t until_ms;
+    bool is_expired;
   } nobodies[NOBODIES];
   double lookups; /* left in the bucket */
   int64_t lookups_at_ms;
+  size_t n_used; /* under nobodies_lock */
+  int64_t used[AUTH_USED_MAX];
 };
 
 struct auth *auth_new(void) {
@@ -63,7 +66,7 @@ static enum auth_answer nobody_find(struct auth *auth, const struct digest *dige
   pthread_mutex_lock(&auth->nobodies_lock);
   size_t slot = nobody_slot(digest);
   if (auth->nobodies[slot].until_ms > now_ms && digest_equal(&auth->nobodies[slot].digest, digest)) {
-    answer = AUTH_NOBODY;
+    answer = auth->nobodies[slot].is_expired ? AUTH_EXPIRED : AUTH_NOBODY;
   } else {
     auth->lookups += (double)(now_ms - auth->lookups_at_ms) * LOOKUPS_PER_SECOND / 1000;
     auth->lookups_at_ms = now_ms;
@@ -105,17 +108,19 @@ bool auth_add(struct auth *auth, const struct auth_token *tokens, size_t n, uint
   return is_newest;
 }
 
-void auth_add_nobody(struct auth *auth, const struct digest *digest) {
+void auth_add_nobody(struct auth *auth, const struct digest *digest, bool is_expired) {
   pthread_mutex_lock(&auth->nobodies_lock);
   size_t slot = nobody_slot(digest);
   auth->nobodies[slot].digest = *digest;
   auth->nobodies[slot].until_ms = clock_monotonic_ms() + NOBODY_MS;
+  auth->nobodies[slot].is_expired = is_expired;
   pthread_mutex_unlock(&auth->nobodies_lock);
 }
 
 static bool tokens_equal(const struct auth_token *a, const struct auth_token *b, size_t n) {
   for (size_t i = 0; i < n; i++)
-    if (token_compare(&a[i], &b[i]) != 0 || a[i].role != b[i].role || strcmp(a[i].name, b[i].name) != 0)
+    if (token_compare(&a[i], &b[i]) != 0 || a[i].role != b[i].role || a[i].replaces != b[i].replaces ||
+        strcmp(a[i].name, b[i].name) != 0)
       return false;
   return true;
 }
@@ -147,6 +152,34 @@ bool auth_is_live(struct auth *auth, const char *name, enum token_role role) {
     is_live = auth->tokens[i].role == role && strcmp(auth->tokens[i].name, name) == 0;
   pthread_rwlock_unlock(&auth->lock);
   return is_live;
+}
+
+bool auth_is_live_id(struct auth *auth, int64_t id) {
+  bool is_live = false;
+  pthread_rwlock_rdlock(&auth->lock);
+  for (size_t i = 0; i < auth->n && !is_live; i++)
+    is_live = auth->tokens[i].id == id;
+  pthread_rwlock_unlock(&auth->lock);
+  return is_live;
+}
+
+void auth_note_use(struct auth *auth, int64_t id) {
+  bool is_noted = false;
+  pthread_mutex_lock(&auth->nobodies_lock);
+  for (size_t i = 0; i < auth->n_used && !is_noted; i++)
+    is_noted = auth->used[i] == id;
+  if (!is_noted && auth->n_used < AUTH_USED_MAX)
+    auth->used[auth->n_used++] = id;
+  pthread_mutex_unlock(&auth->nobodies_lock);
+}
+
+size_t auth_take_used(struct auth *auth, int64_t ret_ids[AUTH_USED_MAX]) {
+  pthread_mutex_lock(&auth->nobodies_lock);
+  size_t n = auth->n_used;
+  memcpy(ret_ids, auth->used, n * sizeof *ret_ids);
+  auth->n_used = 0;
+  pthread_mutex_unlock(&auth->nobodies_lock);
+  return n;
 }
 
 uint64_t auth_answers(struct auth *auth) { return atomic_load_explicit(&auth->answers, memory_order_acquire); }

@@ -1,4 +1,4 @@
-/* The tokens in memory: SHA-256 of a token to its role, and which digests are known to be nobody's.
+/* The tokens in memory: SHA-256 of a token to who it is, and which digests are known to be nobody's.
  *
  * The database is the truth; the housekeeper replaces the whole table when it changed, a worker adds one that another
  * server made. Every change is a new generation, which is all that a keep-alive connection has to compare.
@@ -10,11 +10,15 @@
 #include "server/http/route.h"
 
 #define TOKEN_NAME_SIZE 65
+#define TOKEN_AGENT_SIZE 33
 
 struct auth_token {
   struct digest digest;
+  int64_t id;       /* in the database */
+  int64_t replaces; /* id of the token that ends once this one was used; 0: none */
   enum token_role role;
   char name[TOKEN_NAME_SIZE];
+  char agent[TOKEN_AGENT_SIZE]; /* the agent that it acts as, and no other; "": it is bound to none */
 };
 
 struct auth;
@@ -23,13 +27,14 @@ void auth_free(struct auth *auth);
 
 enum auth_answer {
   AUTH_KNOWN,
-  AUTH_NOBODY, /* looked up a moment ago and not found */
-  AUTH_ASK,    /* the database must be asked */
-  AUTH_BUSY,   /* it would have to be, but too many unknown tokens came just now */
+  AUTH_NOBODY,  /* looked up a moment ago and not found */
+  AUTH_EXPIRED, /* looked up a moment ago and found past its time */
+  AUTH_ASK,     /* the database must be asked */
+  AUTH_BUSY,    /* it would have to be, but too many unknown tokens came just now */
 };
 enum auth_answer auth_find(struct auth *auth, const struct digest *digest, struct auth_token *ret_token);
 
-void auth_add_nobody(struct auth *auth, const struct digest *digest);
+void auth_add_nobody(struct auth *auth, const struct digest *digest, bool is_expired);
 
 /* Puts what the database answered into the table: more tokens, or all there are. `since`: auth_answers before it was asked.
  * False, and nothing done: another answer came since then, so this may be the older one; ask again. */
@@ -41,5 +46,11 @@ uint64_t auth_generation(struct auth *auth);
 /* Whether a token of this name and role is live; live names are unique. Looks at all of them: for when the generation
  * changed. */
 bool auth_is_live(struct auth *auth, const char *name, enum token_role role);
+bool auth_is_live_id(struct auth *auth, int64_t id);
+
+/* A token that replaces another was used; what the housekeeper takes, to let the other one end. A token may be noted again. */
+#define AUTH_USED_MAX 1024
+void auth_note_use(struct auth *auth, int64_t id);
+size_t auth_take_used(struct auth *auth, int64_t ret_ids[AUTH_USED_MAX]);
 
 #endif

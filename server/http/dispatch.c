@@ -6,9 +6,11 @@
 
 #include "server/counters.h"
 #include "server/http/header.h"
+#include "server/http/identity.h"
 #include "server/http/response.h"
 #include "server/http/response_memory.h"
 #include "server/http/routes.h"
+#include "server/http/tokens.h"
 #include "server/server_private.h"
 
 /* A refused body of at most so many bytes is read and forgotten, so that the client reads the answer and keeps its
@@ -177,8 +179,12 @@ static enum auth_answer authorise(struct connection *connection, const char *aut
     if (answer != AUTH_KNOWN)
       return answer;
   }
+  if (token.replaces)
+    auth_note_use(auth, token.id);
   connection->auth_role = token.role;
   memcpy(connection->auth_name, token.name, sizeof token.name);
+  connection->auth_id = token.id;
+  memcpy(connection->auth_agent, token.agent, sizeof token.agent);
   connection->authorization_size = size;
   connection->auth_generation = size < sizeof connection->authorization ? generation : 0;
   if (size && size < sizeof connection->authorization)
@@ -229,6 +235,8 @@ static enum MHD_Result begin_body(struct request_private *request) {
                     role_name(route->role), request->request.token_name, role_name(request->request.role));
     return refuse(request, true);
   }
+  if (!identity_suffices(&request->request))
+    return refuse(request, true);
   if (route->body_max == 0 && (request->body_declared || request->is_chunked)) {
     request_problem(&request->request, MHD_HTTP_CONTENT_TOO_LARGE, "", "%s %s takes no body", route->method,
                     route->path);
@@ -264,6 +272,8 @@ static enum MHD_Result begin_route(struct request_private *request, const char *
     request->request.role = request->connection->auth_role;
     request->auth_generation = request->connection->auth_generation;
     memcpy(request->request.token_name, request->connection->auth_name, sizeof request->request.token_name);
+    request->request.token_id = request->connection->auth_id;
+    memcpy(request->request.token_agent, request->connection->auth_agent, sizeof request->request.token_agent);
     return begin_body(request);
   case AUTH_ASK:
     request->token = *token;
@@ -272,6 +282,8 @@ static enum MHD_Result begin_route(struct request_private *request, const char *
     request_problem(&request->request, MHD_HTTP_SERVICE_UNAVAILABLE, "",
                     "too many unknown tokens are being tried; try again");
     return refuse(request, true);
+  case AUTH_EXPIRED:
+    return unauthorised(request, TOKEN_EXPIRED_TEXT);
   default:
     return unauthorised(request, "the token is unknown or revoked");
   }
@@ -323,7 +335,7 @@ static enum MHD_Result begin_connection(struct connection *connection, const cha
   bool is_plain = (strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0) && !head_has_body(head) &&
                   !head_wrong(head) && !connection->target_long;
   connection->is_begun = true;
-  if (is_plain && auth == AUTH_KNOWN &&
+  if (is_plain && auth == AUTH_KNOWN && identity_is_enough(server, connection->auth_role, connection->auth_agent) &&
       response_memory_answer(server->memory, connection->target, connection->target_size, connection->auth_role,
                              head->if_none_match, send_remembered, connection) == MEMORY_ANSWERED) {
     counter_add(COUNTER_requests, 1);

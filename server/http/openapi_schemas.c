@@ -23,6 +23,7 @@ const struct openapi_operation openapi_operations[ROUTE_COUNT] = {
   [ROUTE_environment_list] = {"limit after", NULL, NULL, "200", "EnvironmentList", JSON_TYPE},
   [ROUTE_agent_post] = {"", "AgentRequest", JSON_TYPE, "200 201", "AgentAnswer", JSON_TYPE},
   [ROUTE_agent_heartbeat] = {"", "HeartbeatRequest", JSON_TYPE, "200", "HeartbeatAnswer", JSON_TYPE},
+  [ROUTE_agent_token] = {"", "Object", JSON_TYPE, "201", "AgentTokenAnswer", JSON_TYPE},
   [ROUTE_agent_drain] = {"", "DrainRequest", JSON_TYPE, "200", "Object", JSON_TYPE},
   [ROUTE_agent_list] = {"limit after", NULL, NULL, "200", "AgentList", JSON_TYPE},
   [ROUTE_lease_post] = {"", "LeaseRequest", JSON_TYPE, "200 204", "Lease", JSON_TYPE},
@@ -98,7 +99,7 @@ const char openapi_schemas[] = JSON({
   "Time": {"type": "string", "format": "date-time"},
   "Id": {"type": "string", "pattern": "^[0-9]+$"},
   "Next": {"type": ["string", "null"], "description": "the value of the query argument after for the next page; null at the end"},
-  "Role": {"type": "string", "enum": ["reader", "submitter", "agent", "demand", "admin"]},
+  "Role": {"type": "string", "enum": ["reader", "submitter", "agent", "demand", "enrol", "admin"]},
   "JobState": {"type": "string", "enum": ["queued", "running", "done", "failed", "cancelled"]},
   "Regime": {"type": "string", "enum": ["cold", "warm"], "default": "cold"},
   "Stage": {"type": "string", "enum": ["screen", "halving", "final"]},
@@ -108,7 +109,7 @@ const char openapi_schemas[] = JSON({
     "pointer": {"type": "string", "description": "JSON Pointer into the request body"},
     "missing": {"type": "array", "items": {"$ref": "#/components/schemas/Digest"}},
     "environments": {"type": "array", "items": {"$ref": "#/components/schemas/Environment"}},
-    "epoch": {"type": "integer"}}},
+    "epoch": {"type": ["integer", "null"]}, "lease": {"type": "string"}}},
   "Environment": {"type": "object", "additionalProperties": false, "properties": {
     "rocm": {"type": "string"}, "cuda": {"type": "string"}, "cpu": {"type": "string"}, "torch": {"type": "string"},
     "triton": {"type": "string"}, "gpu": {"type": "string"}, "arch": {"type": "string"},
@@ -233,12 +234,14 @@ const char openapi_schemas[] = JSON({
     "next": {"$ref": "#/components/schemas/Next"}}},
   "AgentRequest": {"type": "object", "required": ["boot", "name", "version", "devices"], "properties": {
     "agent": {"type": ["string", "null"], "pattern": "^[0-9a-f]{32}$"}, "boot": {"type": "string"}, "name": {"type": "string"},
-    "version": {"type": "string"}, "devices": {"type": "array", "items": {"type": "object",
+    "version": {"type": "string"}, "machine": {"type": ["string", "null"]}, "devices": {"type": "array", "items": {"type": "object",
       "required": ["device", "backend", "environment"], "properties": {"device": {"type": "string"}, "backend": {"type": "string"},
       "environment": {"$ref": "#/components/schemas/Environment"}, "facts": {"type": ["object", "null"]}}}}}},
   "AgentAnswer": {"type": "object", "required": ["agent", "heartbeat_every_ms", "lease_ms", "reclaimed"], "properties": {
     "agent": {"type": "string"}, "heartbeat_every_ms": {"type": "integer"}, "lease_ms": {"type": "integer"},
-    "reclaimed": {"type": "integer"}}},
+    "reclaimed": {"type": "integer"}, "token": {"type": "string"}, "rotate_in_ms": {"type": ["integer", "null"]}}},
+  "AgentTokenAnswer": {"type": "object", "required": ["token", "rotate_in_ms"], "properties": {
+    "token": {"type": "string"}, "rotate_in_ms": {"type": ["integer", "null"]}}},
   "HeartbeatRequest": {"type": "object", "required": ["boot"], "properties": {"boot": {"type": "string"}}},
   "HeartbeatAnswer": {"type": "object", "required": ["heartbeat_every_ms", "draining"], "properties": {
     "heartbeat_every_ms": {"type": "integer"}, "draining": {"type": "boolean"}}},
@@ -248,6 +251,8 @@ const char openapi_schemas[] = JSON({
     "items": {"type": "array", "items": {"type": "object", "required": ["agent", "name", "version", "state"], "properties": {
       "agent": {"type": "string"}, "name": {"type": "string"}, "version": {"type": "string"},
       "state": {"type": "string", "enum": ["live", "lost", "draining"]}, "drain_reason": {"type": ["string", "null"]},
+      "refused": {"type": ["object", "null"], "description": "the last enrolment of its id from another machine, of the last day",
+        "properties": {"at": {"$ref": "#/components/schemas/Time"}, "machine": {"type": "string"}, "name": {"type": "string"}}},
       "devices": {"type": "array", "items": {"type": "object"}}, "last_seen": {"type": ["string", "null"]}}}},
     "next": {"$ref": "#/components/schemas/Next"}}},
   "LeaseRequest": {"type": "object", "required": ["agent", "device", "nonce"], "properties": {
@@ -255,7 +260,7 @@ const char openapi_schemas[] = JSON({
     "wait": {"type": "integer", "minimum": 0, "maximum": 60, "default": 0}}},
   "Lease": {"type": "object", "required": ["lease", "epoch", "job", "kernel", "manifest", "key", "space", "configs", "baseline", "stage", "round",
     "process", "seed", "regime", "expires_in_ms", "renew_every_ms"], "properties": {
-    "lease": {"$ref": "#/components/schemas/Id"}, "epoch": {"type": "integer"}, "job": {"$ref": "#/components/schemas/Id"},
+    "lease": {"type": "string", "maxLength": 47}, "epoch": {"type": "integer"}, "job": {"$ref": "#/components/schemas/Id"},
     "kernel": {"$ref": "#/components/schemas/Digest"}, "manifest": {"$ref": "#/components/schemas/Manifest"},
     "key": {"$ref": "#/components/schemas/Key"}, "space": {"$ref": "#/components/schemas/Space"},
     "build": {"type": ["string", "null"]},
@@ -388,13 +393,18 @@ const char openapi_schemas[] = JSON({
   "Identity": {"type": "object", "description": "what the paths of an image's caches are made of; its digest is that of its canonical JSON"},
   "ImageAnswer": {"type": "object", "required": ["image"], "properties": {"image": {"$ref": "#/components/schemas/Digest"}}},
   "TokenRequest": {"type": "object", "required": ["name", "role"], "additionalProperties": false, "properties": {
-    "name": {"type": "string", "pattern": "^[A-Za-z0-9._-]{1,64}$"}, "role": {"$ref": "#/components/schemas/Role"}}},
+    "name": {"type": "string", "pattern": "^[A-Za-z0-9._-]{1,64}$"}, "role": {"$ref": "#/components/schemas/Role"},
+    "expires": {"type": ["string", "null"], "description": "how long it is good for, such as 7d or 12h, or until when"},
+    "uses": {"type": ["integer", "null"], "minimum": 1, "maximum": 1000000}, "agent_name": {"type": ["string", "null"]},
+    "environment": {"anyOf": [{"$ref": "#/components/schemas/Environment"}, {"type": "null"}]}}},
   "TokenAnswer": {"type": "object", "required": ["token", "name", "role"], "properties": {
     "token": {"type": "string"}, "name": {"type": "string"}, "role": {"$ref": "#/components/schemas/Role"}}},
   "TokenList": {"type": "object", "required": ["items", "next"], "properties": {
     "items": {"type": "array", "items": {"type": "object", "required": ["name", "role", "created_at", "revoked_at"], "properties": {
       "name": {"type": "string"}, "role": {"$ref": "#/components/schemas/Role"}, "created_at": {"$ref": "#/components/schemas/Time"},
-      "revoked_at": {"type": ["string", "null"]}}}},
+      "revoked_at": {"type": ["string", "null"]}, "expires_at": {"type": ["string", "null"]},
+      "agent": {"type": ["string", "null"]}, "uses_left": {"type": ["integer", "null"]},
+      "agent_name": {"type": ["string", "null"]}, "environment": {"type": ["object", "null"]}}}},
     "next": {"$ref": "#/components/schemas/Next"}}}
 });
 /* clang-format on */

@@ -44,6 +44,8 @@ struct connection {
   uint64_t auth_generation;
   enum token_role auth_role;
   char auth_name[65];
+  int64_t auth_id;
+  char auth_agent[33];
   size_t authorization_size;
   char authorization[CONNECTION_AUTHORIZATION_SIZE];
 };

@@ -16,13 +16,15 @@ enum token_role {
   TOKEN_SUBMITTER,
   TOKEN_AGENT,
   TOKEN_DEMAND,
+  TOKEN_ENROL,
   TOKEN_ADMIN,
   TOKEN_WRITER,
+  TOKEN_ENROLLER,
   TOKEN_ANY
 };
-/* What a token of `role` may call: ANYONE: no token needed. ANY: every role but demand. READER: reader, submitter, admin (an
+/* What a token of `role` may call: ANYONE: no token needed. ANY: every role but demand and enrol. READER: reader, submitter, admin (an
  * agent too where the table says ANY). SUBMITTER: submitter, admin. AGENT: agent, admin. DEMAND: demand, admin. ADMIN: admin. WRITER: submitter,
- * agent, admin. No token has the role ANYONE, WRITER or ANY. */
+ * agent, admin. ENROLLER: enrol, agent, admin. No token has the role ANYONE, WRITER, ENROLLER or ANY. */
 
 enum route_place { ROUTE_MEMORY, ROUTE_DATABASE };
 
@@ -46,8 +48,9 @@ enum route_place { ROUTE_MEMORY, ROUTE_DATABASE };
   ROUTE(job_events, "GET", "/v1/jobs/{id}/events", TOKEN_READER, ROUTE_DATABASE, 0, 64, "Follow a job (long poll)") \
   ROUTE(job_delete, "DELETE", "/v1/jobs/{id}", TOKEN_SUBMITTER, ROUTE_DATABASE, 0, 1, "Cancel a job") \
   ROUTE(environment_list, "GET", "/v1/environments", TOKEN_READER, ROUTE_DATABASE, 0, 1, "List the environments that nodes have") \
-  ROUTE(agent_post, "POST", "/v1/agents", TOKEN_AGENT, ROUTE_DATABASE, 256 * KIB, 1, "Enrol an agent") \
+  ROUTE(agent_post, "POST", "/v1/agents", TOKEN_ENROLLER, ROUTE_DATABASE, 256 * KIB, 1, "Enrol an agent") \
   ROUTE(agent_heartbeat, "POST", "/v1/agents/{id}/heartbeat", TOKEN_AGENT, ROUTE_MEMORY, 4 * KIB, 1, "Say that an agent lives") \
+  ROUTE(agent_token, "POST", "/v1/agents/{id}/token", TOKEN_AGENT, ROUTE_DATABASE, 4 * KIB, 1, "Replace an agent's own token") \
   ROUTE(agent_drain, "POST", "/v1/agents/{id}/drain", TOKEN_ADMIN, ROUTE_DATABASE, 4 * KIB, 1, "Drain an agent, with a reason") \
   ROUTE(agent_list, "GET", "/v1/agents", TOKEN_READER, ROUTE_DATABASE, 0, 1, "List agents") \
   ROUTE(lease_post, "POST", "/v1/leases", TOKEN_AGENT, ROUTE_DATABASE, 4 * KIB, 256, "Pull work (long poll)") \

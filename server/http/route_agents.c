@@ -1,17 +1,15 @@
-/* Agents and the environments that they have: enrol, live, drain, list.
+/* Agents and the environments that they have: live, drain, list. Enrolling is in route_agent_post.c.
  *
  * Memory: what a handler makes lives as long as it runs. Threads: database workers; the heartbeat: event threads. */
 #include "common/base/log.h"
 #include "server/core/agents.h"
-#include "server/core/enrolment.h"
-#include "server/core/leases.h"
 #include "server/http/answers.h"
+#include "server/http/identity.h"
 #include "server/http/page.h"
 #include "server/http/routes.h"
+#include "server/server_private.h"
 #include "server/store/drift.h"
 #include "server/store/environments.h"
-
-#define ENROL_ATTEMPTS 3
 
 static void environments_answer(struct worker *worker, struct request *request) {
   struct error error;
@@ -32,68 +30,21 @@ void route_environment_list(struct worker *worker, struct request **requests, si
     environments_answer(worker, requests[i]);
 }
 
-/* One attempt, one transaction: the agent, its devices and, when another process of it ran before, its leases. */
-static bool enrol_once(struct worker *worker, const struct agent_row *agent, char **ret_boot_before,
-                       struct lease_losses *losses, struct error *error) {
-  int64_t live_ms = agent_live_ms(server_options(worker->server));
-  if (!db_begin(worker->db, error))
-    return false;
-  bool ok = agent_enrol(worker->db, agent, ret_boot_before, error);
-  if (ok && **ret_boot_before && strcmp(*ret_boot_before, agent->boot) != 0)
-    ok = leases_reclaim(worker->db, agent->id, live_ms, losses, error) && leases_judge_losses(worker, losses, error);
-  if (ok)
-    return db_commit(worker->db, error);
-  db_rollback(worker->db);
-  return false;
-}
-
-static void enrol(struct worker *worker, struct request *request) {
-  struct error error;
-  cleanup_enrolment struct enrolment enrolment = {0};
-  if (!enrolment_parse(request->json, &enrolment, &error)) {
-    request_refuse(request, 422, &error);
-    return;
-  }
-  char id[AGENT_ID_SIZE];
-  if (enrolment.agent)
-    memcpy(id, enrolment.agent, sizeof id);
+/* False, and answered: the agent is another's. Without the database: what is not known here is asked for by the beat. */
+static bool beat_is_own(struct server *server, struct request *request) {
+  const char *id = request->segments[0];
+  if (*request->token_agent)
+    return identity_fits(request, id, "");
+  struct agent_owner owner = agent_table_owner(server_agents(server), id);
+  bool is_own = owner.token == 0 || owner.token == request->token_id || request->role == TOKEN_ADMIN;
+  if (owner.has_token)
+    request_problem(request, 403, "", "agent %.40s has a token of its own, and only with that acts as it", id);
+  else if (!is_own && auth_is_live_id(server->auth, owner.token))
+    request_problem(request, 403, "", "agent %.40s enrolled with another token than \"%s\", which is still live", id,
+                    request->token_name);
   else
-    random_hex(id, (sizeof id - 1) / 2);
-  struct device_row devices[ENROLMENT_DEVICES_MAX];
-  for (size_t i = 0; i < enrolment.n_devices; i++)
-    devices[i] = (struct device_row){enrolment.devices[i].device, enrolment.devices[i].backend,
-                                     &enrolment.devices[i].environment, enrolment.devices[i].facts};
-  struct agent_row agent = {id, enrolment.boot, enrolment.name, enrolment.version, enrolment.n_devices, devices};
-  cleanup_free char *boot_before = NULL;
-  struct lease_losses losses = {0};
-  bool ok = false;
-  for (int attempt = 0; !ok && attempt < ENROL_ATTEMPTS; attempt++) {
-    free(TAKE(boot_before));
-    lease_losses_release(&losses);
-    ok = enrol_once(worker, &agent, &boot_before, &losses, &error);
-    if (!ok && db_failure(worker->db) != DB_FAILURE_RETRY)
-      break;
-  }
-  if (!ok) {
-    answer_failure(worker, request, &error);
-    lease_losses_release(&losses);
-    return;
-  }
-  agent_table_put(server_agents(worker->server), id, agent.boot, false, clock_monotonic_ms());
-  leases_settle_losses(worker, &losses);
-  const struct server_options *options = server_options(worker->server);
-  log_info("agent: enrolled agent=%s name=%s devices=%zu reclaimed=%zu", id, agent.name, agent.n_devices, losses.n);
-  json_t *answer =
-      json_pack("{s:s, s:I, s:I, s:I}", "agent", id, "heartbeat_every_ms", (json_int_t)options->heartbeat_ms,
-                "lease_ms", (json_int_t)options->lease_ms, "reclaimed", (json_int_t)losses.n);
-  ALWAYS(answer != NULL);
-  request_answer_json(request, *boot_before ? 200 : 201, answer);
-  lease_losses_release(&losses);
-}
-
-void route_agent_post(struct worker *worker, struct request **requests, size_t n) {
-  for (size_t i = 0; i < n; i++)
-    enrol(worker, requests[i]);
+    return true;
+  return false;
 }
 
 void route_agent_heartbeat(struct server *server, struct request *request) {
@@ -106,6 +57,8 @@ void route_agent_heartbeat(struct server *server, struct request *request) {
     request_refuse(request, 422, &error);
     return;
   }
+  if (!beat_is_own(server, request))
+    return;
   switch (agent_table_beat(server_agents(server), request->segments[0], boot, clock_monotonic_ms(), &is_draining)) {
   case AGENT_BEATS: {
     json_t *answer = json_pack("{s:I, s:b}", "heartbeat_every_ms", (json_int_t)server_options(server)->heartbeat_ms,

@@ -9,7 +9,9 @@
 #include "server/core/leases.h"
 #include "server/counters.h"
 #include "server/http/answers.h"
+#include "server/http/identity.h"
 #include "server/http/routes.h"
+#include "server/store/identities.h"
 
 #define WAIT_SECONDS_MAX 60
 #define NONCE_MAX 128
@@ -39,7 +41,7 @@ static bool pull_parse(struct request *request, struct pull *pull) {
   struct error error;
   double wait = 0;
   const json_t *json = request->json;
-  *pull = (struct pull){.request = request};
+  *pull = (struct pull){.request = request, .wish.token = request->token_id};
   if (!json_only_members(json, "", members, &error) || !text_get(json, "agent", &pull->wish.agent, &error) ||
       !text_get(json, "device", &pull->wish.device, &error) || !text_get(json, "nonce", &pull->wish.nonce, &error) ||
       !json_get_number(json, "", "wait", JSON_NOT_NULL, &wait, &error)) {
@@ -103,15 +105,15 @@ static int64_t renew_every_ms(const struct worker *worker, const struct lease_wi
 /* Written as text: manifest, key and space are stored as such, and their order means something. */
 static void lease_answer(struct worker *worker, const struct pull *pull, const struct lease_job *job) {
   const struct lease_wish *wish = &pull->wish;
-  char *text = NULL;
+  char *text = NULL, id[LEASE_ID_SIZE];
   size_t size;
   FILE *out = open_memstream(&text, &size);
   ALWAYS(out != NULL);
+  lease_id_format(server_lease_secret(worker->server), wish->lease, wish->epoch, pull->request->token_agent, id);
   fprintf(
       out,
-      "{\"lease\":\"%lld\",\"epoch\":%lld,\"job\":\"%lld\",\"kernel\":\"%s\",\"manifest\":%s,\"key\":%s,\"space\":%s,",
-      (long long)wish->lease, (long long)wish->epoch, (long long)wish->job, job->kernel, job->manifest, job->key,
-      job->space);
+      "{\"lease\":\"%s\",\"epoch\":%lld,\"job\":\"%lld\",\"kernel\":\"%s\",\"manifest\":%s,\"key\":%s,\"space\":%s,",
+      id, (long long)wish->epoch, (long long)wish->job, job->kernel, job->manifest, job->key, job->space);
   fprintf(out, job->build ? "\"build\":\"%s\",\"configs\":" : "\"build\":null,\"configs\":", job->build);
   ranges_write(out, &wish->configs);
   fputc(',', out);
@@ -217,6 +219,7 @@ void route_lease_post(struct worker *worker, struct request **requests, size_t n
   cleanup_free struct pull *pulls = xcalloc(n, sizeof *pulls);
   struct error error;
   size_t n_pulls = 0;
+  n = identity_keep_agents(worker, requests, n);
   for (size_t i = 0; i < n; i++)
     if (pull_parse(requests[i], &pulls[n_pulls]))
       n_pulls++;
@@ -235,11 +238,19 @@ static void renewed_answer(struct request *request, const struct lease_renewal *
   request_answer_json(request, 200, answer);
 }
 
-static void stale_answer(struct request *request, int64_t lease, int64_t current_epoch, const char *what) {
+/* The epoch is told to who holds the lease now, and null to others: agents of before know a lost lease by the member. */
+static void stale_answer(struct worker *worker, struct request *request, int64_t lease, const char *what) {
   struct error error;
-  error_set(&error, "lease %lld is no longer yours at this epoch%s; its epoch is %lld", (long long)lease, what,
-            (long long)current_epoch);
-  request_problem_extra(request, 409, &error, json_pack("{s:I}", "epoch", (json_int_t)current_epoch));
+  int64_t epoch = 0;
+  if (!identities_held_epoch(worker->db, lease, request->token_agent, request->token_id, &epoch, &error))
+    log_warning("lease: cannot tell who holds lease=%lld: %s", (long long)lease, error.message);
+  if (epoch)
+    error_set(&error, "lease %lld is no longer yours at this epoch%s; its epoch is %lld", (long long)lease, what,
+              (long long)epoch);
+  else
+    error_set(&error, "lease %lld is no longer yours at this epoch%s", (long long)lease, what);
+  request_problem_extra(request, 409, &error,
+                        json_pack("{s:o}", "epoch", epoch ? json_integer((json_int_t)epoch) : json_null()));
 }
 
 static void unknown_answer(struct request *request, int64_t lease) {
@@ -251,8 +262,7 @@ static bool renewal_parse(struct request *request, struct lease_renewal *renewal
   static const char *const members[] = {"epoch", "config", NULL};
   struct error error;
   *renewal = (struct lease_renewal){.config = -1};
-  if (!answer_id(request, "lease", &renewal->lease))
-    return false;
+  renewal->lease = identity_lease(request);
   if (json_only_members(request->json, "", members, &error) &&
       json_get_integer(request->json, "", "epoch", JSON_REQUIRED, 1, INT64_MAX, &renewal->epoch, &error) &&
       json_get_integer(request->json, "", "config", JSON_OPTIONAL, 0, INT64_MAX - 1, &renewal->config, &error))
@@ -268,6 +278,7 @@ void route_lease_renew(struct worker *worker, struct request **requests, size_t 
   struct error error;
   size_t n_renewals = 0, n_renewed = 0;
   int64_t lease_ms = server_options(worker->server)->lease_ms;
+  n = identity_keep_leases(worker, requests, n);
   for (size_t i = 0; i < n; i++)
     if (renewal_parse(requests[i], &all[i])) {
       askers[n_renewals] = requests[i];
@@ -280,7 +291,7 @@ void route_lease_renew(struct worker *worker, struct request **requests, size_t 
     else if (!renewals[i]->known)
       unknown_answer(askers[i], renewals[i]->lease);
     else if (!renewals[i]->renewed)
-      stale_answer(askers[i], renewals[i]->lease, renewals[i]->current_epoch, "");
+      stale_answer(worker, askers[i], renewals[i]->lease, "");
     else
       renewed_answer(askers[i], renewals[i], lease_ms);
     n_renewed += ok && renewals[i]->renewed;
@@ -318,8 +329,7 @@ static bool handback_parse(struct request *request, struct lease_handback *handb
   struct error error;
   const char *reason = NULL;
   *handback = (struct lease_handback){0};
-  if (!answer_id(request, "lease", &handback->lease))
-    return false;
+  handback->lease = identity_lease(request);
   if (!json_only_members(request->json, "", members, &error) ||
       !json_get_integer(request->json, "", "epoch", JSON_REQUIRED, 1, INT64_MAX, &handback->epoch, &error) ||
       !json_get_string(request->json, "", "reason", JSON_OPTIONAL, &reason, &error)) {
@@ -338,6 +348,7 @@ void route_lease_release(struct worker *worker, struct request **requests, size_
   cleanup_free struct request **askers = xcalloc(n, sizeof *askers);
   struct error error;
   size_t count = 0;
+  n = identity_keep_leases(worker, requests, n);
   for (size_t i = 0; i < n; i++)
     if (handback_parse(requests[i], &all[i])) {
       askers[count] = requests[i];
@@ -351,7 +362,7 @@ void route_lease_release(struct worker *worker, struct request **requests, size_
     else if (!handback->known)
       unknown_answer(askers[i], handback->lease);
     else if (!handback->done)
-      stale_answer(askers[i], handback->lease, handback->current_epoch, "");
+      stale_answer(worker, askers[i], handback->lease, "");
     else {
       handback_settle(worker, handback);
       request_answer_json(askers[i], 200, json_pack("{s:s}", "state", lease_state_name(handback->state)));
@@ -370,8 +381,7 @@ struct posting {
 static bool posting_parse(struct request *request, struct posting *posting) {
   struct error error;
   *posting = (struct posting){.request = request};
-  if (!answer_id(request, "lease", &posting->post.lease))
-    return false;
+  posting->post.lease = identity_lease(request);
   if (results_parse(request->json, &posting->results, &error))
     return true;
   request_refuse(request, 422, &error);
@@ -485,7 +495,7 @@ static bool postings_settle(struct worker *worker, struct posting *postings, siz
   return true;
 }
 
-static void posting_answer(struct posting *posting) {
+static void posting_answer(struct worker *worker, struct posting *posting) {
   const struct lease_post *post = &posting->post;
   struct request *request = posting->request;
   char at[JSON_POINTER_SIZE];
@@ -497,7 +507,7 @@ static void posting_answer(struct posting *posting) {
     unknown_answer(request, post->lease);
     return;
   case POST_NEVER:
-    stale_answer(request, post->lease, post->current_epoch, ", which was never granted");
+    stale_answer(worker, request, post->lease, ", which was never granted");
     return;
   case POST_CONFLICT:
     ALWAYS(culprit != NULL);
@@ -524,7 +534,7 @@ static void posting_answer(struct posting *posting) {
   counter_add(is_late ? COUNTER_measurements_late : COUNTER_measurements_accepted, (uint64_t)post->accepted);
   counter_add(COUNTER_measurements_known, (uint64_t)post->known);
   if (is_late) {
-    stale_answer(request, post->lease, post->current_epoch, ", its new measurements are kept as evidence");
+    stale_answer(worker, request, post->lease, ", its new measurements are kept as evidence");
     return;
   }
   /* Of another epoch than the current one this agent's part is over, whatever the lease does now. */
@@ -540,6 +550,7 @@ void route_lease_results(struct worker *worker, struct request **requests, size_
   cleanup_free struct posting *postings = xcalloc(n, sizeof *postings);
   struct error error;
   size_t n_postings = 0;
+  n = identity_keep_leases(worker, requests, n);
   for (size_t i = 0; i < n; i++) {
     struct posting *posting = &postings[n_postings];
     if (!posting_parse(requests[i], posting))
@@ -561,7 +572,7 @@ void route_lease_results(struct worker *worker, struct request **requests, size_
     log_warning("lease: after results: %s", error.message);
   for (size_t i = 0; i < n_postings; i++) {
     if (postings[i].is_stored)
-      posting_answer(&postings[i]);
+      posting_answer(worker, &postings[i]);
     results_release(&postings[i].results);
   }
 }

@@ -4,23 +4,9 @@
 #include "server/http/page.h"
 #include "server/http/response.h"
 #include "server/http/routes.h"
+#include "server/http/token_request.h"
 #include "server/http/tokens.h"
 #include "server/store/tokens.h"
-
-static bool body_read(const json_t *body, const char **ret_name, const char **ret_role, struct error *error) {
-  static const char *const members[] = {"name", "role", NULL};
-  enum token_role role;
-  if (!json_only_members(body, "", members, error) ||
-      !json_get_string(body, "", "name", JSON_REQUIRED, ret_name, error) ||
-      !json_get_string(body, "", "role", JSON_REQUIRED, ret_role, error))
-    return false;
-  if (!token_name_is_good(*ret_name))
-    return error_at(error, "/name", "a token's name is 1 to 64 of A-Z, a-z, 0-9, \".\", \"_\" and \"-\"");
-  if (!role_parse(*ret_role, &role))
-    return error_at(error, "/role",
-                    "the role \"%.32s\" is unknown: it must be reader, submitter, agent, demand or admin", *ret_role);
-  return true;
-}
 
 /* What changed must hold on this server when the answer is read; the others see it within seconds. */
 static void refresh(struct worker *worker) {
@@ -31,24 +17,25 @@ static void refresh(struct worker *worker) {
 
 void route_token_post(struct worker *worker, struct request **requests, size_t n) {
   struct request *request = requests[0];
-  const char *name, *role;
+  struct token_terms terms = {0};
   char token[TOKEN_TEXT_SIZE];
   struct error error;
   bool is_new;
   ALWAYS(n == 1);
-  if (!body_read(request->json, &name, &role, &error)) {
+  if (!token_request_parse(request->json, &terms, &error)) {
     request_refuse(request, MHD_HTTP_UNPROCESSABLE_CONTENT, &error);
-  } else if (!tokens_make(worker->db, name, role, token, &is_new, &error)) {
+  } else if (!tokens_make(worker->db, &terms, token, &is_new, &error)) {
     answer_failure(worker, request, &error);
   } else if (!is_new) {
     request_problem(request, MHD_HTTP_CONFLICT, "/name",
-                    "there is a token \"%s\" already; revoke it or take another name", name);
+                    "there is a token \"%s\" already; revoke it or take another name", terms.name);
   } else {
-    log_info("token: %s made %s with the role %s", request->token_name, name, role);
+    log_info("token: %s made %s with the role %s", request->token_name, terms.name, terms.role);
     refresh(worker);
     request_answer_json(request, MHD_HTTP_CREATED,
-                        json_pack("{s:s, s:s, s:s}", "token", token, "name", name, "role", role));
+                        json_pack("{s:s, s:s, s:s}", "token", token, "name", terms.name, "role", terms.role));
   }
+  free(terms.environment);
 }
 
 void route_token_list(struct worker *worker, struct request **requests, size_t n) {

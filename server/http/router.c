@@ -73,29 +73,33 @@ bool role_may(enum token_role role, enum token_role needed) {
     return false;
   if (role == TOKEN_DEMAND)
     return needed == TOKEN_DEMAND;
+  if (role == TOKEN_ENROL)
+    return needed == TOKEN_ENROLLER;
   if (role == TOKEN_ADMIN || needed == TOKEN_ANY)
     return true;
   if (needed == TOKEN_READER)
     return role == TOKEN_READER || role == TOKEN_SUBMITTER;
   if (needed == TOKEN_WRITER)
     return role == TOKEN_SUBMITTER || role == TOKEN_AGENT;
+  if (needed == TOKEN_ENROLLER)
+    return role == TOKEN_AGENT;
   return role == needed;
 }
 
 static const struct {
   const char *name;
   enum token_role role;
-} role_names[] = {{"reader", TOKEN_READER},
-                  {"submitter", TOKEN_SUBMITTER},
-                  {"agent", TOKEN_AGENT},
-                  {"demand", TOKEN_DEMAND},
-                  {"admin", TOKEN_ADMIN}};
+} role_names[] = {{"reader", TOKEN_READER}, {"submitter", TOKEN_SUBMITTER}, {"agent", TOKEN_AGENT},
+                  {"demand", TOKEN_DEMAND}, {"enrol", TOKEN_ENROL},         {"admin", TOKEN_ADMIN}};
 
 const char *role_name(enum token_role role) {
   for (size_t i = 0; i < ARRAY_LENGTH(role_names); i++)
     if (role_names[i].role == role)
       return role_names[i].name;
-  return role == TOKEN_ANY ? "any" : role == TOKEN_WRITER ? "submitter or agent" : "anyone";
+  return role == TOKEN_ANY        ? "any"
+         : role == TOKEN_WRITER   ? "submitter or agent"
+         : role == TOKEN_ENROLLER ? "enrol or agent"
+                                  : "anyone";
 }
 
 bool role_parse(const char *name, enum token_role *ret_role) {

@@ -30,7 +30,7 @@ enum route_match route_find(const char *method, const struct uri *uri, const str
 
 /* Whether a token of `role` may call a route that asks for `needed` (see enum token_role). */
 bool role_may(enum token_role role, enum token_role needed);
-/* "reader" …; of what a route asks for also "any" and "submitter or agent". */
+/* "reader" …; of what a route asks for also "any", "submitter or agent" and "enrol or agent". */
 const char *role_name(enum token_role role);
 must_check bool role_parse(const char *name, enum token_role *ret_role);
 

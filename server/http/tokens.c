@@ -11,8 +11,11 @@
 #define REFRESH_EVERY_MS 2000
 
 static bool token_read(const struct db_rows *rows, int row, struct auth_token *ret) {
-  *ret = (struct auth_token){.digest = db_get_digest(rows, row, "digest")};
+  *ret = (struct auth_token){.digest = db_get_digest(rows, row, "digest"),
+                             .id = db_get_integer(rows, row, "id"),
+                             .replaces = db_get_integer(rows, row, "replaces")};
   snprintf(ret->name, sizeof ret->name, "%s", db_get(rows, row, "name"));
+  snprintf(ret->agent, sizeof ret->agent, "%s", db_get(rows, row, "agent"));
   return role_parse(db_get(rows, row, "role"), &ret->role);
 }
 
@@ -26,7 +29,11 @@ static size_t tokens_read(const struct db_rows *rows, struct auth_token *tokens)
 
 /* Lets the event thread go on with a request whose token is known now. */
 static void authorised(struct request_private *request, const struct auth_token *token) {
+  if (token->replaces)
+    auth_note_use(request->request.server->auth, token->id);
   request->request.role = token->role;
+  request->request.token_id = token->id;
+  memcpy(request->request.token_agent, token->agent, sizeof token->agent);
   memcpy(request->request.token_name, token->name, sizeof token->name);
   request->state = REQUEST_AUTHORISED;
   atomic_fetch_sub(&request->request.server->n_suspended, 1);
@@ -43,26 +50,32 @@ static const struct auth_token *token_of(const struct auth_token *tokens, size_t
 
 /* Asks again when another answer came meanwhile; that ends, because whoever had that one got ahead. */
 static bool tokens_ask(struct worker *worker, const struct digest *digests, size_t n, struct auth_token *tokens,
-                       size_t *ret_found, struct error *error) {
+                       size_t *ret_found, struct digest *expired, size_t *ret_expired, struct error *error) {
   uint64_t since;
   do {
     cleanup_rows struct db_rows *rows = NULL;
     since = auth_answers(worker->server->auth);
     if (!tokens_find(worker->db, digests, n, &rows, error))
       return false;
-    *ret_found = tokens_read(rows, tokens);
+    *ret_found = *ret_expired = 0;
+    for (int row = 0; row < db_count(rows); row++) {
+      if (db_get_bool(rows, row, "is_expired"))
+        expired[(*ret_expired)++] = db_get_digest(rows, row, "digest");
+      else
+        *ret_found += token_read(rows, row, &tokens[*ret_found]);
+    }
   } while (!auth_add(worker->server->auth, tokens, *ret_found, since));
   return true;
 }
 
 void tokens_look_up(struct worker *worker, struct request_private *requests[], size_t n) {
-  struct digest digests[ROUTE_BATCH_MAX];
+  struct digest digests[ROUTE_BATCH_MAX], expired[ROUTE_BATCH_MAX];
   struct auth_token tokens[ROUTE_BATCH_MAX];
   struct error error;
-  size_t n_found;
+  size_t n_found, n_expired;
   for (size_t i = 0; i < n; i++)
     digests[i] = requests[i]->token;
-  bool is_answered = tokens_ask(worker, digests, n, tokens, &n_found, &error);
+  bool is_answered = tokens_ask(worker, digests, n, tokens, &n_found, expired, &n_expired, &error);
   for (size_t i = 0; i < n; i++) {
     const struct auth_token *token = is_answered ? token_of(tokens, n_found, &digests[i]) : NULL;
     if (!is_answered) {
@@ -72,8 +85,12 @@ void tokens_look_up(struct worker *worker, struct request_private *requests[], s
     } else if (token) {
       authorised(requests[i], token);
     } else {
-      auth_add_nobody(worker->server->auth, &digests[i]);
-      request_problem(&requests[i]->request, MHD_HTTP_UNAUTHORIZED, "", "the token is unknown or revoked");
+      bool is_expired = false;
+      for (size_t k = 0; k < n_expired && !is_expired; k++)
+        is_expired = digest_equal(&expired[k], &digests[i]);
+      auth_add_nobody(worker->server->auth, &digests[i], is_expired);
+      request_problem(&requests[i]->request, MHD_HTTP_UNAUTHORIZED, "", "%s",
+                      is_expired ? TOKEN_EXPIRED_TEXT : "the token is unknown or revoked");
     }
   }
 }
@@ -100,6 +117,8 @@ void tokens_housekeep(struct worker *worker) {
   if (now_ms < next_ms)
     return;
   next_ms = now_ms + REFRESH_EVERY_MS;
-  if (!tokens_refresh(worker, &error))
+  int64_t used[AUTH_USED_MAX];
+  size_t n_used = auth_take_used(worker->server->auth, used); /* what fails is noted again when it is used again */
+  if ((n_used && !tokens_settle_used(worker->db, used, n_used, &error)) || !tokens_refresh(worker, &error))
     log_warning("tokens: %s", error.message);
 }

@@ -6,6 +6,8 @@
 
 #include "server/http/request_private.h"
 
+#define TOKEN_EXPIRED_TEXT "the token has expired; an admin makes another with \"wavetune token make\""
+
 /* Requests of tokens that this process never saw: lets them go on or answers 401. */
 void tokens_look_up(struct worker *worker, struct request_private *requests[], size_t n);
 

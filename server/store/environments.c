@@ -98,9 +98,10 @@ bool environments_list(struct db *db, int64_t live_ms, int64_t after, int64_t li
 static const struct statement agent_enrol_statement = {
     "agent_enrol",
     "WITH before AS MATERIALIZED (SELECT boot FROM agents WHERE id = $1 FOR UPDATE),"
-    " stored AS (INSERT INTO agents (id, boot, name, version) VALUES ($1, $2, $3, $4)"
+    " stored AS (INSERT INTO agents (id, boot, name, version, machine, token_id)"
+    "  VALUES ($1, $2, $3, $4, $5, NULLIF($6::bigint, 0))"
     "  ON CONFLICT (id) DO UPDATE SET boot = excluded.boot, name = excluded.name, version = excluded.version,"
-    "  last_seen = now())"
+    "  machine = excluded.machine, token_id = COALESCE(excluded.token_id, agents.token_id), last_seen = now())"
     " SELECT COALESCE((SELECT boot FROM before), '') AS boot_before"};
 
 static const struct statement agent_devices_statement = {
@@ -151,6 +152,8 @@ bool agent_enrol(struct db *db, const struct agent_row *agent, char **ret_boot_b
   db_text(&parameters, agent->boot);
   db_text(&parameters, agent->name);
   db_text(&parameters, agent->version);
+  db_text(&parameters, agent->machine);
+  db_integer(&parameters, agent->token);
   cleanup_rows struct db_rows *rows = NULL;
   if (!environments_store(db, environments, agent->n_devices, error) ||
       !db_run(db, &agent_enrol_statement, &parameters, &rows, error) || !devices_store(db, agent, error))
@@ -159,8 +162,8 @@ bool agent_enrol(struct db *db, const struct agent_row *agent, char **ret_boot_b
   return true;
 }
 
-static const struct statement agent_drain_statement = {"agent_drain",
-                                                       "UPDATE agents SET drain_reason = $2 WHERE id = $1"};
+static const struct statement agent_drain_statement = {
+    "agent_drain", "UPDATE agents SET drain_reason = $2, refused_at = NULL WHERE id = $1"};
 
 bool agent_set_drain(struct db *db, const char *agent, const char *reason, bool *ret_known, struct error *error) {
   struct db_parameters parameters = {0};
@@ -182,8 +185,11 @@ static const struct statement agents_list_statement = {
     "   'drain_reason', d.drain_reason) ORDER BY d.device), "
     "'[]')"
     "   FROM devices d JOIN environments e ON e.id = d.environment_id WHERE d.agent = a.id),"
-    "  'last_seen', " SQL_TIME("a.last_seen") ") AS item"
-                                              " FROM agents a WHERE a.id > $2 ORDER BY a.id LIMIT $3"};
+    "  'refused', CASE WHEN a.refused_at > now() - interval '1 day' THEN json_build_object("
+    "   'at', " SQL_TIME("a.refused_at") ", 'machine', a.refused_machine, 'name', a.refused_name) END,"
+                                         "  'last_seen', " SQL_TIME(
+                                             "a.last_seen") ") AS item"
+                                                            " FROM agents a WHERE a.id > $2 ORDER BY a.id LIMIT $3"};
 
 bool agents_list(struct db *db, int64_t live_ms, const char *after, int64_t limit, json_t **ret_items, char **ret_next,
                  struct error *error) {
@@ -233,16 +239,20 @@ bool agents_live(struct db *db, int64_t live_ms, int64_t *ret_n, struct error *e
   return true;
 }
 
-static const struct statement agents_brief_statement = {
-    "agents_brief", "SELECT id, boot, drain_reason IS NOT NULL AS is_draining FROM agents WHERE id = ANY ($1::text[])"};
-static const struct statement agents_brief_draining_statement = {
-    "agents_brief_draining", "SELECT id, boot, true AS is_draining FROM agents WHERE drain_reason IS NOT NULL"};
+#define SQL_BRIEF                                                                                                      \
+  "SELECT a.id, a.boot, a.drain_reason IS NOT NULL AS is_draining, a.token_id, t.role = 'enrol' AS has_token"          \
+  " FROM agents a LEFT JOIN tokens t ON t.id = a.token_id"
+static const struct statement agents_brief_statement = {"agents_brief", SQL_BRIEF " WHERE a.id = ANY ($1::text[])"};
+static const struct statement agents_brief_draining_statement = {"agents_brief_draining",
+                                                                 SQL_BRIEF " WHERE a.drain_reason IS NOT NULL"};
 
 static void brief_read(const struct db_rows *rows, struct agent_brief **ret_agents, size_t *ret_n) {
   struct agent_brief *agents = xcalloc((size_t)db_count(rows) + 1, sizeof *agents);
   for (int row = 0; row < db_count(rows); row++)
-    agents[row] = (struct agent_brief){xstrdup(db_get(rows, row, "id")), xstrdup(db_get(rows, row, "boot")),
-                                       db_get_bool(rows, row, "is_draining")};
+    agents[row] = (struct agent_brief){xstrdup(db_get(rows, row, "id")),
+                                       xstrdup(db_get(rows, row, "boot")),
+                                       db_get_bool(rows, row, "is_draining"),
+                                       {db_get_integer(rows, row, "token_id"), db_get_bool(rows, row, "has_token")}};
   *ret_agents = agents;
   *ret_n = (size_t)db_count(rows);
 }

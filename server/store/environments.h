@@ -5,6 +5,7 @@
 #define WAVETUNE_SERVER_STORE_ENVIRONMENTS_H
 
 #include "common/node/environment.h"
+#include "server/core/agents.h"
 #include "server/core/match.h"
 #include "server/store/db.h"
 
@@ -26,6 +27,8 @@ struct device_row {
 };
 struct agent_row {
   const char *id, *boot, *name, *version;
+  const char *machine; /* NULL: not said */
+  int64_t token;       /* that it belongs to; 0: to whom it did before, or nobody */
   size_t n_devices;
   const struct device_row *devices;
 };
@@ -51,6 +54,7 @@ must_check bool agents_live(struct db *db, int64_t live_ms, int64_t *ret_n, stru
 struct agent_brief {
   char *id, *boot;
   bool is_draining;
+  struct agent_owner owner;
 };
 must_check bool agents_brief(struct db *db, const char *const *ids, size_t n, struct agent_brief **ret_agents,
                              size_t *ret_n, struct error *error);

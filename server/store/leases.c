@@ -32,10 +32,11 @@ void lease_wish_release(struct lease_wish *wish) {
 #define GRANT_MAX_TEXT "256"
 static const struct statement grant_statement = {
     "leases_grant",
-    "WITH request AS MATERIALIZED (SELECT r.n, r.agent, r.device, r.nonce, a.id IS NOT NULL AS agent_known,"
+    "WITH request AS MATERIALIZED (SELECT r.n, r.agent, r.device, r.nonce, r.token, a.id IS NOT NULL AS agent_known,"
     "   COALESCE(a.drain_reason, d.drain_reason) AS drain_reason, a.drain_reason IS NULL AS only_device,"
     "   d.environment_id, e.hardware_digest, e.digest"
-    "  FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY AS r(agent, device, nonce, n)"
+    "  FROM unnest($1::text[], $2::text[], $3::text[], $5::bigint[]) WITH ORDINALITY AS r(agent, device, nonce, token, "
+    "n)"
     "  LEFT JOIN agents a ON a.id = r.agent LEFT JOIN devices d ON d.agent = r.agent AND d.device = r.device"
     "  LEFT JOIN environments e ON e.id = d.environment_id),"
     " replay AS MATERIALIZED (SELECT r.n, l.id, l.expires_at > now() AND l.device = r.device AS live FROM request r"
@@ -67,7 +68,8 @@ static const struct statement grant_statement = {
                                     "r.agent, device = r.device,"
                                     "   nonce = r.nonce, granted_at = now(), expires_at = clock_timestamp() + "
                                     "$4::bigint * interval '1 ms',"
-                                    "   current_config = NULL, is_split = false, fruitless = l.fruitless + 1"
+                                    "   current_config = NULL, is_split = false, fruitless = l.fruitless + 1,"
+                                    "   token_id = r.token"
                                     "  FROM pick JOIN request r USING (n) WHERE l.id = pick.id"
                                     "  RETURNING pick.n, l.id, l.epoch, l.job_id, l.stage, l.round, l.process, "
                                     "l.remaining, l.config_us, l.expires_at)"
@@ -83,21 +85,24 @@ static const struct statement grant_statement = {
                                     "USING (id) WHERE p.live) g USING (n)"};
 
 bool leases_grant(struct db *db, struct lease_wish *const *wishes, size_t n, int64_t lease_ms, struct error *error) {
-  struct db_array agents, devices, nonces;
+  struct db_array agents, devices, nonces, tokens;
   ALWAYS(n <= GRANT_MAX);
   db_array_init(&agents);
   db_array_init(&devices);
   db_array_init(&nonces);
+  db_array_init(&tokens);
   for (size_t i = 0; i < n; i++) {
     db_array_text(&agents, wishes[i]->agent);
     db_array_text(&devices, wishes[i]->device);
     db_array_text(&nonces, wishes[i]->nonce);
+    db_array_integer(&tokens, wishes[i]->token);
   }
   struct db_parameters parameters = {0};
   db_text(&parameters, db_array_finish(&agents));
   db_text(&parameters, db_array_finish(&devices));
   db_text(&parameters, db_array_finish(&nonces));
   db_integer(&parameters, lease_ms);
+  db_text(&parameters, db_array_finish(&tokens));
   cleanup_rows struct db_rows *rows = NULL;
   bool ok = db_run(db, &grant_statement, &parameters, &rows, error);
   /* The same nonce asked twice at the same time on two connections: the other one's grant is there now. */
@@ -106,6 +111,7 @@ bool leases_grant(struct db *db, struct lease_wish *const *wishes, size_t n, int
   db_array_release(&agents);
   db_array_release(&devices);
   db_array_release(&nonces);
+  db_array_release(&tokens);
   if (!ok)
     return false;
   for (int row = 0; row < db_count(rows); row++) {
@@ -237,7 +243,6 @@ bool leases_renew(struct db *db, struct lease_renewal *const *renewals, size_t n
     struct lease_renewal *renewal = renewals[db_get_integer(rows, row, "n") - 1];
     renewal->known = db_get_bool(rows, row, "known");
     renewal->renewed = db_get_bool(rows, row, "renewed");
-    renewal->current_epoch = db_get_integer(rows, row, "epoch");
     renewal->is_split = !db_is_null(rows, row, "remaining");
     if (renewal->is_split)
       renewal->remaining = multirange_parse(db_get(rows, row, "remaining"));
@@ -295,7 +300,6 @@ bool leases_release(struct db *db, struct lease_handback *const *handbacks, size
     handback->known = db_get_bool(rows, row, "known");
     handback->done = db_get_bool(rows, row, "done");
     handback->state = db_get_bool(rows, row, "is_cancelled") ? LEASE_CANCELLED : LEASE_OPEN;
-    handback->current_epoch = db_get_integer(rows, row, "epoch");
     handback->job = db_get_integer(rows, row, "job_id");
     handback->fruitless = db_get_integer(rows, row, "fruitless");
     if (handback->known)

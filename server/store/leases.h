@@ -12,6 +12,7 @@
 
 struct lease_wish {
   const char *agent, *device, *nonce;
+  int64_t token; /* that asks for it */
   /* Out: */
   bool agent_known, device_known;
   char *drain_reason;            /* NULL: not draining */
@@ -66,7 +67,6 @@ struct lease_renewal {
   int64_t config; /* being measured; -1: none */
   /* Out: */
   bool known, renewed;
-  int64_t current_epoch;
   bool is_split;                  /* some of what was granted is somebody else's now */
   struct config_ranges remaining; /* where it is; owned */
 };
@@ -107,7 +107,7 @@ struct lease_handback {
   /* Out: */
   bool known, done;
   enum lease_state state; /* afterwards */
-  int64_t current_epoch, job, fruitless;
+  int64_t job, fruitless;
   struct digest hardware_digest;
 };
 /* Opens held leases again for what remains of them. One that has spent its share of its job's budget is cancelled, with the

@@ -20,11 +20,43 @@ bool tokens_keep(struct db *db, const char *name, const char *role, const char *
   return db_run(db, &insert, &parameters, NULL, error);
 }
 
-bool tokens_make(struct db *db, const char *name, const char *role, char ret_token[TOKEN_TEXT_SIZE], bool *ret_is_new,
+bool tokens_make(struct db *db, const struct token_terms *terms, char ret_token[TOKEN_TEXT_SIZE], bool *ret_is_new,
                  struct error *error) {
+  /* One that is past its time no longer has its name. */
+  static const struct statement rename = {
+      "tokens_end_expired",
+      "UPDATE tokens SET revoked_at = expires_at WHERE name = $1 AND revoked_at IS NULL AND expires_at <= now()"};
+  static const struct statement insert = {
+      "tokens_make",
+      "INSERT INTO tokens (name, role, digest, expires_at, uses_left, agent_name, environment, agent, replaces)"
+      " VALUES ($1, $2::token_role, $3::bytea, now() + $4::bigint * interval '1 ms', $5::int, $6, $7::json, $8,"
+      "  $9::bigint)"};
   char token[TOKEN_TEXT_SIZE] = "wt_";
   random_hex(token + 3, 32);
-  *ret_is_new = tokens_keep(db, name, role, token, error);
+  struct digest digest = digest_of(token, strlen(token));
+  struct db_parameters parameters = {0}, named = {0};
+  db_text(&named, terms->name);
+  db_text(&parameters, terms->name);
+  db_text(&parameters, terms->role);
+  db_bytes(&parameters, digest.bytes, sizeof digest.bytes);
+  if (terms->expires_in_ms)
+    db_integer(&parameters, terms->expires_in_ms);
+  else
+    db_text(&parameters, NULL);
+  if (terms->uses)
+    db_integer(&parameters, terms->uses);
+  else
+    db_text(&parameters, NULL);
+  db_text(&parameters, terms->agent_name);
+  db_text(&parameters, terms->environment);
+  db_text(&parameters, terms->agent);
+  if (terms->replaces)
+    db_integer(&parameters, terms->replaces);
+  else
+    db_text(&parameters, NULL);
+  if (!db_run(db, &rename, &named, NULL, error))
+    return false;
+  *ret_is_new = db_run(db, &insert, &parameters, NULL, error);
   if (!*ret_is_new)
     return db_failure(db) == DB_FAILURE_UNIQUE;
   memcpy(ret_token, token, sizeof token);
@@ -60,40 +92,49 @@ bool tokens_revoke(struct db *db, const char *name, bool may_be_last_admin, enum
 bool tokens_list(struct db *db, int64_t after, int64_t limit, json_t **ret_items, json_t **ret_next,
                  struct error *error) {
   static const struct statement list = {"tokens_list",
-                                        "SELECT id, name, role, " SQL_TIME("created_at") " AS created_at, " SQL_TIME(
-                                            "revoked_at") " AS revoked_at FROM tokens WHERE id > "
-                                                          "$1::bigint ORDER BY id LIMIT $2::bigint + 1"};
+                                        "SELECT id, json_build_object('name', name, 'role', role, "
+                                        "'created_at', " SQL_TIME("created_at") ", 'revoked_at', " SQL_TIME(
+                                            "revoked_at") ", 'expires_at', " SQL_TIME("expires_at") ","
+                                                                                                    " 'agent', agent, "
+                                                                                                    "'uses_left', "
+                                                                                                    "uses_left, "
+                                                                                                    "'agent_name', "
+                                                                                                    "agent_name, "
+                                                                                                    "'environment', "
+                                                                                                    "environment) AS "
+                                                                                                    "item"
+                                                                                                    " FROM tokens "
+                                                                                                    "WHERE id > "
+                                                                                                    "$1::bigint ORDER "
+                                                                                                    "BY id LIMIT "
+                                                                                                    "$2::bigint + 1"};
   cleanup_rows struct db_rows *rows = NULL;
   struct db_parameters parameters = {0};
   db_integer(&parameters, after);
   db_integer(&parameters, limit);
   if (!db_run(db, &list, &parameters, &rows, error))
     return false;
-  json_t *items = json_array();
-  int n = db_count(rows) > limit ? (int)limit : db_count(rows);
-  for (int row = 0; row < n; row++) {
-    json_t *item = json_pack("{s:s, s:s, s:s}", "name", db_get(rows, row, "name"), "role", db_get(rows, row, "role"),
-                             "created_at", db_get(rows, row, "created_at"));
-    json_object_set_new(item, "revoked_at",
-                        db_is_null(rows, row, "revoked_at") ? json_null()
-                                                            : json_string(db_get(rows, row, "revoked_at")));
-    json_array_append_new(items, item);
-  }
-  *ret_next = db_count(rows) > limit ? json_string(db_get(rows, n - 1, "id")) : json_null();
+  bool is_more = db_count(rows) > limit;
+  json_t *items = db_get_json_rows(rows, "item");
+  if (is_more)
+    json_array_remove(items, (size_t)limit);
+  *ret_next = is_more ? json_string(db_get(rows, (int)limit - 1, "id")) : json_null();
   *ret_items = items;
   return true;
 }
 
+#define SQL_TOKEN "SELECT id, name, role, digest, agent, replaces"
+
 bool tokens_live(struct db *db, struct db_rows **ret_rows, struct error *error) {
-  static const struct statement live = {"tokens_live",
-                                        "SELECT name, role, digest FROM tokens WHERE revoked_at IS NULL"};
+  static const struct statement live = {"tokens_live", SQL_TOKEN " FROM tokens t WHERE " SQL_TOKEN_IS_LIVE("t")};
   return db_run(db, &live, NULL, ret_rows, error);
 }
 
 bool tokens_find(struct db *db, const struct digest *digests, size_t n, struct db_rows **ret_rows,
                  struct error *error) {
-  static const struct statement find = {
-      "tokens_find", "SELECT name, role, digest FROM tokens WHERE revoked_at IS NULL AND digest = ANY ($1::bytea[])"};
+  static const struct statement find = {"tokens_find",
+                                        SQL_TOKEN ", COALESCE(expires_at <= now(), false) AS is_expired FROM tokens"
+                                                  " WHERE revoked_at IS NULL AND digest = ANY ($1::bytea[])"};
   struct db_array array;
   struct db_parameters parameters = {0};
   db_array_init(&array);
@@ -103,4 +144,25 @@ bool tokens_find(struct db *db, const struct digest *digests, size_t n, struct d
   bool is_good = db_run(db, &find, &parameters, ret_rows, error);
   db_array_release(&array);
   return is_good;
+}
+
+/* A long poll that was begun with the token that ends is answered before. */
+#define SQL_REPLACED_LASTS "interval '40 s'"
+
+bool tokens_settle_used(struct db *db, const int64_t *ids, size_t n, struct error *error) {
+  static const struct statement settle = {
+      "tokens_settle_used", "WITH used AS (SELECT id, replaces FROM tokens WHERE id = ANY ($1::bigint[]) AND replaces "
+                            "IS NOT NULL FOR UPDATE),"
+                            " ended AS (UPDATE tokens t SET expires_at = LEAST(COALESCE(t.expires_at, 'infinity'), "
+                            "now() + " SQL_REPLACED_LASTS ") FROM used WHERE t.id = used.replaces)"
+                            " UPDATE tokens t SET replaces = NULL FROM used WHERE t.id = used.id"};
+  struct db_array array;
+  struct db_parameters parameters = {0};
+  db_array_init(&array);
+  for (size_t i = 0; i < n; i++)
+    db_array_integer(&array, ids[i]);
+  db_text(&parameters, db_array_finish(&array));
+  bool ok = db_run(db, &settle, &parameters, NULL, error);
+  db_array_release(&array);
+  return ok;
 }

@@ -9,9 +9,22 @@
 
 #define TOKEN_TEXT_SIZE 68 /* "wt_", 64 hex digits, NUL */
 
-/* Makes a random token and stores its digest: *ret_is_new is false when a live token has the name. `role` is a name of
- * the database's enum. */
-must_check bool tokens_make(struct db *db, const char *name, const char *role, char ret_token[TOKEN_TEXT_SIZE],
+/* SQL: whether the token of an alias is neither revoked nor past its time. */
+#define SQL_TOKEN_IS_LIVE(t) "(" t ".revoked_at IS NULL AND (" t ".expires_at IS NULL OR " t ".expires_at > now()))"
+
+struct token_terms {
+  const char *name;
+  const char *role;       /* a name of the database's enum */
+  int64_t expires_in_ms;  /* 0: never */
+  int64_t uses;           /* agents that one of the role enrol may enrol; 0: of another role */
+  const char *agent_name; /* a pattern for their names; NULL: any */
+  char *environment;      /* JSON of what each of their devices has; NULL: any; owned by who made the terms */
+  const char *agent;      /* whose it is alone; NULL: of nobody in particular */
+  int64_t replaces;       /* the token that ends soon after this one was first used; 0: none */
+};
+
+/* Makes a random token and stores its digest: *ret_is_new is false when a live token has the name. */
+must_check bool tokens_make(struct db *db, const struct token_terms *terms, char ret_token[TOKEN_TEXT_SIZE],
                             bool *ret_is_new, struct error *error);
 
 /* Stores one that was made before (dev keeps its own over restarts); known is success. */
@@ -29,10 +42,13 @@ must_check bool tokens_revoke(struct db *db, const char *name, bool may_be_last_
 must_check bool tokens_list(struct db *db, int64_t after, int64_t limit, json_t **ret_items, json_t **ret_next,
                             struct error *error);
 
-/* Live tokens: columns name, role, digest. All, or the one of a digest. */
+/* Columns id, name, role, digest, agent, replaces: all live tokens; or those of digests, is_expired with them. */
 must_check bool tokens_live(struct db *db, struct db_rows **ret_rows, struct error *error);
 must_check bool tokens_find(struct db *db, const struct digest *digests, size_t n, struct db_rows **ret_rows,
                             struct error *error);
+
+/* These tokens, which replace others, have been used: the others end within a minute. In a transaction of its own. */
+must_check bool tokens_settle_used(struct db *db, const int64_t *ids, size_t n, struct error *error);
 
 /* 1 to 64 of [A-Za-z0-9._-]. */
 bool token_name_is_good(const char *name);

@@ -18,7 +18,7 @@ static enum agent_beat beat(const char *id, const char *boot, int64_t now_ms) {
 }
 
 Test(agents, an_enrolled_agent_beats, .init = setup, .fini = teardown) {
-  agent_table_put(table, A, "b1", false, 0);
+  agent_table_put(table, A, "b1", false, (struct agent_owner){0}, 0);
   cr_expect_eq(beat(A, "b1", 1), AGENT_BEATS);
   cr_expect_not(draining);
 }
@@ -29,7 +29,7 @@ Test(agents, an_unknown_agent_is_looked_up_once, .init = setup, .fini = teardown
   cr_expect_eq(beat(A, "b1", 2), AGENT_ASKED);
   cr_assert_eq(agent_table_asked(table, 4, asked), 1);
   cr_expect_str_eq(asked[0], A);
-  agent_table_put(table, A, "b1", true, 3);
+  agent_table_put(table, A, "b1", true, (struct agent_owner){0}, 3);
   cr_expect_eq(beat(A, "b1", 4), AGENT_BEATS);
   cr_expect(draining);
   cr_expect_eq(agent_table_asked(table, 4, asked), 0);
@@ -45,11 +45,11 @@ Test(agents, what_the_database_does_not_know_is_absent_for_a_while, .init = setu
 Test(agents, another_process_under_the_same_id_is_absent_until_it_is_found_to_have_enrolled, .init = setup,
      .fini = teardown) {
   char asked[4][AGENT_ID_SIZE];
-  agent_table_put(table, A, "b1", false, 0);
+  agent_table_put(table, A, "b1", false, (struct agent_owner){0}, 0);
   cr_expect_eq(beat(A, "b2", 1), AGENT_ABSENT);
   cr_expect_eq(beat(A, "b1", 2), AGENT_BEATS);
   cr_expect_eq(agent_table_asked(table, 4, asked), 1);
-  agent_table_put(table, A, "b2", false, 3);
+  agent_table_put(table, A, "b2", false, (struct agent_owner){0}, 3);
   cr_expect_eq(beat(A, "b2", 4), AGENT_BEATS);
   cr_expect_eq(beat(A, "b1", 5), AGENT_ABSENT);
 }
@@ -76,8 +76,8 @@ Test(agents, a_flood_of_unknown_ids_is_bounded, .init = setup, .fini = teardown)
 Test(agents, beats_are_flushed_once, .init = setup, .fini = teardown) {
   char ids[4][AGENT_ID_SIZE];
   int64_t ages[4];
-  agent_table_put(table, A, "b1", false, 0);
-  agent_table_put(table, B, "b1", false, 0);
+  agent_table_put(table, A, "b1", false, (struct agent_owner){0}, 0);
+  agent_table_put(table, B, "b1", false, (struct agent_owner){0}, 0);
   cr_expect_eq(beat(A, "b1", 10), AGENT_BEATS);
   cr_assert_eq(agent_table_take_seen(table, 25, 4, ids, ages), 1);
   cr_expect_str_eq(ids[0], A);
@@ -88,7 +88,7 @@ Test(agents, beats_are_flushed_once, .init = setup, .fini = teardown) {
 Test(agents, a_flush_that_failed_is_tried_again, .init = setup, .fini = teardown) {
   char ids[4][AGENT_ID_SIZE];
   int64_t ages[4];
-  agent_table_put(table, A, "b1", false, 0);
+  agent_table_put(table, A, "b1", false, (struct agent_owner){0}, 0);
   cr_expect_eq(beat(A, "b1", 10), AGENT_BEATS);
   cr_assert_eq(agent_table_take_seen(table, 25, 4, ids, ages), 1);
   agent_table_untake(table, ids, 1);
@@ -98,8 +98,8 @@ Test(agents, a_flush_that_failed_is_tried_again, .init = setup, .fini = teardown
 
 Test(agents, draining_is_what_the_database_says, .init = setup, .fini = teardown) {
   const char *ids[] = {B, "00000000000000000000000000000000"};
-  agent_table_put(table, A, "b1", true, 0);
-  agent_table_put(table, B, "b1", false, 0);
+  agent_table_put(table, A, "b1", true, (struct agent_owner){0}, 0);
+  agent_table_put(table, B, "b1", false, (struct agent_owner){0}, 0);
   agent_table_set_draining(table, ids, 2);
   cr_expect_eq(beat(A, "b1", 1), AGENT_BEATS);
   cr_expect_not(draining);
@@ -111,8 +111,8 @@ Test(agents, draining_is_what_the_database_says, .init = setup, .fini = teardown
 }
 
 Test(agents, who_was_not_seen_for_long_is_forgotten, .init = setup, .fini = teardown) {
-  agent_table_put(table, A, "b1", false, 0);
-  agent_table_put(table, B, "b1", false, 900);
+  agent_table_put(table, A, "b1", false, (struct agent_owner){0}, 0);
+  agent_table_put(table, B, "b1", false, (struct agent_owner){0}, 900);
   agent_table_forget(table, 1000, 500);
   cr_expect_eq(beat(A, "b1", 1000), AGENT_ASKED);
   cr_expect_eq(beat(B, "b1", 1000), AGENT_BEATS);

@@ -96,7 +96,7 @@ Test(auth, what_was_revoked_while_the_database_was_asked_is_not_taken_where_the_
 Test(auth, who_was_looked_up_in_vain_is_nobody_for_a_while) {
   struct digest digest = digest_of("x", 1);
   cr_expect_eq(find("x"), AUTH_ASK);
-  auth_add_nobody(auth, &digest);
+  auth_add_nobody(auth, &digest, false);
   cr_expect_eq(find("x"), AUTH_NOBODY);
   cr_expect_eq(find("y"), AUTH_ASK);
 }

@@ -62,12 +62,18 @@ Test(router, a_path_that_is_nearly_a_route_is_none) {
 Test(router, roles_may_what_the_table_says) {
   static const struct {
     enum token_role needed;
-    bool anyone, reader, submitter, agent, demand, admin;
+    bool anyone, reader, submitter, agent, demand, admin, enrol;
   } table[] = {
-      {TOKEN_ANYONE, true, true, true, true, true, true},     {TOKEN_ANY, false, true, true, true, false, true},
-      {TOKEN_READER, false, true, true, false, false, true},  {TOKEN_SUBMITTER, false, false, true, false, false, true},
-      {TOKEN_AGENT, false, false, false, true, false, true},  {TOKEN_DEMAND, false, false, false, false, true, true},
-      {TOKEN_ADMIN, false, false, false, false, false, true}, {TOKEN_WRITER, false, false, true, true, false, true},
+      {TOKEN_ANYONE, true, true, true, true, true, true, true},
+      {TOKEN_ANY, false, true, true, true, false, true, false},
+      {TOKEN_READER, false, true, true, false, false, true, false},
+      {TOKEN_SUBMITTER, false, false, true, false, false, true, false},
+      {TOKEN_AGENT, false, false, false, true, false, true, false},
+      {TOKEN_DEMAND, false, false, false, false, true, true, false},
+      {TOKEN_ENROL, false, false, false, false, false, true, false},
+      {TOKEN_ADMIN, false, false, false, false, false, true, false},
+      {TOKEN_WRITER, false, false, true, true, false, true, false},
+      {TOKEN_ENROLLER, false, false, false, true, false, true, true},
   };
   for (size_t i = 0; i < ARRAY_LENGTH(table); i++) {
     cr_expect_eq(role_may(TOKEN_ANYONE, table[i].needed), table[i].anyone);
@@ -76,6 +82,7 @@ Test(router, roles_may_what_the_table_says) {
     cr_expect_eq(role_may(TOKEN_AGENT, table[i].needed), table[i].agent);
     cr_expect_eq(role_may(TOKEN_DEMAND, table[i].needed), table[i].demand);
     cr_expect_eq(role_may(TOKEN_ADMIN, table[i].needed), table[i].admin);
+    cr_expect_eq(role_may(TOKEN_ENROL, table[i].needed), table[i].enrol);
   }
 }
 
@@ -83,10 +90,12 @@ Test(router, no_token_has_a_role_that_only_routes_ask_for) {
   enum token_role role;
   cr_expect_not(role_parse(role_name(TOKEN_WRITER), &role));
   cr_expect_not(role_parse(role_name(TOKEN_ANY), &role));
+  cr_expect_not(role_parse(role_name(TOKEN_ENROLLER), &role));
 }
 
 Test(router, a_role_is_read_by_the_name_that_it_is_written_with) {
-  static const enum token_role roles[] = {TOKEN_READER, TOKEN_SUBMITTER, TOKEN_AGENT, TOKEN_DEMAND, TOKEN_ADMIN};
+  static const enum token_role roles[] = {TOKEN_READER, TOKEN_SUBMITTER, TOKEN_AGENT,
+                                          TOKEN_DEMAND, TOKEN_ENROL,     TOKEN_ADMIN};
   enum token_role role;
   for (size_t i = 0; i < ARRAY_LENGTH(roles); i++) {
     cr_assert(role_parse(role_name(roles[i]), &role));

@@ -1,0 +1,77 @@
+/* Reading requests for tokens. Memory and threads: as the header says. */
+#include "server/http/token_request.h"
+
+#include <errno.h>
+#include <time.h>
+
+#include "common/node/environment.h"
+#include "server/core/release_make.h"
+#include "server/http/router.h"
+
+#define EXPIRES_MS_MAX (INT64_C(36500) * 24 * 3600 * 1000)
+
+/* "7d", or a time in the future; how long that is. */
+static bool expires_parse(const char *text, int64_t *ret_ms, struct error *error) {
+  static const struct {
+    char unit;
+    int64_t ms;
+  } units[] = {{'s', 1000}, {'m', 60 * 1000}, {'h', 3600 * 1000}, {'d', 24 * 3600 * 1000}};
+  char *end;
+  int64_t us, ms = 0;
+  struct error ignored;
+  struct timespec now;
+  errno = 0;
+  long long number = strtoll(text, &end, 10);
+  for (size_t i = 0; i < ARRAY_LENGTH(units) && *text >= '0' && *text <= '9' && !errno; i++)
+    if (end[0] == units[i].unit && !end[1] && number <= EXPIRES_MS_MAX / units[i].ms)
+      ms = number * units[i].ms;
+  if (ms == 0 && time_parse(text, &us, &ignored)) {
+    ALWAYS(clock_gettime(CLOCK_REALTIME, &now) == 0);
+    ms = us / 1000 - ((int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000);
+  }
+  if (ms <= 0 || ms > EXPIRES_MS_MAX)
+    return error_at(error, "/expires",
+                    "\"%.64s\" is no time to come; write how long the token is good for, like 90s, 30m, 12h or 7d, or "
+                    "until when, like 2026-01-31T12:00:00Z",
+                    text);
+  *ret_ms = ms;
+  return true;
+}
+
+bool token_request_parse(const json_t *json, struct token_terms *ret, struct error *error) {
+  static const char *const members[] = {"name", "role", "expires", "uses", "agent_name", "environment", NULL};
+  struct token_terms terms = {0};
+  enum token_role role;
+  const char *expires = NULL;
+  json_t *environment_json = NULL;
+  cleanup_environment struct environment environment = {0};
+  if (!json_only_members(json, "", members, error) ||
+      !json_get_string(json, "", "name", JSON_REQUIRED, &terms.name, error) ||
+      !json_get_string(json, "", "role", JSON_REQUIRED, &terms.role, error) ||
+      !json_get_string(json, "", "expires", JSON_OPTIONAL, &expires, error) ||
+      !json_get_integer(json, "", "uses", JSON_OPTIONAL, 1, TOKEN_USES_MAX, &terms.uses, error) ||
+      !json_get_string(json, "", "agent_name", JSON_OPTIONAL, &terms.agent_name, error) ||
+      !json_get_object(json, "", "environment", JSON_OPTIONAL, &environment_json, error))
+    return false;
+  if (!token_name_is_good(terms.name))
+    return error_at(error, "/name", "a token's name is 1 to 64 of A-Z, a-z, 0-9, \".\", \"_\" and \"-\"");
+  if (!role_parse(terms.role, &role))
+    return error_at(error, "/role",
+                    "the role \"%.32s\" is unknown: it must be reader, submitter, agent, demand, enrol or admin",
+                    terms.role);
+  if (role != TOKEN_ENROL && (terms.uses || terms.agent_name || environment_json))
+    return error_at(error, "/role", "uses, an agent's name and an environment are for tokens of the role enrol");
+  if (terms.agent_name && (!*terms.agent_name || strlen(terms.agent_name) > 200))
+    return error_at(error, "/agent_name", "\"agent_name\" has %zu bytes; it must have 1 to 200",
+                    strlen(terms.agent_name));
+  if (environment_json && !environment_parse(environment_json, &environment, error))
+    return error_pointer_prefix(error, "/environment");
+  if (expires && !expires_parse(expires, &terms.expires_in_ms, error))
+    return false;
+  if (role == TOKEN_ENROL && !terms.uses)
+    terms.uses = 1;
+  if (environment_json)
+    terms.environment = json_canonical(environment_json);
+  *ret = terms;
+  return true;
+}

@@ -1,0 +1,323 @@
+"""An agent is an identity: what the token of one node cannot do in the name of another."""
+
+import itertools
+import json
+
+import harness
+import pytest
+from hands import ENVIRONMENT, LARGE, configs_of, expire, kernel, server, submit  # noqa: F401 (fixtures)
+from harness import make_token
+
+nonces = (f"i{n}" for n in itertools.count())
+
+
+class Node:
+    """An agent that is played by the test, with a token of its own: `token`, or the one that enrolling with it gave."""
+
+    def __init__(self, server, token, name="node", boot="boot-of-" + "0" * 24, environment=ENVIRONMENT, **more):
+        self.server, self.token, self.boot, self.seqs = server, token, boot, itertools.count(1)
+        self.body = {"boot": boot, "name": name, "version": "0.1.0",
+                     "devices": [{"device": "cpu0", "backend": "cpu", "environment": environment}]} | more
+        self.enrolled = self.ask("POST", "/v1/agents", self.body)
+        if self.enrolled.status in (200, 201):
+            self.id = self.enrolled.json["agent"]
+            self.token = self.enrolled.json.get("token", token)
+
+    def ask(self, method, path, body=None):
+        return self.server.request(method, path, body, token=self.token)
+
+    def beat(self, node=None):
+        node = node or self
+        return self.ask("POST", f"/v1/agents/{node.id}/heartbeat", {"boot": node.boot})
+
+    def pull(self, node=None, nonce=None):
+        return self.ask("POST", "/v1/leases", {"agent": (node or self).id, "device": "cpu0", "nonce": nonce or next(nonces)})
+
+    def lease(self):
+        answer = self.pull()
+        assert answer.status == 200, answer
+        return answer.json
+
+    def renew(self, lease, epoch=None):
+        return self.ask("POST", f"/v1/leases/{lease['lease']}/renew", {"epoch": epoch or lease["epoch"]})
+
+    def release(self, lease, epoch=None):
+        return self.ask("POST", f"/v1/leases/{lease['lease']}/release", {"epoch": epoch or lease["epoch"]})
+
+    def post(self, lease, epoch=None, configs=None):
+        measurements = [{"seq": next(self.seqs), "config": config, "outcome": "correct", "device_us": 1000,
+                         "samples_us": [100.0 + config] * 5, "baseline_us": [100.0] * 5}
+                        for config in (configs_of(lease) if configs is None else configs)]
+        return self.ask("POST", f"/v1/leases/{lease['lease']}/results",
+                        {"epoch": epoch or lease["epoch"], "measurements": measurements, "done": True})
+
+
+def plain(lease):
+    """As the database knows it."""
+    return lease | {"lease": lease["lease"].split(".")[0]}
+
+
+def rows(postgres, database, sql):
+    return postgres.sql(sql, conninfo=database)
+
+
+@pytest.fixture
+def enrol_token(server):
+    """Makes enrolment tokens."""
+    def make(name="image", **terms):
+        answer = server.request("POST", "/v1/tokens", {"name": name, "role": "enrol"} | terms)
+        assert answer.status == 201, answer
+        return answer.json["token"]
+
+    return make
+
+
+@pytest.fixture(params=["agent tokens", "own tokens"])
+def two(server, database, request, enrol_token):
+    """Nodes A and B: with agent tokens of the operator's, as there were before enrolment tokens, and with tokens of their own."""
+    if request.param == "own tokens":
+        image = enrol_token(uses=2)
+        return [Node(server, image, name, f"boot-{name}") for name in "ab"]
+    return [Node(server, make_token(database, f"node-{name}", "agent"), name, f"boot-{name}") for name in "ab"]
+
+
+@pytest.fixture
+def nodes(server, enrol_token):
+    """Nodes with tokens of their own, from one enrolment token."""
+    image = enrol_token(uses=10)
+    return lambda name, **more: Node(server, image, name, **{"boot": f"boot-{name}"} | more)
+
+
+def says_no(answer, *words):
+    assert answer.status == 403, answer
+    for word in words:
+        assert word in answer.json["detail"], answer
+    return True
+
+
+def test_another_tokens_renewal_results_and_release_of_a_lease_are_refused(two, submit, postgres, database):
+    a, b = two
+    submit(LARGE)
+    lease = a.lease()
+    for attack in (b.renew, b.post, b.release):
+        says_no(attack(lease), "was not granted to you")
+    assert rows(postgres, database, "select count(*) from measurements") == "0", "nothing is recorded under A's name"
+    assert a.renew(lease).status == 200 and a.post(lease).status == 200
+
+
+def test_another_token_neither_beats_nor_leases_as_an_agent(two, submit):
+    a, b = two
+    submit(LARGE)
+    says_no(b.beat(a))
+    says_no(b.pull(a))
+    assert a.beat().status == 200 and a.pull().status == 200
+
+
+def test_a_lease_is_not_learned_by_its_nonce(two, submit):
+    a, b = two
+    submit(LARGE)
+    answer = a.pull(nonce="n-1")
+    says_no(b.pull(a, nonce="n-1"))
+    other = b.pull(nonce="n-1")
+    assert other.status in (200, 204) and (other.status == 204 or other.json["lease"] != answer.json["lease"])
+    assert a.pull(nonce="n-1").json["lease"] == answer.json["lease"], "A's own nonce still names its lease"
+
+
+def test_an_id_is_not_taken_by_enrolling_anew(two, server):
+    a, b = two
+    taken = b.ask("POST", "/v1/agents", b.body | {"agent": a.id})
+    says_no(taken)
+    assert a.beat().status == 200
+    assert {agent["agent"]: agent["name"] for agent in server.items("/v1/agents")}[a.id] == "a"
+
+
+def test_leases_are_not_found_by_counting(two, submit):
+    a, b = two
+    submit(LARGE)
+    a.lease()
+    answers = [b.renew({"lease": id, "epoch": 1}) for n in range(1, 9) for id in (str(n), f"{n}.{'A' * 22}")]
+    assert {answer.status for answer in answers} <= {403, 404, 409} and 403 in {answer.status for answer in answers}
+    assert not any("epoch" in answer.json and answer.json["epoch"] for answer in answers)
+
+
+def test_a_wrong_epoch_is_not_answered_with_the_right_one(two, submit, expire):
+    a, b = two
+    submit({"parameters": {"A": [1, 2, 3]}})
+    lease = a.lease()
+    expire(plain(lease))
+    again = a.lease()
+    assert again["epoch"] == lease["epoch"] + 1
+    for epoch in (lease["epoch"], again["epoch"] + 1):
+        late = b.renew(again, epoch=epoch)
+        assert late.status in (403, 409) and not late.json.get("epoch") and "epoch is" not in late.json["detail"], late
+    told = a.renew(lease)
+    assert told.status == 409 and told.json["epoch"] == again["epoch"], "it holds the lease"
+
+
+def test_only_the_holder_hears_the_epoch_of_a_lease_that_another_took_over(two, submit, expire):
+    a, b = two
+    submit({"parameters": {"A": [1, 2, 3]}})
+    lease = a.lease()
+    expire(plain(lease))
+    taken = b.lease()
+    late = a.post(lease)
+    assert late.status == 409 and late.json["epoch"] is None, late
+    assert b.renew(taken).status == 200
+
+
+def test_an_agents_own_lease_id_is_opaque_and_good_for_its_epoch_only(nodes, submit, expire):
+    a = nodes("a")
+    submit({"parameters": {"A": [1, 2, 3]}})
+    lease = a.lease()
+    number, mac = lease["lease"].split(".")
+    assert number.isdigit() and len(mac) == 22
+    says_no(a.renew(lease, epoch=lease["epoch"] + 1), "was not granted to you")
+    says_no(a.renew(lease | {"lease": number}), "was not granted to you")
+    says_no(a.renew(lease | {"lease": f"{int(number) + 1}.{mac}"}), "was not granted to you")
+    expire(plain(lease))
+    again = a.lease()
+    assert again["lease"] != lease["lease"] and again["lease"].split(".")[0] == number
+    assert a.post(lease).status == 409 and a.post(again).status == 200
+
+
+def test_several_servers_know_each_others_lease_ids(nodes, submit, server, start, database):
+    other = start(harness.Server, database, options=harness.UNHURRIED)
+    a = nodes("a")
+    submit(LARGE)
+    lease = a.lease()
+    a.server = other
+    assert a.renew(lease).status == 200 and a.post(lease).status == 200
+
+
+def test_a_revoked_token_gives_its_agents_to_the_next_one(server, database, submit):
+    a, b = (Node(server, make_token(database, f"node-{name}", "agent"), name, f"boot-{name}") for name in "ab")
+    submit(LARGE)
+    lease = a.lease()
+    harness.wavetune(server, "token", "revoke", "node-a")
+    assert b.ask("POST", "/v1/agents", b.body | {"agent": a.id, "boot": a.boot}).json["agent"] == a.id
+    assert b.renew(lease).status == 200 and b.beat(a).status == 200
+
+
+def test_agents_that_share_a_token_go_on_as_before(server, database, submit):
+    shared = make_token(database, "nodes", "agent")
+    a, b = (Node(server, shared, name, f"boot-{name}") for name in "ab")
+    submit(LARGE)
+    lease = a.lease()
+    assert lease["lease"].isdigit(), "agents of before take decimal ids only"
+    assert a.renew(lease).status == 200 and a.post(lease).status == 200 and b.beat().status == 200 and b.pull().status in (200, 204)
+
+
+def test_an_agent_of_before_the_upgrade_becomes_its_tokens_with_the_next_lease(server, database, postgres, submit):
+    a, b = (Node(server, make_token(database, f"node-{name}", "agent"), name, f"boot-{name}") for name in "ab")
+    submit(LARGE)
+    lease = a.lease()
+    rows(postgres, database, "update agents set token_id = null; update leases set token_id = null")
+    assert a.renew(lease).status == 200 and a.post(lease).status == 200, "what was granted before goes on"
+    assert a.pull().status in (200, 204)
+    says_no(b.pull(a), "node-a")
+
+
+def test_enrolment_may_be_demanded(start, database, enrol_token):
+    strict = start(harness.Server, database, options=(*harness.UNHURRIED, "--require-enrolment"))
+    for token in (make_token(database, "old", "agent"), strict.token):
+        says_no(Node(strict, token).enrolled, "--role enrol")
+    says_no(strict.request("GET", "/v1/kernels", token=make_token(database, "old-2", "agent")), "--role enrol")
+    own = Node(strict, enrol_token())
+    assert own.beat().status == 200 and own.pull().status == 204
+
+
+def test_an_enrolment_token_makes_so_many_agents_and_does_nothing_else(server, enrol_token):
+    image = enrol_token(uses=2)
+    first, second, third = (Node(server, image, f"n{n}", f"boot-{n}") for n in range(3))
+    assert first.id != second.id and first.token != second.token and len({first.token, second.token, image}) == 3
+    says_no(third.enrolled, "image", "as many agents as it may")
+    for method, path in (("GET", "/v1/kernels"), ("GET", "/v1/jobs"), ("GET", "/metrics"), ("POST", "/v1/leases")):
+        says_no(server.request(method, path, {} if method == "POST" else None, token=image), "enrol")
+    says_no(server.request("POST", f"/v1/agents/{first.id}/heartbeat", {"boot": first.boot}, token=image))
+    listed = {token["name"]: token for token in server.items("/v1/tokens")}
+    assert listed["image"]["uses_left"] == 0 and listed["image"]["role"] == "enrol"
+    assert {token["agent"] for token in listed.values()} >= {first.id, second.id}
+
+
+def test_a_lost_answer_costs_no_use_and_ends_the_lost_token(server, enrol_token):
+    image = enrol_token(uses=1)
+    lost, again = (Node(server, image, "n", "the same boot") for _ in range(2))
+    assert lost.id == again.id and lost.token != again.token and again.beat().status == 200
+    harness.wait_until(lambda: lost.beat().status == 401, 30, "the lost token to end")
+    assert again.beat().status == 200
+
+
+def test_an_enrolment_token_is_bound_to_names_and_an_environment(server, enrol_token):
+    image = enrol_token(uses=9, agent_name="mi300-*", environment={"gpu": ENVIRONMENT["gpu"], "compute_units": 4})
+    assert Node(server, image, "mi300-7", "b1").enrolled.status == 201
+    refused = Node(server, image, "h200-7", "b2").enrolled
+    assert says_no(refused, "mi300-*", "h200-7") and refused.json["pointer"] == "/name"
+    refused = Node(server, image, "mi300-8", "b3", ENVIRONMENT | {"compute_units": 8}).enrolled
+    assert says_no(refused, "cpu0") and refused.json["pointer"] == "/devices/0"
+    assert {t["name"]: t["uses_left"] for t in server.items("/v1/tokens")}["image"] == 8, "what is refused is no use"
+    mine = Node(server, image, "mi300-9", "b4")
+    says_no(mine.ask("POST", "/v1/agents", mine.body | {"name": "h200-9"}), "mi300-*")
+
+
+def test_tokens_expire_with_a_sentence(server, enrol_token):
+    short = server.request("POST", "/v1/tokens", {"name": "guest", "role": "reader", "expires": "2s"}).json["token"]
+    assert server.request("GET", "/v1/jobs", token=short).status == 200
+    ended = harness.wait_until(lambda: (a := server.request("GET", "/v1/jobs", token=short)).status == 401 and a, 30, "its end")
+    assert "has expired" in ended.json["detail"]
+    assert server.request("GET", "/v1/jobs", token="wt_nobodys").json["detail"] == "the token is unknown or revoked"
+    again = server.request("POST", "/v1/tokens", {"name": "guest", "role": "reader", "expires": "2099-01-01T00:00:00Z"})
+    assert again.status == 201, "its name is free"
+    for wrong in ("7", "-1d", "yesterday", "2020-01-01T00:00:00Z", "0d", "99999999999d"):
+        refused = server.request("POST", "/v1/tokens", {"name": "x", "role": "reader", "expires": wrong})
+        assert refused.status == 422 and refused.json["pointer"] == "/expires", wrong
+    assert server.request("POST", "/v1/tokens", {"name": "x", "role": "reader", "uses": 3}).status == 422
+
+
+def test_an_id_that_is_taken_is_not_given_for_an_enrolment_token(server, enrol_token, nodes):
+    a, image = nodes("a"), enrol_token("other", uses=5)
+    other = Node(server, image, "b", "boot-b", agent=a.id)
+    assert other.enrolled.status == 201 and other.id != a.id and a.beat().status == 200
+
+
+def test_a_copy_of_a_live_agent_is_refused_and_shown(server, nodes):
+    a = nodes("a", machine="sha256:one")
+    copy = a.ask("POST", "/v1/agents", a.body | {"agent": a.id, "boot": "another", "machine": "sha256:two", "name": "clone"})
+    assert copy.status == 409 and "another machine" in copy.json["detail"] and '"a"' in copy.json["detail"], copy
+    assert a.beat().status == 200
+    shown = {agent["agent"]: agent["refused"] for agent in server.items("/v1/agents")}[a.id]
+    assert (shown["name"], shown["machine"]) == ("clone", "sha256:two")
+    assert "clone" in harness.wavetune(server, "agents").stdout
+    restart = a.ask("POST", "/v1/agents", a.body | {"agent": a.id, "boot": "restarted"})
+    assert restart.status == 200, "on the same machine it is a restart"
+    server.request("POST", f"/v1/agents/{a.id}/drain", {"reason": "seen to"})
+    assert {agent["agent"]: agent["refused"] for agent in server.items("/v1/agents")}[a.id] is None
+
+
+def test_a_dead_agent_moves_to_another_machine(nodes, postgres, database):
+    a = nodes("a", machine="sha256:one")
+    rows(postgres, database, "update agents set last_seen = now() - interval '1 day'")
+    moved = a.ask("POST", "/v1/agents", a.body | {"boot": "there", "machine": "sha256:two"})
+    assert moved.status == 200 and moved.json["agent"] == a.id
+
+
+def test_an_agents_token_is_replaced_without_a_gap(server, nodes, database, postgres):
+    a = nodes("a")
+    old, path = a.token, f"/v1/agents/{a.id}/token"
+    lost = a.ask("POST", path, {}).json["token"]
+    new = a.ask("POST", path, {}).json["token"]
+    assert len({old, lost, new}) == 3
+    assert a.beat().status == 200, "the old one goes on until the new one was used"
+    a.token = new
+    assert a.beat().status == 200
+    ends = "select count(*) from tokens where agent is not null and revoked_at is null and expires_at < now() + interval '1 min'"
+    harness.wait_until(lambda: rows(postgres, database, ends) == "1", 30, "the old one to end within a minute")
+    assert server.request("POST", f"/v1/agents/{a.id}/heartbeat", {"boot": a.boot}, token=lost).status == 401
+    rows(postgres, database, "update tokens set expires_at = now() where agent is not null and expires_at < now() + interval '1 min'")
+    harness.wait_until(lambda: server.request("POST", path, {}, token=old).status == 401, 30, "its end")
+    assert a.beat().status == 200
+
+
+def test_a_token_is_replaced_by_its_own_agent_only(server, nodes, database):
+    a, b = nodes("a"), nodes("b")
+    for token in (b.token, server.token, make_token(database, "old", "agent")):
+        says_no(server.request("POST", f"/v1/agents/{a.id}/token", {}, token=token))

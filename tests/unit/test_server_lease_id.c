@@ -1,0 +1,55 @@
+#include "server/core/lease_id.h"
+
+#include <criterion/criterion.h>
+
+#define AGENT "0123456789abcdef0123456789abcdef"
+#define OTHER "fedcba9876543210fedcba9876543210"
+
+static const uint8_t secret[LEASE_SECRET_SIZE] = "an example of thirty-two bytes..";
+static const uint8_t another_secret[LEASE_SECRET_SIZE] = "another example of 32 bytes.....";
+static char text[LEASE_ID_SIZE];
+static int64_t lease;
+
+Test(lease_id, names_the_lease_and_has_the_mac_that_any_hmac_makes) {
+  /* printf '17|3|0123…' | openssl dgst -sha256 -mac HMAC -macopt key:'an example of thirty-two bytes..' */
+  cr_expect_str_eq(lease_id_format(secret, 17, 3, AGENT, text), "17.ZxRJKBw0HktcVqxMdFiJdw");
+  cr_expect_eq(lease_id_check(secret, text, 3, AGENT, &lease), LEASE_ID_GRANTED);
+  cr_expect_eq(lease, 17);
+}
+
+Test(lease_id, is_good_for_its_agent_its_epoch_and_its_database_only) {
+  lease_id_format(secret, 17, 3, AGENT, text);
+  cr_expect_eq(lease_id_check(secret, text, 3, OTHER, &lease), LEASE_ID_ANOTHERS);
+  cr_expect_eq(lease_id_check(secret, text, 4, AGENT, &lease), LEASE_ID_ANOTHERS);
+  cr_expect_eq(lease_id_check(another_secret, text, 3, AGENT, &lease), LEASE_ID_ANOTHERS);
+  text[0] = '2';
+  cr_expect_eq(lease_id_check(secret, text, 3, AGENT, &lease), LEASE_ID_ANOTHERS);
+}
+
+Test(lease_id, is_whole_or_wrong) {
+  lease_id_format(secret, 17, 3, AGENT, text);
+  for (char *end = text + strlen(text) - 1; *end != '.'; end--) {
+    char last = *end;
+    *end = last == 'A' ? 'B' : 'A';
+    cr_expect_eq(lease_id_check(secret, text, 3, AGENT, &lease), LEASE_ID_ANOTHERS);
+    *end = '\0';
+    cr_expect_eq(lease_id_check(secret, text, 3, AGENT, &lease), LEASE_ID_ANOTHERS);
+  }
+}
+
+Test(lease_id, is_plain_for_who_has_no_token_of_its_own_and_for_nobody_else) {
+  cr_expect_str_eq(lease_id_format(secret, 17, 3, "", text), "17");
+  cr_expect_eq(lease_id_check(secret, "17", 3, "", &lease), LEASE_ID_PLAIN);
+  cr_expect_eq(lease_id_check(secret, "17", 3, AGENT, &lease), LEASE_ID_ANOTHERS);
+  lease_id_format(secret, 17, 3, AGENT, text);
+  cr_expect_eq(lease_id_check(secret, text, 3, "", &lease), LEASE_ID_ANOTHERS);
+}
+
+Test(lease_id, is_a_decimal_number_at_least) {
+  const char *const wrong[] = {"", ".", "x", "-1", "+1", " 1", "1x", "1e3", "9223372036854775808", "1,2"};
+  for (size_t i = 0; i < ARRAY_LENGTH(wrong); i++)
+    cr_expect_eq(lease_id_check(secret, wrong[i], 3, AGENT, &lease), LEASE_ID_NONE, "%s", wrong[i]);
+  cr_expect_str_eq(lease_id_format(secret, INT64_MAX, INT64_MAX, "", text), "9223372036854775807");
+  lease_id_format(secret, INT64_MAX, INT64_MAX, AGENT, text);
+  cr_expect_eq(lease_id_check(secret, text, INT64_MAX, AGENT, &lease), LEASE_ID_GRANTED);
+}

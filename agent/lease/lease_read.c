@@ -13,9 +13,11 @@ bool lease_terms_read(const json_t *json, struct lease_terms *ret, struct error 
       !json_get_integer(json, "", "expires_in_ms", JSON_REQUIRED, 1, LEASE_MS_MAX, &terms.expires_in_ms, error) ||
       !json_get_integer(json, "", "renew_every_ms", JSON_REQUIRED, 1, LEASE_MS_MAX, &terms.renew_every_ms, error))
     return false;
-  size_t digits = strspn(terms.id, "0123456789");
-  if (digits == 0 || digits > ID_MAX || terms.id[digits])
-    return error_at(error, "/lease", "the lease's id is no decimal integer");
+  /* It becomes a part of paths. */
+  size_t length = strspn(terms.id, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-");
+  if (length == 0 || length > LEASE_ID_LENGTH_MAX || terms.id[length] || terms.id[0] == '.')
+    return error_at(error, "/lease", "the lease's id is not 1 to %d of A-Z, a-z, 0-9, \".\", \"_\" and \"-\"",
+                    LEASE_ID_LENGTH_MAX);
   *ret = terms;
   return true;
 }

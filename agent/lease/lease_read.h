@@ -7,6 +7,7 @@
 #include "agent/lease/lease.h"
 
 #define LEASE_CONFIGS_MAX 65536u
+#define LEASE_ID_LENGTH_MAX 64
 
 /* What tells the lease apart and how long it lives: read first, so that what cannot be executed can be handed back. */
 struct lease_terms {

@@ -53,6 +53,11 @@ struct agent {
    * there. */
   json_t *stored;
   int object_failures;
+  /* own_token.c; NULL: it has none. `before`: the one that it replaces, until it was used. The main thread's. */
+  char *own_token, *own_token_before;
+  bool is_newcomer;     /* the token of the options does not let an agent work: it enrols first */
+  int64_t rotate_at_ms; /* clock_monotonic_ms when own_token is to be replaced; 0: never */
+  int code;             /* exit code of an agent that ended by itself */
 
   pthread_mutex_t mutex;
   pthread_cond_t changed;
@@ -83,6 +88,19 @@ char *agent_id(struct agent *agent);
  * threads have ended. */
 must_check bool agent_enrol(struct agent *agent, int *ret_code);
 void agent_keep(struct agent *agent);
+
+/* own_token.c. Before anything is posted: finds out which of its tokens the server knows, and waits until it can. */
+void own_token_choose(struct agent *agent);
+/* Has it on the disk and lets all clients send it; false: nothing changed. Begin: the first. Replace: the former stays. */
+must_check bool own_token_begin(struct agent *agent, const char *token, struct error *error);
+must_check bool own_token_replace(struct agent *agent, const char *token, struct error *error);
+/* The server took it: the former one is forgotten. */
+void own_token_worked(struct agent *agent);
+/* The server does not know it: goes on with the former one; false: there is none. */
+must_check bool own_token_fall_back(struct agent *agent);
+/* The boot nonce of an enrolment outlives the process until its answer was kept. */
+void boot_keep(struct agent *agent);
+void boot_forget(struct agent *agent);
 
 /* device_thread.c; `context` is a struct device_thread. */
 void *device_thread_run(void *context);

@@ -8,6 +8,7 @@
 
 #include <stdatomic.h>
 
+#include "agent/lease/lease_read.h"
 #include "common/space/space.h"
 
 struct held_table;
@@ -40,7 +41,7 @@ void held_end(struct held_table *table, const char *lease, int64_t epoch);
 void held_drop(struct held_table *table, const char *lease, int64_t epoch);
 
 struct held_due {
-  char lease[24];
+  char lease[LEASE_ID_LENGTH_MAX + 1];
   int64_t epoch;
   uint64_t config; /* UINT64_MAX: none */
   int64_t left_ms; /* until it expires */

@@ -8,19 +8,37 @@
 #define LOOK_MS 1000
 #define HEARTBEAT_MS_DEFAULT 5000
 #define HEARTBEAT_MS_MAX 600000
+#define MACHINE_ID_MAX 4096
 #define BACKOFF_LEAST_MS 500
 #define BACKOFF_MOST_MS 10000
 
 struct keeper {
   struct agent *agent;
+  int64_t rotate_again_ms;                  /* after a try that failed: not before */
   int64_t every_ms, heartbeat_ms, enrol_ms; /* the latter two: when next */
   bool is_draining;
   struct backoff backoff;
   struct rng rng;
 };
 
+/* What tells this machine from others, as well as that can be known: the machine's id and the host's name, or the name alone
+ * where there is no id, as in many containers. */
+static char *machine_digest(void) {
+  struct error ignored;
+  char host[256] = "", text[DIGEST_TEXT_SIZE];
+  cleanup_free char *id = NULL;
+  size_t size;
+  if (gethostname(host, sizeof host - 1) < 0)
+    host[0] = '\0';
+  bool has_id = file_read("/etc/machine-id", MACHINE_ID_MAX, &id, &size, &ignored);
+  cleanup_free char *both = xasprintf("%.*s\n%s", has_id ? (int)strcspn(id, "\n") : 0, has_id ? id : "", host);
+  struct digest digest = digest_of(both, strlen(both));
+  return xstrdup(digest_format(&digest, text));
+}
+
 static json_t *enrol_body(struct agent *agent) {
-  cleanup_free char *id = agent_id(agent);
+  cleanup_free char *id = agent->own_token ? NULL : agent_id(agent); /* its own token says who it is */
+  cleanup_free char *machine = machine_digest();
   json_t *devices = json_array();
   for (size_t i = 0; i < agent->n_threads; i++) {
     const struct device_seen *device = agent->threads[i].device;
@@ -29,8 +47,8 @@ static json_t *enrol_body(struct agent *agent) {
                                              "environment", environment_to_json(&device->environment), "facts",
                                              facts ? json_incref(facts) : json_object()));
   }
-  json_t *body = json_pack("{s:s, s:s, s:s, s:o}", "boot", agent->boot, "name", agent->name, "version",
-                           WAVETUNE_VERSION, "devices", devices);
+  json_t *body = json_pack("{s:s, s:s, s:s, s:s, s:o}", "boot", agent->boot, "name", agent->name, "version",
+                           WAVETUNE_VERSION, "machine", machine, "devices", devices);
   if (id)
     json_object_set_new(body, "agent", json_string(id));
   return body;
@@ -59,6 +77,11 @@ static int64_t heartbeat_every_ms(const json_t *answer) {
   return every_ms > 0 && every_ms <= HEARTBEAT_MS_MAX ? every_ms : HEARTBEAT_MS_DEFAULT;
 }
 
+static void rotation_plan(struct agent *agent, const json_t *answer) {
+  const json_t *rotate_in_ms = json_object_get(answer, "rotate_in_ms");
+  agent->rotate_at_ms = json_is_integer(rotate_in_ms) ? clock_monotonic_ms() + json_integer_value(rotate_in_ms) + 1 : 0;
+}
+
 /* One try. */
 static struct server_answer enrol_ask(struct agent *agent) {
   cleanup_json json_t *body = enrol_body(agent);
@@ -68,8 +91,15 @@ static struct server_answer enrol_ask(struct agent *agent) {
     answer.reply = REPLY_LATER;
     error_set(&answer.error, "the server's answer to POST /v1/agents names no agent");
   }
+  const char *token = json_string_value(json_object_get(answer.json, "token"));
+  if (answer.reply == REPLY_OK && token && !own_token_begin(agent, token, &answer.error)) {
+    answer.reply = REPLY_LATER; /* the same boot nonce again is the same agent */
+    error_prefix(&answer.error, "cannot keep the agent's token: ");
+  }
   if (answer.reply == REPLY_OK) {
+    rotation_plan(agent, answer.json);
     id_keep(agent, id);
+    boot_forget(agent);
     log_info("agent: enrolled agent=%s name=%s devices=%zu reclaimed=%" JSON_INTEGER_FORMAT, id, agent->name,
              agent->n_threads, json_integer_value(json_object_get(answer.json, "reclaimed")));
   }
@@ -124,6 +154,39 @@ static void enrol_again(struct keeper *keeper, int64_t now_ms) {
   keeper->enrol_ms = now_ms + backoff_next_ms(&keeper->backoff, answer.retry_after_s);
 }
 
+/* Asks for a new token when its time has come. The next heartbeat is the first use of it. */
+static void token_rotate(struct keeper *keeper, int64_t now_ms) {
+  struct agent *agent = keeper->agent;
+  if (!agent->rotate_at_ms || now_ms < agent->rotate_at_ms || now_ms < keeper->rotate_again_ms)
+    return;
+  cleanup_free char *id = agent_id(agent), *path = xasprintf("/v1/agents/%s/token", id);
+  cleanup_json json_t *body = json_object();
+  cleanup_server_answer struct server_answer answer =
+      server_ask(agent->keeper_client, "POST", path, body, RENEW_MOST_MS);
+  const char *token = json_string_value(json_object_get(answer.json, "token"));
+  if (answer.reply == REPLY_OK && own_token_replace(agent, token, &answer.error)) {
+    rotation_plan(agent, answer.json);
+    keeper->heartbeat_ms = now_ms;
+    backoff_reset(&keeper->backoff);
+    return;
+  }
+  log_warning("agent: its token is not replaced yet: %s", answer.error.message);
+  keeper->rotate_again_ms = now_ms + backoff_next_ms(&keeper->backoff, answer.retry_after_s);
+}
+
+/* Its own token is not known any more: as another process it enrols anew, if it can. */
+static void token_ended(struct keeper *keeper, const struct error *error) {
+  struct agent *agent = keeper->agent;
+  if (own_token_fall_back(agent)) {
+    agent->rotate_at_ms = clock_monotonic_ms();
+    keeper->heartbeat_ms = agent->rotate_at_ms;
+    return;
+  }
+  log_error("agent: its own token has ended, and so does this process; the next one enrols anew: %s", error->message);
+  agent->code = EXIT_REFUSED;
+  agent_stop(agent);
+}
+
 static void heartbeat_send(struct keeper *keeper) {
   struct agent *agent = keeper->agent;
   cleanup_free char *id = agent_id(agent), *path = xasprintf("/v1/agents/%s/heartbeat", id);
@@ -131,6 +194,7 @@ static void heartbeat_send(struct keeper *keeper) {
   cleanup_server_answer struct server_answer answer =
       server_ask(agent->keeper_client, "POST", path, body, RENEW_MOST_MS);
   if (answer.reply == REPLY_OK) {
+    own_token_worked(agent);
     bool is_draining = json_is_true(json_object_get(answer.json, "draining"));
     keeper->every_ms = heartbeat_every_ms(answer.json);
     if (is_draining != keeper->is_draining)
@@ -138,6 +202,8 @@ static void heartbeat_send(struct keeper *keeper) {
     keeper->is_draining = is_draining;
   } else if (answer.reply == REPLY_NOT_FOUND) {
     agent_signal(agent, &agent->must_enrol);
+  } else if (answer.status == 401 && agent->own_token && !agent_is_stopping(agent)) {
+    token_ended(keeper, &answer.error);
   } else {
     log_warning("agent: no heartbeat: %s", answer.error.message);
   }
@@ -191,9 +257,10 @@ void agent_keep(struct agent *agent) {
     struct held_due due;
     enrol_again(&keeper, now_ms);
     if (now_ms >= keeper.heartbeat_ms) {
-      heartbeat_send(&keeper);
       heartbeat_plan(&keeper, now_ms);
+      heartbeat_send(&keeper);
     }
+    token_rotate(&keeper, now_ms);
     while (held_next_due(agent->held, &due, &wait_ms))
       lease_renew(agent, &due);
     wait_ms = wait_ms < LOOK_MS ? wait_ms : LOOK_MS;

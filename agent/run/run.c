@@ -93,6 +93,8 @@ static void agent_release(struct agent *agent) {
   free(agent->faults);
   free(agent->name);
   free(agent->id);
+  free(agent->own_token);
+  free(agent->own_token_before);
   pthread_mutex_destroy(&agent->mutex);
   pthread_cond_destroy(&agent->changed);
 }
@@ -228,13 +230,16 @@ static int run_work(struct supervisor *supervisor, void *context) {
     log_info("devices: %s", absent);
   if (!threads_prepare(agent, &error))
     return command_failed("run", EXIT_USAGE, &error);
-  /* Before enrolling: that hands the leases of an earlier run back, and what they yielded would come late. */
-  agent_post_left(agent);
   id_read(agent);
+  own_token_choose(agent);
+  /* Before enrolling: that hands the leases of an earlier run back, and what they yielded would come late. */
+  if (!agent->is_newcomer)
+    agent_post_left(agent);
+  boot_keep(agent);
   if (!agent_enrol(agent, &code))
     return code;
   agent_work(agent);
-  return EXIT_OK;
+  return agent->code;
 }
 
 static void run_stop(void *context) {
@@ -256,11 +261,13 @@ static int run_run(struct options *options) {
 
 static const struct option_spec run_options[] = {
     {"url", OPTION_TEXT, "URL", NULL, 0, 0, "the server, like https://tuning.example", false},
-    {"token", OPTION_TEXT, "TOKEN", NULL, 0, 0, "a token with the role agent; better in WAVETUNE_TOKEN", false,
-     .is_secret = true},
+    {"token", OPTION_TEXT, "TOKEN", NULL, 0, 0,
+     "an enrolment token, or one with the role agent; better in WAVETUNE_TOKEN", false, .is_secret = true},
     OPTION_INSECURE_HTTP,
     {"state", OPTION_TEXT, "FOLDER", NULL, 0, 0,
-     "the agent's id, spool and compiled objects; default: /var/lib/wavetune-agent, of a user ~/.local/state/…", false},
+     "the agent's id, own token, spool and compiled objects; default: /var/lib/wavetune-agent, of a user "
+     "~/.local/state/…",
+     false},
     {"name", OPTION_TEXT, "NAME", NULL, 0, 0, "what people call this agent; default: the host's name", false},
     {"device", OPTION_LIST, "NAME", NULL, 0, 0, "work on this device only; default: all GPUs, else the CPU", false},
     OPTION_PYTHON,

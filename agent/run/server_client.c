@@ -46,6 +46,9 @@ struct server_answer server_ask(struct http_client *client, const char *method, 
     }
     answer.json = NULL;
   }
+  /* A lease that was not granted to us is as good as none. */
+  if (answer.status == 403 && json_object_get(answer.json, "lease"))
+    answer.reply = REPLY_NOT_FOUND;
   /* One of a proxy whose server is away: ours says what it did not find. */
   if (answer.reply == REPLY_NOT_FOUND && !json_object_get(answer.json, "detail"))
     answer.reply = REPLY_LATER;

@@ -11,7 +11,7 @@ enum reply {
   REPLY_OK,
   REPLY_LATER,        /* no answer, the server is away or busy, or it does not know the token: the same again later */
   REPLY_CONFLICT,     /* 409 */
-  REPLY_NOT_FOUND,    /* 404 */
+  REPLY_NOT_FOUND,    /* 404; 403 for a lease that is another's */
   REPLY_UNAUTHORIZED, /* 401, 403 */
   REPLY_REFUSED,      /* the request itself is wrong: never again */
 };

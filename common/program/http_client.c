@@ -14,8 +14,9 @@
 struct http_client {
   CURLM *multi;
   CURL *easy;
-  char *url;           /* without a "/" at its end */
-  char *authorization; /* the whole header, or NULL */
+  char *url; /* without a "/" at its end */
+  pthread_mutex_t token_lock;
+  char *authorization; /* the whole header, or NULL; under token_lock */
   bool is_loopback;
   int64_t connect_timeout_ms;
   atomic_bool cancelled;
@@ -74,6 +75,8 @@ static bool url_check(const char *url, bool *ret_is_loopback, struct error *erro
   return true;
 }
 
+static bool token_is_plain(const char *token) { return token[0] && !strchr(token, ' ') && header_text_is_plain(token); }
+
 bool http_client_new(const char *url, const char *token, bool insecure_http, int64_t connect_timeout_ms,
                      struct http_client **ret_client, struct error *error) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -81,7 +84,7 @@ bool http_client_new(const char *url, const char *token, bool insecure_http, int
   bool is_loopback;
   if (!url_check(url, &is_loopback, error))
     return false;
-  if (token && (!token[0] || strchr(token, ' ') || !header_text_is_plain(token)))
+  if (token && !token_is_plain(token))
     return error_set(error, "the token is empty or has spaces or control characters in it; give it as it was printed");
   if (token && !is_loopback && !insecure_http && !string_starts(url, "https://"))
     return error_set(
@@ -102,6 +105,7 @@ bool http_client_new(const char *url, const char *token, bool insecure_http, int
       .connect_timeout_ms = connect_timeout_ms,
   };
   ALWAYS(client->multi && client->easy);
+  ALWAYS(pthread_mutex_init(&client->token_lock, NULL) == 0);
   *ret_client = client;
   return true;
 }
@@ -111,7 +115,18 @@ void http_client_free(struct http_client *client) {
   curl_multi_cleanup(client->multi);
   free(client->url);
   free(client->authorization);
+  pthread_mutex_destroy(&client->token_lock);
   free(client);
+}
+
+void http_client_set_token(struct http_client *client, const char *token) {
+  ALWAYS(!token || token_is_plain(token));
+  char *header = token ? xasprintf("Authorization: Bearer %s", token) : NULL;
+  pthread_mutex_lock(&client->token_lock);
+  char *before = client->authorization;
+  client->authorization = header;
+  pthread_mutex_unlock(&client->token_lock);
+  free(before);
 }
 
 void http_client_cancel(struct http_client *client) {
@@ -151,16 +166,18 @@ static bool header_add(struct curl_slist **headers, const char *name, const char
   return true;
 }
 
-static bool headers_make(const struct http_client *client, const struct http_request *request,
-                         struct curl_slist **headers, struct error *error) {
+static bool headers_make(struct http_client *client, const struct http_request *request, struct curl_slist **headers,
+                         struct error *error) {
   /* Without "Expect:" curl waits for "100 Continue" before a body over 1 MiB. */
   *headers = curl_slist_append(NULL, "Expect:");
   ALWAYS(*headers != NULL);
+  pthread_mutex_lock(&client->token_lock);
   if (client->authorization) {
     struct curl_slist *longer = curl_slist_append(*headers, client->authorization);
     ALWAYS(longer != NULL);
     *headers = longer;
   }
+  pthread_mutex_unlock(&client->token_lock);
   const char *content_type = request->content_type ? request->content_type : "application/json";
   return header_add(headers, "Content-Type", request->body ? content_type : NULL, error) &&
          header_add(headers, "If-Match", request->if_match, error) &&

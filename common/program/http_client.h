@@ -23,6 +23,8 @@ must_check bool http_client_new(const char *url, const char *token, bool insecur
     .help = "send the token over http:// to other hosts, too: only where you trust the network between"}
 /* clang-format on */
 void http_client_free(struct http_client *client);
+/* What requests that begin from now on send. Any thread. NULL: no token. Aborts on one that http_client_new refuses. */
+void http_client_set_token(struct http_client *client, const char *token);
 DEFINE_CLEANUP(struct http_client *, cleanup_http_client_free, http_client_free)
 #define cleanup_http_client __attribute__((cleanup(cleanup_http_client_free)))
 

@@ -51,7 +51,9 @@ static const struct option_spec common_options[] = {
 
 /* What a configuration file may hold: options of any command of the three programs, which read the same file. A system test
  * holds it against their --help. */
-static const char *const config_members[] = {"budget_ms",
+static const char *const config_members[] = {"agent_token_days",
+                                             "agent_token_ms",
+                                             "budget_ms",
                                              "channel",
                                              "compilers",
                                              "config_timeout",
@@ -83,6 +85,7 @@ static const char *const config_members[] = {"budget_ms",
                                              "python",
                                              "queue_max",
                                              "regime",
+                                             "require_enrolment",
                                              "require_sandbox",
                                              "screen_rounds",
                                              "seed",

@@ -357,16 +357,16 @@ class GatedKernel:
 
 class FakeServer:
     """A server that says what the test wants: `answer(method, path)` returns (status, body) or (status, body, headers); a body
-    that is not bytes travels as JSON. `with FakeServer(answer) as fake: … fake.url … fake.requests`."""
+    that is not bytes travels as JSON. `with_body`: answer gets the request's body too. `with FakeServer(answer) as fake: … fake.url … fake.requests`."""
 
-    def __init__(self, answer):
+    def __init__(self, answer, with_body=False):
         fake, self.requests = self, []
 
         class Handler(http.server.BaseHTTPRequestHandler):
             def handle_any(self):
-                self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                received = self.rfile.read(int(self.headers.get("Content-Length") or 0))
                 fake.requests.append((self.command, self.path, dict(self.headers)))
-                status, body, *headers = answer(self.command, self.path)
+                status, body, *headers = answer(self.command, self.path, *([received] if with_body else []))
                 body = body if isinstance(body, bytes) else json.dumps(body).encode()
                 self.send_response(status)
                 for name, value in (headers[0] if headers else {}).items():

@@ -321,3 +321,148 @@ def test_a_token_is_replaced_by_its_own_agent_only(server, nodes, database):
     a, b = nodes("a"), nodes("b")
     for token in (b.token, server.token, make_token(database, "old", "agent")):
         says_no(server.request("POST", f"/v1/agents/{a.id}/token", {}, token=token))
+
+
+QUICK_RACES = ("--screen-rounds", "3", "--final-rounds", "10")
+
+
+def own_token(program):
+    return (program.state / "token").read_text().split()
+
+
+def submitted(server, folder, run=""):
+    done = harness.wavetune(server, "submit", folder, "--key", "n=1003", "--run", run, "--json")
+    return json.loads(done.stdout)[0]["job"]
+
+
+def is_done(server, job):
+    return server.get(f"/v1/jobs/{job}")["state"] == "done"
+
+
+@pytest.fixture
+def strict(start, database):
+    return start(harness.Server, database, options=("--require-enrolment",))
+
+
+@pytest.fixture
+def brief(start, database):
+    """A server whose agents' own tokens live for six seconds."""
+    return start(harness.Server, database, options=("--agent-token-ms", "6000", "--heartbeat-ms", "500", "--lease-target-ms", "30"))
+
+
+def image_of(server, **terms):
+    return server.request("POST", "/v1/tokens", {"name": "image", "role": "enrol"} | terms).json["token"]
+
+
+def test_a_real_agent_enrols_works_and_comes_back_with_its_own_token(strict, start, tmp_path):
+    image = image_of(strict, uses=1, agent_name="no*")
+    program = start(harness.Agent, strict, token=image, options=QUICK_RACES)
+    agent = harness.wait_until(lambda: strict.items("/v1/agents"), 60, "the agent")[0]["agent"]
+    job = submitted(strict, harness.small_kernel(tmp_path / "kernel"))
+    harness.wait_until(lambda: is_done(strict, job), 120, "the job")
+    token, = own_token(program)
+    assert token != image and (program.state / "token").stat().st_mode & 0o777 == 0o600
+    assert not (program.state / "boot").exists()
+    assert program.stop() == 0
+    again = start(harness.Agent, strict, token=image, options=QUICK_RACES)
+    job = submitted(strict, tmp_path / "kernel", "again")
+    harness.wait_until(lambda: is_done(strict, job), 120, "the second job")
+    assert [a["agent"] for a in strict.items("/v1/agents")] == [agent]
+    assert own_token(again) == [token] and not (again.state / "refused.jsonl").exists()
+
+
+def test_an_agent_replaces_its_token_while_it_works(brief, start, tmp_path, database, postgres):
+    program = start(harness.Agent, brief, token=image_of(brief), options=QUICK_RACES)
+    made = "select count(*) from tokens where agent is not null"
+    harness.wait_until((tmp_path / "agent-node/token").exists, 60, "its token")
+    kernel, n = harness.small_kernel(tmp_path / "kernel"), itertools.count()
+    while int(rows(postgres, database, made)) < 4:
+        job = submitted(brief, kernel, f"r{next(n)}")
+        harness.wait_until(lambda: is_done(brief, job), 120, "a job")
+    assert "lost lease" not in program.messages and not (program.state / "refused.jsonl").exists()
+    assert rows(postgres, database, "select count(*) from losses") == "0"
+    assert len(brief.items("/v1/agents")) == 1 and program.stop() == 0
+
+
+def test_an_agent_killed_while_it_replaces_its_token_is_the_same_agent_again(brief, start, tmp_path, database, postgres):
+    image = image_of(brief)
+    state = tmp_path / "agent-node/token"
+    for kills in range(8):
+        program = start(harness.Agent, brief, token=image, options=QUICK_RACES)
+        harness.wait_until(state.exists, 60, "its token")
+        before = state.read_text()
+        # Odd times as soon as the file changes: two tokens are in it then, and the new one was hardly used.
+        if kills % 2:
+            harness.wait_until(lambda: state.read_text() != before, 60, "a new token")
+        program.kill()
+    program = start(harness.Agent, brief, token=image, options=QUICK_RACES)
+    job = submitted(brief, harness.small_kernel(tmp_path / "kernel"))
+    harness.wait_until(lambda: is_done(brief, job), 120, "the job")
+    assert len(brief.items("/v1/agents")) == 1, "no use was left for another one"
+
+
+@pytest.mark.parametrize("died", ["before the new token was kept", "before it was used", "and the server forgot the new one"])
+def test_a_replacement_that_was_interrupted_goes_on(strict, start, died):
+    image = image_of(strict)
+    program = start(harness.Agent, strict, token=image)
+    agent = harness.wait_until(lambda: strict.items("/v1/agents"), 60, "the agent")[0]["agent"]
+    harness.wait_until((program.state / "token").exists, 60, "its token")
+    program.kill()
+    old, = own_token(program)
+    new = strict.request("POST", f"/v1/agents/{agent}/token", {}, token=old).json["token"]
+    if died != "before the new token was kept":
+        (program.state / "token").write_text((new if died == "before it was used" else "wt_forgotten") + f"\n{old}\n")
+    again = start(harness.Agent, strict, token=image)
+    harness.wait_until(lambda: "agent: enrolled" in again.messages, 60, "the agent to enrol again")
+    assert own_token(again) == [new if died == "before it was used" else old]
+    assert [a["agent"] for a in strict.items("/v1/agents")] == [agent]
+
+
+def test_an_agent_whose_enrolment_was_not_answered_is_the_same_after_it_died(strict, start):
+    image, boots = image_of(strict, uses=1), []
+
+    def answer(method, path, body):
+        """Has the server enrol the agent, and loses the answer."""
+        enrolled = strict.request(method, path, body, token=image)
+        boots.append(json.loads(body)["boot"])
+        assert enrolled.status in (200, 201), enrolled
+        return 503, {"detail": "lost"}
+
+    with harness.FakeServer(answer, with_body=True) as deaf:
+        program = start(harness.Agent, deaf, token=image)
+        harness.wait_until(lambda: len(boots) >= 2, 60, "two tries")
+        program.kill()
+    again = start(harness.Agent, strict, token=image)
+    harness.wait_until(lambda: "agent: enrolled" in again.messages, 60, "the agent to enrol")
+    assert len(set(boots)) == 1 and len(strict.items("/v1/agents")) == 1
+
+
+def test_a_copied_state_folder_does_not_work_beside_its_original(start, database, postgres):
+    server = start(harness.Server, database, options=(*harness.UNHURRIED, "--require-enrolment"))
+    image = image_of(server)
+    program = start(harness.Agent, server, token=image)
+    harness.wait_until(lambda: "agent: enrolled" in program.messages, 60, "the agent to enrol")
+    agent, = [agent["agent"] for agent in server.items("/v1/agents")]
+    program.kill()
+    # The original is on another machine from now on: this one's was not seen for a while.
+    rows(postgres, database, "update agents set last_seen = now() - interval '1 day'")
+    original = Node(server, own_token(program)[0], boot="elsewhere", machine="sha256:elsewhere")
+    assert original.enrolled.status == 200 and original.id == agent
+    copy = start(harness.Agent, server, token=image)
+    assert copy.wait() == 4 and "another machine" in copy.messages
+    refused = {a["agent"]: a["refused"] for a in server.items("/v1/agents")}[agent]
+    assert refused["name"] == "node" and refused["machine"].startswith("sha256:")
+    assert original.beat().status == 200
+
+
+def test_an_agent_whose_token_was_revoked_ends_and_enrols_anew(start, database, tmp_path):
+    server = start(harness.Server, database, options=("--require-enrolment", "--heartbeat-ms", "200"))
+    image = image_of(server, uses=2)
+    program = start(harness.Agent, server, token=image)
+    harness.wait_until((tmp_path / "agent-node/token").exists, 60, "its token")
+    name, = [t["name"] for t in server.items("/v1/tokens") if t["agent"]]
+    harness.wavetune(server, "token", "revoke", name)
+    assert program.wait(60) == 4
+    again = start(harness.Agent, server, token=image)
+    harness.wait_until(lambda: "agent: enrolled" in again.messages, 60, "the agent to enrol anew")
+    assert len(server.items("/v1/agents")) == 2

@@ -181,13 +181,28 @@ Test(agent_lease_read, refuses_more_configs_than_a_lease_can_have) {
   fixture_free(&fixture);
 }
 
+Test(agent_lease_read, takes_an_id_as_the_server_wrote_it) {
+  static const char *const ids[] = {"91", "9223372036854775807.ZxRJKBw0HktcVqxMdFiJdw", "1.-_-_-_-_-_-_-_-_-_-_-_"};
+  for (size_t i = 0; i < ARRAY_LENGTH(ids); i++) {
+    struct lease_terms terms;
+    struct error error;
+    cleanup_json json_t *json =
+        json_pack("{s:s, s:i, s:i, s:i}", "lease", ids[i], "epoch", 3, "expires_in_ms", 30000, "renew_every_ms", 10000);
+    cr_assert(lease_terms_read(json, &terms, &error), "%s", error.message);
+    cr_expect_str_eq(terms.id, ids[i]);
+  }
+}
+
 Test(agent_lease_read, refuses_terms_without_sense) {
-  static const struct refusal refusals[] = {{"lease", "\"../1\"", "/lease", "decimal"},
-                                            {"lease", "\"\"", "/lease", "decimal"},
-                                            {"lease", "\"123456789012345678901\"", "/lease", "decimal"},
-                                            {"epoch", "-1", "/epoch", ""},
-                                            {"expires_in_ms", "0", "/expires_in_ms", ""},
-                                            {"renew_every_ms", "\"soon\"", "/renew_every_ms", ""}};
+  static const struct refusal refusals[] = {
+      {"lease", "\"../1\"", "/lease", "A-Z"},
+      {"lease", "\"..\"", "/lease", "A-Z"},
+      {"lease", "\"\"", "/lease", "A-Z"},
+      {"lease", "\"91?\"", "/lease", "A-Z"},
+      {"lease", "\"12345678901234567890123456789012345678901234567890123456789012345\"", "/lease", "A-Z"},
+      {"epoch", "-1", "/epoch", ""},
+      {"expires_in_ms", "0", "/expires_in_ms", ""},
+      {"renew_every_ms", "\"soon\"", "/renew_every_ms", ""}};
   for (size_t i = 0; i < ARRAY_LENGTH(refusals); i++) {
     cleanup_json json_t *json =
         fixture_json("{\"lease\": \"91\", \"epoch\": 3, \"expires_in_ms\": 30000, \"renew_every_ms\": 10000}");

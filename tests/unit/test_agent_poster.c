@@ -202,6 +202,21 @@ Test(agent_poster, keeps_aside_all_results_of_a_lease_that_the_server_does_not_k
   trial_release(&trial);
 }
 
+Test(agent_poster, keeps_aside_all_results_of_a_lease_that_was_granted_to_another_identity) {
+  static const struct scripted script[] = {{403, "{\"detail\": \"it was not granted to you\", \"lease\": \"91\"}"},
+                                           {403, "{\"detail\": \"it was not granted to you\", \"lease\": \"91\"}"}};
+  struct trial trial;
+  trial_init(&trial, script, 2);
+  measured(&trial, "91", 40);
+  append(&trial, "91", "release", json_string("the agent ends"));
+  agent_post_left(&trial.agent);
+  cr_expect_eq(trial.server.n, 2);
+  cleanup_free char *refused = refused_text(&trial);
+  cr_expect_not_null(strstr(refused, "\"config\":40"));
+  cr_expect(spool_is_empty(trial.agent.spool));
+  trial_release(&trial);
+}
+
 Test(agent_poster, posts_again_what_a_proxy_without_its_server_did_not_find) {
   static const struct scripted script[] = {{404, "<html>default backend - 404</html>"}, {404, ""}, {404, "\"no\""}};
   struct trial trial;

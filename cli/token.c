@@ -1,6 +1,5 @@
 /* wavetune token make|list|revoke: who may call the server. */
 #include "cli/cli.h"
-#include "common/program/table.h"
 
 #define USES_MAX 1000000
 
@@ -40,25 +39,23 @@ static int command_token_list(struct options *options) {
   int code = cli_list_or_json(options, "/v1/tokens", &items);
   if (!items)
     return code;
-  const struct table_column columns[] = {{"token", false}, {"role", false},     {"made", false},
-                                         {"ends", false},  {"uses left", true}, {"agent", false}};
-  cleanup_table struct table *table = table_new(columns, ARRAY_LENGTH(columns));
   size_t index;
   json_t *item;
   json_array_foreach (items, index, item) {
-    const char *revoked = cli_member(item, "revoked_at"), *agent = cli_member(item, "agent");
+    const char *revoked = cli_member(item, "revoked_at"), *expires = cli_member(item, "expires_at");
+    const char *agent = cli_member(item, "agent"), *pattern = cli_member(item, "agent_name");
     const json_t *uses = json_object_get(item, "uses_left");
-    table_cell(table, "%s", cli_member(item, "name"));
-    table_cell(table, "%s", cli_member(item, "role"));
-    table_cell(table, "%s", cli_member(item, "created_at"));
-    table_cell(table, "%s%s", revoked[0] ? "revoked " : "", revoked[0] ? revoked : cli_member(item, "expires_at"));
+    printf("%-24s %-10s made %s", cli_member(item, "name"), cli_member(item, "role"), cli_member(item, "created_at"));
+    if (agent[0])
+      printf(", agent %s", agent);
     if (json_is_integer(uses))
-      table_cell(table, "%" JSON_INTEGER_FORMAT, json_integer_value(uses));
-    else
-      table_cell(table, "%s", "");
-    table_cell(table, "%s", agent[0] ? agent : cli_member(item, "agent_name"));
+      printf(", %" JSON_INTEGER_FORMAT " uses left", json_integer_value(uses));
+    if (pattern[0])
+      printf(", for %s", pattern);
+    if (revoked[0] || expires[0])
+      printf(", %s %s", revoked[0] ? "revoked" : "expires", revoked[0] ? revoked : expires);
+    putchar('\n');
   }
-  table_print(table, stdout);
   return EXIT_OK;
 }
 

@@ -1,7 +1,9 @@
 """An agent is an identity: what the token of one node cannot do in the name of another."""
 
+import concurrent.futures
 import itertools
 import json
+import subprocess
 
 import harness
 import pytest
@@ -239,6 +241,13 @@ def test_an_enrolment_token_makes_so_many_agents_and_does_nothing_else(server, e
     assert {token["agent"] for token in listed.values()} >= {first.id, second.id}
 
 
+def test_uses_are_counted_when_nodes_start_at_once(server, enrol_token):
+    image = enrol_token(uses=3)
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda n: Node(server, image, f"n{n}", f"boot-{n}").enrolled.status, range(8)))
+    assert sorted(answers) == [201] * 3 + [403] * 5 and len(server.items("/v1/agents")) == 3
+
+
 def test_a_lost_answer_costs_no_use_and_ends_the_lost_token(server, enrol_token):
     image = enrol_token(uses=1)
     lost, again = (Node(server, image, "n", "the same boot") for _ in range(2))
@@ -271,6 +280,29 @@ def test_tokens_expire_with_a_sentence(server, enrol_token):
         refused = server.request("POST", "/v1/tokens", {"name": "x", "role": "reader", "expires": wrong})
         assert refused.status == 422 and refused.json["pointer"] == "/expires", wrong
     assert server.request("POST", "/v1/tokens", {"name": "x", "role": "reader", "uses": 3}).status == 422
+
+
+@pytest.mark.parametrize("program", ["wavetune", "wavetune-server"])
+def test_enrolment_tokens_are_made_and_listed_on_the_command_line(server, database, program):
+    def call(*arguments, check=True):
+        if program == "wavetune":
+            return harness.wavetune(server, *arguments, check=check)
+        done = subprocess.run([harness.BUILD / program, *arguments, "--database", database], capture_output=True, text=True)
+        assert not check or done.returncode == 0, done.stderr
+        return done
+
+    image = call("token", "make", "image", "--role", "enrol", "--uses", "40", "--expires", "7d", "--agent-name", "mi300-*",
+                 "--environment", json.dumps({"gpu": ENVIRONMENT["gpu"]})).stdout.strip()
+    node = Node(server, image, "mi300-1")
+    assert node.enrolled.status == 201
+    lines = {line.split()[0]: line for line in call("token", "list").stdout.splitlines()}
+    assert "39 uses left" in lines["image"] and "expires 20" in lines["image"]
+    own = next(line for name, line in lines.items() if name.startswith("agent-"))
+    assert f"agent {node.id}" in own and "expires 20" in own
+    for wrong in (["--expires", "soon"], ["--uses", "2", "--role", "reader"], ["--environment", "{"],
+                  ["--role", "enrol", "--environment", '{"colour": "red"}']):
+        refused = call("token", "make", "wrong", *wrong, check=False)
+        assert refused.returncode in (2, 4) and refused.stderr.count("\n") == 1, refused
 
 
 def test_an_id_that_is_taken_is_not_given_for_an_enrolment_token(server, enrol_token, nodes):

@@ -23,6 +23,14 @@ Test(agents, an_enrolled_agent_beats, .init = setup, .fini = teardown) {
   cr_expect_not(draining);
 }
 
+Test(agents, an_agent_is_whose_it_enrolled_for_and_nobodys_while_unknown, .init = setup, .fini = teardown) {
+  cr_expect_eq(beat(B, "b1", 0), AGENT_ASKED);
+  agent_table_put(table, A, "b1", false, (struct agent_owner){7, true}, 0);
+  cr_expect_eq(agent_table_owner(table, A).token, 7);
+  cr_expect(agent_table_owner(table, A).has_token);
+  cr_expect_eq(agent_table_owner(table, B).token, 0);
+}
+
 Test(agents, an_unknown_agent_is_looked_up_once, .init = setup, .fini = teardown) {
   char asked[4][AGENT_ID_SIZE];
   cr_expect_eq(beat(A, "b1", 1), AGENT_ASKED);

@@ -101,6 +101,36 @@ Test(auth, who_was_looked_up_in_vain_is_nobody_for_a_while) {
   cr_expect_eq(find("y"), AUTH_ASK);
 }
 
+Test(auth, who_has_expired_is_told_so_for_a_while) {
+  struct digest digest = digest_of("x", 1);
+  auth_add_nobody(auth, &digest, true);
+  cr_expect_eq(find("x"), AUTH_EXPIRED);
+}
+
+Test(auth, a_token_is_live_by_its_number_as_long_as_it_is_in_the_table) {
+  struct auth_token node = token("a", TOKEN_AGENT, "node");
+  node.id = 7;
+  replace(&node, 1);
+  cr_expect(auth_is_live_id(auth, 7));
+  cr_expect_not(auth_is_live_id(auth, 8));
+  replace(NULL, 0);
+  cr_expect_not(auth_is_live_id(auth, 7));
+}
+
+Test(auth, uses_are_noted_once_until_they_are_taken) {
+  int64_t ids[AUTH_USED_MAX];
+  auth_note_use(auth, 7);
+  auth_note_use(auth, 8);
+  auth_note_use(auth, 7);
+  cr_assert_eq(auth_take_used(auth, ids), 2);
+  cr_expect_eq(ids[0], 7);
+  cr_expect_eq(ids[1], 8);
+  cr_expect_eq(auth_take_used(auth, ids), 0);
+  for (int64_t id = 1; id <= 2 * AUTH_USED_MAX; id++)
+    auth_note_use(auth, id);
+  cr_expect_eq(auth_take_used(auth, ids), AUTH_USED_MAX);
+}
+
 Test(auth, a_flood_of_unknown_tokens_is_not_passed_on_to_the_database) {
   char secret[16];
   int asked = 0;

@@ -33,6 +33,7 @@ Test(enrolment, devices_with_full_environments_are_taken) {
   cr_expect_eq(enrolment.n_devices, 2);
   cr_expect_str_eq(enrolment.devices[1].device, "cpu1");
   cr_expect_null(enrolment.devices[1].facts);
+  cr_expect_null(enrolment.machine);
 }
 
 Test(enrolment, wrong_members_are_refused_where_they_stand) {
@@ -40,6 +41,8 @@ Test(enrolment, wrong_members_are_refused_where_they_stand) {
   refuses(AGENT("", ""), "/devices");
   refuses(AGENT(", \"agent\": \"xyz\"", DEVICE("cpu0")), "/agent");
   refuses(AGENT(", \"agnet\": \"xyz\"", DEVICE("cpu0")), "/agnet");
+  refuses(AGENT(", \"machine\": \"\"", DEVICE("cpu0")), "/machine");
+  refuses(AGENT(", \"machine\": 7", DEVICE("cpu0")), "/machine");
   refuses(AGENT("", DEVICE("cpu0") "," DEVICE("cpu0")), "/devices/1");
   refuses(AGENT("", DEVICE("")), "/devices/0/device");
   refuses(AGENT("", "7"), "/devices/0");

@@ -21,8 +21,8 @@ struct enrolling {
   char id[AGENT_ID_SIZE];
   struct agent_owner owner; /* afterwards */
   /* What came of it. A refusal is not a failure: nothing was written. */
-  int refused; /* status; 0: it is not */
-  bool is_copy;
+  int refused;                 /* status; 0: it is not */
+  char copy_of[AGENT_ID_SIZE]; /* refused because this agent is live on another machine; "": it is not for that */
   struct error reason;
   char *boot_before;
   struct lease_losses losses;
@@ -69,7 +69,7 @@ static void terms_check(struct enrolling *enrolling, const struct enrolment_term
 }
 
 /* Two machines with one id: one is a copy of the other. */
-static void machine_check(struct enrolling *enrolling, const struct agent_before *before) {
+static void machine_check(struct enrolling *enrolling, const char *agent, const struct agent_before *before) {
   const struct enrolment *enrolment = enrolling->enrolment;
   if (!before->is_known || !before->is_live || !enrolment->machine || !*before->machine ||
       strcmp(before->machine, enrolment->machine) == 0)
@@ -78,9 +78,9 @@ static void machine_check(struct enrolling *enrolling, const struct agent_before
            "agent %s (\"%.60s\") lives on another machine, seen %s: one of the two has a copy of the other's state "
            "folder; remove the copy's, so that it enrols as itself, or, where the agent moved, wait until the first "
            "was not seen for a while",
-           enrolling->id, before->name, before->last_seen);
+           agent, before->name, before->last_seen);
   enrolling->refused = 409;
-  enrolling->is_copy = true;
+  snprintf(enrolling->copy_of, sizeof enrolling->copy_of, "%s", agent);
 }
 
 /* With a token of the role enrol. The answer to this boot nonce may have been lost: then it is the same agent. An id that is
@@ -100,14 +100,8 @@ static bool newcomer_admit(struct worker *worker, struct enrolling *enrolling, s
     snprintf(enrolling->id, sizeof enrolling->id, "%s", known ? known : enrolment->agent);
   enrolling->owner = (struct agent_owner){token, true};
   terms_check(enrolling, &terms);
-  if (!enrolling->refused && !known && before.is_known) {
-    char id[AGENT_ID_SIZE];
-    memcpy(id, enrolling->id, sizeof id);
-    snprintf(enrolling->id, sizeof enrolling->id, "%s", enrolment->agent); /* whom the sentence names */
-    machine_check(enrolling, &before);
-    if (!enrolling->refused)
-      memcpy(enrolling->id, id, sizeof id);
-  }
+  if (!enrolling->refused && !known)
+    machine_check(enrolling, enrolment->agent, &before);
   if (enrolling->refused)
     return true;
   if (!terms.is_live || (!known && terms.uses_left == 0)) {
@@ -148,7 +142,7 @@ static bool acquaintance_admit(struct worker *worker, struct enrolling *enrollin
     enrolling->owner = (struct agent_owner){keeps ? before.owner : request->token_id, false};
   }
   if (!enrolling->refused)
-    machine_check(enrolling, &before);
+    machine_check(enrolling, enrolling->id, &before);
   return true;
 }
 
@@ -200,8 +194,9 @@ static void refused_answer(struct worker *worker, struct request *request, const
   struct error error;
   log_warning("agent: refused to enrol name=%s token=%s: %s", enrolment->name, request->token_name,
               enrolling->reason.message);
-  if (enrolling->is_copy && !agent_note_refused(worker->db, enrolling->id, enrolment->machine, enrolment->name, &error))
-    log_warning("agent: cannot note that a copy of agent=%s was refused: %s", enrolling->id, error.message);
+  if (*enrolling->copy_of &&
+      !agent_note_refused(worker->db, enrolling->copy_of, enrolment->machine, enrolment->name, &error))
+    log_warning("agent: cannot note that a copy of agent=%s was refused: %s", enrolling->copy_of, error.message);
   request_refuse(request, enrolling->refused, &enrolling->reason);
 }
 

@@ -5,7 +5,7 @@
 
 #include "common/base/log.h"
 #include "server/core/demand.h"
-#include "server/store/migrate.h"
+#include "server/db/migrate.h"
 
 static sigset_t ends(int also) {
   sigset_t set;

@@ -8,7 +8,7 @@
 #include "common/base/log.h"
 #include "server/cluster.h"
 #include "server/commands.h"
-#include "server/store/database.h"
+#include "server/db/database.h"
 #include "server/store/tokens.h"
 
 #define TOKEN_NAME "dev"

@@ -3,8 +3,8 @@
 #include <sys/prctl.h>
 
 #include "server/commands.h"
+#include "server/db/database.h"
 #include "server/http/token_request.h"
-#include "server/store/database.h"
 #include "server/store/tokens.h"
 
 #define DATABASE_OPTION                                                                                                \

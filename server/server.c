@@ -12,7 +12,7 @@
 #include "server/http/response_memory.h"
 #include "server/server_private.h"
 #include "server/store/identities.h"
-#include "server/store/migrate.h"
+#include "server/db/migrate.h"
 
 #define HOUSEKEEP_EVERY_MS 250
 #define READY_EVERY_MS 1000

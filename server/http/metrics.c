@@ -5,8 +5,8 @@
 
 #include "server/core/housekeep.h"
 #include "server/counters.h"
+#include "server/db/db.h"
 #include "server/server_private.h"
-#include "server/store/db.h"
 
 static void head_write(FILE *out, const char *name, const char *type, const char *help) {
   fprintf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);

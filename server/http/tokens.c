@@ -3,10 +3,10 @@
 
 #include "common/base/log.h"
 #include "server/core/housekeep.h"
+#include "server/db/values.h"
 #include "server/http/response.h"
 #include "server/server_private.h"
 #include "server/store/tokens.h"
-#include "server/store/values.h"
 
 #define REFRESH_EVERY_MS 2000
 

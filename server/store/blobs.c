@@ -4,7 +4,7 @@
 #include <pthread.h>
 #include <zstd.h>
 
-#include "server/store/values.h"
+#include "server/db/values.h"
 
 #define CHUNK_SIZE (256 * 1024)
 #define COMPRESSION_LEVEL 3

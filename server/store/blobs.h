@@ -7,7 +7,7 @@
 #define WAVETUNE_SERVER_STORE_BLOBS_H
 
 #include "common/base/digest.h"
-#include "server/store/db.h"
+#include "server/db/db.h"
 
 #define BLOB_SIZE_MAX (64 * 1024 * 1024)
 

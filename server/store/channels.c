@@ -1,7 +1,7 @@
 /* SQL of channels. Memory and threads: as the header says. */
 #include "server/store/channels.h"
 
-#include "server/store/values.h"
+#include "server/db/values.h"
 
 void channel_rows_release(struct channel_rows *rows) {
   for (size_t i = 0; i < rows->n; i++) {

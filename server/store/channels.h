@@ -5,7 +5,7 @@
 #define WAVETUNE_SERVER_STORE_CHANNELS_H
 
 #include "server/core/channels.h"
-#include "server/store/db.h"
+#include "server/db/db.h"
 
 struct channel_row {
   int64_t id;                 /* what pages go on from */

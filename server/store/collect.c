@@ -1,7 +1,7 @@
 /* SQL of retention. Memory and threads: as the header says. */
 #include "server/store/collect.h"
 
-#include "server/store/values.h"
+#include "server/db/values.h"
 
 #define TEXT_OF(number) #number
 #define TEXT(macro) TEXT_OF(macro)

@@ -11,7 +11,7 @@
 
 #include "common/base/digest.h"
 #include "common/base/json.h"
-#include "server/store/db.h"
+#include "server/db/db.h"
 
 #define COLLECT_ENTRIES 8
 #define COLLECT_AT_ONCE 1000 /* releases, and files, of one call */

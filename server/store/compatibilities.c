@@ -2,7 +2,7 @@
 #include "server/store/compatibilities.h"
 
 #include "common/base/log.h"
-#include "server/store/values.h"
+#include "server/db/values.h"
 
 void compatibilities_release(struct compatibilities *compatibilities) {
   for (size_t i = 0; i < compatibilities->n; i++)

@@ -5,7 +5,7 @@
 #define WAVETUNE_SERVER_STORE_COMPATIBILITIES_H
 
 #include "server/core/cache_rules.h"
-#include "server/store/db.h"
+#include "server/db/db.h"
 
 struct compatibilities {
   size_t n;

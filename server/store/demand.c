@@ -2,7 +2,7 @@
 #include "server/store/demand.h"
 
 #include "server/core/demand.h"
-#include "server/store/values.h"
+#include "server/db/values.h"
 
 #define TEXT_OF(number) #number
 #define TEXT(macro) TEXT_OF(macro)

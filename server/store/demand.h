@@ -7,7 +7,7 @@
 #include "common/base/digest.h"
 #include "common/base/json.h"
 #include "common/node/environment.h"
-#include "server/store/db.h"
+#include "server/db/db.h"
 
 /* For each i with a name: the hash of the kernel of this name that was registered last. ret_known[i] is set to whether there
  * is one; entries without a name stay as they are. */

@@ -1,7 +1,7 @@
 /* SQL of devices that drift. Memory and threads: as the header says. */
 #include "server/store/drift.h"
 
-#include "server/store/values.h"
+#include "server/db/values.h"
 
 #define SQL_TEXT(x) #x
 #define SQL_NUMBER(x) SQL_TEXT(x)

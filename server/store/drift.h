@@ -6,7 +6,7 @@
 
 #include "common/base/digest.h"
 #include "server/core/drift.h"
-#include "server/store/db.h"
+#include "server/db/db.h"
 
 /* A lease in which the baseline was timed. Owns its texts and leases. */
 struct drift_note {

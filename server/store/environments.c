@@ -1,7 +1,7 @@
 /* SQL of environments, agents and devices. Memory and threads: as the header says. */
 #include "server/store/environments.h"
 
-#include "server/store/values.h"
+#include "server/db/values.h"
 
 /* What counts as an agent, and as a device of it, that could take work. $1 is live_ms. */
 #define SQL_LIVE "(a.last_seen > now() - $1::bigint * interval '1 ms' AND a.drain_reason IS NULL)"

@@ -7,7 +7,7 @@
 #include "common/node/environment.h"
 #include "server/core/agents.h"
 #include "server/core/match.h"
-#include "server/store/db.h"
+#include "server/db/db.h"
 
 /* Makes sure that they are stored. Any number of equal ones. */
 must_check bool environments_store(struct db *db, const struct environment *const *environments, size_t n,

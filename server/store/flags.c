@@ -1,7 +1,7 @@
 /* SQL of flags. Memory and threads: as the header says. */
 #include "server/store/flags.h"
 
-#include "server/store/values.h"
+#include "server/db/values.h"
 
 /* Winners that job $1 may flag. */
 #define SQL_EARLIER                                                                                                    \

@@ -5,7 +5,7 @@
 #define WAVETUNE_SERVER_STORE_FLAGS_H
 
 #include "server/core/flags.h"
-#include "server/store/db.h"
+#include "server/db/db.h"
 
 struct flag_facts {
   uint64_t baseline, default_config, seed;

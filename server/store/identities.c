@@ -4,7 +4,7 @@
 #include <openssl/crypto.h>
 #include <openssl/rand.h>
 
-#include "server/store/values.h"
+#include "server/db/values.h"
 
 bool identities_secret(struct db *db, uint8_t ret_secret[LEASE_SECRET_SIZE], struct error *error) {
   static const struct statement make = {

@@ -8,7 +8,7 @@
 
 #include "common/base/json.h"
 #include "server/core/lease_id.h"
-#include "server/store/db.h"
+#include "server/db/db.h"
 #include "server/store/tokens.h"
 
 #define IDENTITY_NAME_SIZE 65

@@ -1,7 +1,7 @@
 /* SQL of imports and images. Memory and threads: as the header says. */
 #include "server/store/imports.h"
 
-#include "server/store/values.h"
+#include "server/db/values.h"
 
 /* Rows of one statement: a second's work at most, far below the statement's time limit. */
 #define ROWS_AT_ONCE 10000

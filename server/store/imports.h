@@ -5,7 +5,7 @@
 #define WAVETUNE_SERVER_STORE_IMPORTS_H
 
 #include "server/core/import_post.h"
-#include "server/store/db.h"
+#include "server/db/db.h"
 
 struct import_counts {
   int64_t added, changed, known;

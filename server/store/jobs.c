@@ -2,8 +2,8 @@
 #include "server/store/jobs.h"
 
 #include "server/counters.h"
+#include "server/db/values.h"
 #include "server/store/environments.h"
-#include "server/store/values.h"
 
 static const struct statement kernels_load_statement = {
     "job_kernels_load",

@@ -9,7 +9,7 @@
 #include "server/core/lease_plan.h"
 #include "server/core/likely.h"
 #include "server/core/match.h"
-#include "server/store/db.h"
+#include "server/db/db.h"
 
 /* What jobs are submitted for: the texts of manifests by hash (NULL: unknown), and of each kernel's builds, newest first,
  * what choosing one needs. */

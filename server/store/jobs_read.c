@@ -1,7 +1,7 @@
 /* SQL that reads jobs, their measurements and their events. Answers are made as JSON by the database, which has their
  * order-sensitive parts as text. Memory and threads: as jobs.h says. */
+#include "server/db/values.h"
 #include "server/store/jobs.h"
-#include "server/store/values.h"
 
 #define SQL_DIGEST(column) "'sha256:' || encode(" column ", 'hex')"
 

@@ -1,7 +1,7 @@
 /* SQL of kernels and builds. */
 #include "server/store/kernels.h"
 
-#include "server/store/values.h"
+#include "server/db/values.h"
 
 static void digests_parameter(struct db_parameters *parameters, struct db_array *array, const struct digest *digests,
                               size_t n) {

@@ -5,7 +5,7 @@
 #define WAVETUNE_SERVER_STORE_KERNELS_H
 
 #include "common/builds/build.h"
-#include "server/store/db.h"
+#include "server/db/db.h"
 
 /* All that a manifest or a build refers to must be stored; blobs_missing says what is not. One transaction. */
 must_check bool kernel_store(struct db *db, const struct kernel *kernel, bool *ret_is_new, struct error *error);

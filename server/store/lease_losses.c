@@ -1,8 +1,8 @@
 /* SQL for leases whose holder is gone, whose configs are given up, or whose job has ended. Memory and threads: as
  * leases.h says. */
 #include "server/core/job_plan.h"
+#include "server/db/values.h"
 #include "server/store/leases.h"
-#include "server/store/values.h"
 
 /* Opens what `gone` selects, counts a loss for the config that was being measured, and says so in the job's events. */
 #define SQL_LOSE(gone)                                                                                                 \

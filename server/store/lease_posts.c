@@ -1,7 +1,7 @@
 /* SQL that takes posted measurements: one statement for a batch of posts, in which each post is taken whole or not at
  * all. Memory and threads: as leases.h says. */
+#include "server/db/values.h"
 #include "server/store/leases.h"
-#include "server/store/values.h"
 
 /* The statement's snapshot is older than the locks it waits for: `posts`, which every post raises, tells whether
  * somebody else's measurements came in between. Then nothing is done and the caller runs it again.

@@ -1,8 +1,8 @@
 /* SQL that moves configs between the screen leases of a job: the tail of a held one to an idle device, and likely winners to
  * the lease that is measured first. Nothing here waits for a lock. Memory and threads: as leases.h says. */
 #include "server/core/lease_plan.h"
+#include "server/db/values.h"
 #include "server/store/leases.h"
-#include "server/store/values.h"
 
 #define TEXT(number) #number
 #define NUMBER(macro) TEXT(macro)

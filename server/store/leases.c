@@ -3,7 +3,7 @@
 #include "server/store/leases.h"
 
 #include "server/core/lease_plan.h"
-#include "server/store/values.h"
+#include "server/db/values.h"
 
 const char *lease_state_name(enum lease_state state) {
   static const char *const names[] = {"open", "held", "done", "cancelled"};

@@ -8,7 +8,7 @@
 #include "common/verdict/budget.h"
 #include "server/core/likely.h"
 #include "server/core/results.h"
-#include "server/store/db.h"
+#include "server/db/db.h"
 
 struct lease_wish {
   const char *agent, *device, *nonce;

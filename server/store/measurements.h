@@ -6,7 +6,7 @@
 
 #include "server/core/job_plan.h"
 #include "server/core/search_rounds.h"
-#include "server/store/db.h"
+#include "server/db/db.h"
 
 #define SCREEN_RANKED_MAX (2 * HALVING_MAX + FINALISTS_ALWAYS)
 struct screen_summary {

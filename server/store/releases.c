@@ -2,7 +2,7 @@
 #include "server/store/releases.h"
 
 #include "common/base/log.h"
-#include "server/store/values.h"
+#include "server/db/values.h"
 
 void release_environments_release(struct release_environments *environments) {
   for (size_t i = 0; i < environments->n; i++)

@@ -6,7 +6,7 @@
 
 #include "server/core/channels.h"
 #include "server/core/release_make.h"
-#include "server/store/db.h"
+#include "server/db/db.h"
 
 /* Environments, each once. */
 struct release_environments {

@@ -1,7 +1,7 @@
 /* SQL of the tokens. */
 #include "server/store/tokens.h"
 
-#include "server/store/values.h"
+#include "server/db/values.h"
 
 bool token_name_is_good(const char *name) {
   size_t length = strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-");

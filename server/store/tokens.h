@@ -5,7 +5,7 @@
 #define WAVETUNE_SERVER_STORE_TOKENS_H
 
 #include "common/base/json.h"
-#include "server/store/db.h"
+#include "server/db/db.h"
 
 #define TOKEN_TEXT_SIZE 68 /* "wt_", 64 hex digits, NUL */
 

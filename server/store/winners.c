@@ -1,7 +1,7 @@
 /* SQL that reads what earlier jobs found. Memory and threads: as the header says. */
 #include "server/store/winners.h"
 
-#include "server/store/values.h"
+#include "server/db/values.h"
 
 void past_winners_release(struct past_winners *winners) {
   for (size_t i = 0; i < winners->n; i++) {

@@ -5,7 +5,7 @@
 #define WAVETUNE_SERVER_STORE_WINNERS_H
 
 #include "server/core/likely.h"
-#include "server/store/db.h"
+#include "server/db/db.h"
 #include "server/store/jobs.h"
 
 #define PAST_WINNERS_MAX 256 /* of a kernel, the newest */

@@ -1,5 +1,5 @@
 /* What of the database's connection can be tested without one: parameters, arrays, and a database that is away. */
-#include "server/store/db.h"
+#include "server/db/db.h"
 
 #include <criterion/criterion.h>
 

@@ -1,5 +1,5 @@
 /* The folder of migrations: numbered without a gap, named as they must be. */
-#include "server/store/migrate.h"
+#include "server/db/migrate.h"
 
 #include <criterion/criterion.h>
 

@@ -1,7 +1,7 @@
 /* Sets of configs and digests as PostgreSQL writes them. */
 #include <criterion/criterion.h>
 
-#include "server/store/values.h"
+#include "server/db/values.h"
 
 TestSuite(values);
 

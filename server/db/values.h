@@ -1,12 +1,12 @@
 /* How digests, sets of configs and times travel between C and SQL's texts.
  *
  * Memory: as each says. Threads: pure functions. */
-#ifndef WAVETUNE_SERVER_STORE_VALUES_H
-#define WAVETUNE_SERVER_STORE_VALUES_H
+#ifndef WAVETUNE_SERVER_DB_VALUES_H
+#define WAVETUNE_SERVER_DB_VALUES_H
 
 #include "common/space/space.h"
 #include "common/verdict/budget.h"
-#include "server/store/db.h"
+#include "server/db/db.h"
 
 /* A bytea literal, \x and 64 digits. */
 #define BYTEA_TEXT_SIZE (2 + 2 * DIGEST_SIZE + 1)

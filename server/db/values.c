@@ -1,5 +1,5 @@
 /* Digests and sets of configs as SQL texts. Memory and threads: as the header says. */
-#include "server/store/values.h"
+#include "server/db/values.h"
 
 #include <inttypes.h>
 

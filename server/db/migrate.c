@@ -1,5 +1,5 @@
 /* Reads the migration files and applies them. One thread at a time; the lists are the caller's. */
-#include "server/store/migrate.h"
+#include "server/db/migrate.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -3,7 +3,7 @@
  * The only session state on the server's side are prepared statements and two time-outs that are given when the
  * connection is made, so that a transaction pooler (PgBouncer ≥ 1.21) may stand between.
  * Memory: a db owns its connection; rows are the caller's. Threads: a db belongs to one; the statistics are atomic. */
-#include "server/store/db.h"
+#include "server/db/db.h"
 
 #include <inttypes.h>
 #include <libpq-fe.h>

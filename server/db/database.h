@@ -2,10 +2,10 @@
  * wavetune made itself.
  *
  * Threads: any. */
-#ifndef WAVETUNE_SERVER_STORE_DATABASE_H
-#define WAVETUNE_SERVER_STORE_DATABASE_H
+#ifndef WAVETUNE_SERVER_DB_DATABASE_H
+#define WAVETUNE_SERVER_DB_DATABASE_H
 
-#include "server/store/db.h"
+#include "server/db/db.h"
 
 /* Whether libpq can read the connection string. The error does not quote it: it may hold a password. */
 must_check bool database_check(const char *conninfo, struct error *error);

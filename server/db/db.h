@@ -7,8 +7,8 @@
  * every write is idempotent, so the caller lets its client retry.
  *
  * Memory: db_rows are the caller's. Threads: a db belongs to one thread. */
-#ifndef WAVETUNE_SERVER_STORE_DB_H
-#define WAVETUNE_SERVER_STORE_DB_H
+#ifndef WAVETUNE_SERVER_DB_DB_H
+#define WAVETUNE_SERVER_DB_DB_H
 
 #include "common/base/error.h"
 

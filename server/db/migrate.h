@@ -5,10 +5,10 @@
  * applied, and a database that is newer than the program, are refused.
  * The folder is $WAVETUNE_MIGRATIONS, else the installed one, else the one of the source tree.
  * Memory: a migrations list owns its texts. Threads: one at a time. */
-#ifndef WAVETUNE_SERVER_STORE_MIGRATE_H
-#define WAVETUNE_SERVER_STORE_MIGRATE_H
+#ifndef WAVETUNE_SERVER_DB_MIGRATE_H
+#define WAVETUNE_SERVER_DB_MIGRATE_H
 
-#include "server/store/db.h"
+#include "server/db/db.h"
 
 struct migrations;
 

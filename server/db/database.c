@@ -1,5 +1,5 @@
 /* Reads connection strings, waits for PostgreSQL and makes a database. */
-#include "server/store/database.h"
+#include "server/db/database.h"
 
 #include <libpq-fe.h>
 #include <time.h>

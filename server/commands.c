@@ -41,6 +41,7 @@ bool serve_options(const struct options *options, const char *database, struct s
       .port = (int)option_integer(options, "port"),
       .database = database,
       .workers = (int)option_integer(options, "workers"),
+      .database_timeout_ms = option_integer(options, "database-timeout-ms"),
       .event_threads = (int)option_integer(options, "event-threads"),
       .lease_ms = option_integer(options, "lease-ms"),
       .lease_target_ms = option_integer(options, "lease-target-ms"),

@@ -19,6 +19,7 @@ int signals_wait(int also);
   {"listen", OPTION_TEXT, "ADDRESS", "127.0.0.1", 0, 0, "numeric address to listen on; 0.0.0.0 or :: for all", false}, \
   {"port", OPTION_INTEGER, "PORT", "7200", 0, 65535, "0: any free one", false}, \
   {"workers", OPTION_INTEGER, "N", "4", 1, 256, "database workers, a connection each", false}, \
+  {"database-timeout-ms", OPTION_INTEGER, "MS", "30000", 100, 600000, "what the database may take for a request before it is answered 503", false}, \
   {"event-threads", OPTION_INTEGER, "N", "2", 1, 64, "threads that read and answer requests", false}, \
   {"lease-ms", OPTION_INTEGER, "MS", "30000", 100, 3600000, "how long a lease lasts without renewal", false}, \
   {"lease-target-ms", OPTION_INTEGER, "MS", "10000", 1, 3600000, "predicted device time of the configs in a lease", false}, \

@@ -6,17 +6,23 @@
 
 #include "common/base/log.h"
 #include "server/core/housekeep.h"
+#include "server/db/migrate.h"
 #include "server/http/daemon.h"
 #include "server/http/dispatch.h"
 #include "server/http/openapi.h"
 #include "server/http/response_memory.h"
 #include "server/server_private.h"
 #include "server/store/identities.h"
-#include "server/db/migrate.h"
 
 #define HOUSEKEEP_EVERY_MS 250
 #define READY_EVERY_MS 1000
 #define NOT_READY_EVERY_MS 60000
+/* Looking whether the database is there must not take long when it hangs. */
+#define READY_LOOK_MS 5000
+/* A server that PostgreSQL has not answered for so long is not ready: the housekeeper alone asks every second. */
+#define READY_STALE_MS 10000
+/* How long requests that run may go on when the server stops. */
+#define STOP_GRACE_S 3
 #define MEMORY_BYTES_MAX (128 * (size_t)MIB)
 #define BLOB_CACHE_BYTES_MAX (128 * (size_t)MIB)
 /* How long answers that were given at the end may take to leave. */
@@ -67,12 +73,23 @@ static bool missing_apply(struct worker *worker, struct error *error) {
   return server->is_migrated;
 }
 
+bool server_is_ready(const struct server *server) {
+  return atomic_load(&server->is_ready) && clock_monotonic_ms() - db_answered_ms() < READY_STALE_MS;
+}
+
+static bool version_ask(struct worker *worker, int64_t *ret_version, struct error *error) {
+  db_set_deadline(worker->db, clock_monotonic_ms() + READY_LOOK_MS);
+  bool is_good = migrate_version(worker->db, ret_version, error);
+  db_set_deadline(worker->db, 0);
+  return is_good;
+}
+
 static void ready_check(struct worker *worker) {
   struct server *server = worker->server;
   struct error error;
   int64_t version, known = migrations_version(server->migrations);
-  if (!migrate_version(worker->db, &version, &error) || !missing_apply(worker, &error) ||
-      !migrate_version(worker->db, &version, &error)) {
+  if (!version_ask(worker, &version, &error) || !missing_apply(worker, &error) ||
+      !version_ask(worker, &version, &error)) {
     ready_set(server, error.message);
   } else if (version != known) {
     cleanup_free char *why =
@@ -107,6 +124,8 @@ static bool housekeeper_sleep(struct server *server) {
 }
 
 static void *housekeep_main(void *context) {
+  static void (*const duties[])(struct worker *) = {tokens_housekeep, channels_housekeep, agents_housekeep,
+                                                    leases_housekeep, demand_housekeep,   fetches_housekeep};
   struct worker_thread *thread = context;
   struct worker *worker = &thread->worker;
   struct server *server = worker->server;
@@ -119,13 +138,13 @@ static void *housekeep_main(void *context) {
       ready_at_ms = now_ms + READY_EVERY_MS;
     }
     /* Before the first migration there are no tables; what is away is said once, by ready_set. */
-    if (server->is_ready) {
-      tokens_housekeep(worker);
-      channels_housekeep(worker);
-      agents_housekeep(worker);
-      leases_housekeep(worker);
-      demand_housekeep(worker);
-      fetches_housekeep(worker);
+    for (size_t i = 0; server->is_ready && i < ARRAY_LENGTH(duties); i++) {
+      duties[i](worker);
+      /* Each that asked a database that hangs would wait for its own deadline. */
+      if (!db_is_connected(worker->db)) {
+        ready_at_ms = 0;
+        break;
+      }
     }
   } while (!housekeeper_sleep(server));
   return NULL;
@@ -135,6 +154,7 @@ static bool thread_start(struct server *server, struct worker_thread *thread, in
                          struct error *error) {
   thread->worker = (struct worker){.server = server, .index = index};
   thread->worker.db = db_new(server->options.database, "wavetune-server");
+  db_set_run_ms(thread->worker.db, server->options.database_timeout_ms);
   int reason = pthread_create(&thread->thread, NULL, run, thread);
   if (!reason)
     return true;
@@ -220,19 +240,28 @@ bool server_start(const struct server_options *options, struct server **ret_serv
   return true;
 }
 
+/* Waits for what the thread does until `until`, by CLOCK_REALTIME; what asks the database for longer fails then. */
+static void thread_join(struct worker_thread *thread, const struct timespec *until) {
+  if (pthread_timedjoin_np(thread->thread, NULL, until)) {
+    db_stop(thread->worker.db);
+    pthread_join(thread->thread, NULL);
+  }
+  db_free(thread->worker.db);
+}
+
 static void threads_join(struct server *server) {
   pthread_mutex_lock(&server->stop_lock);
   server->is_stopping = true;
   pthread_cond_signal(&server->stop_signal);
   pthread_mutex_unlock(&server->stop_lock);
-  for (int i = 0; i < server->n_workers; i++) {
-    pthread_join(server->workers[i].thread, NULL);
-    db_free(server->workers[i].worker.db);
-  }
-  if (server->housekeeper_runs) {
-    pthread_join(server->housekeeper.thread, NULL);
-    db_free(server->housekeeper.worker.db);
-  }
+
+  struct timespec until;
+  clock_gettime(CLOCK_REALTIME, &until);
+  until.tv_sec += STOP_GRACE_S;
+  for (int i = 0; i < server->n_workers; i++)
+    thread_join(&server->workers[i], &until);
+  if (server->housekeeper_runs)
+    thread_join(&server->housekeeper, &until);
 }
 
 /* The order matters: libmicrohttpd aborts the process when it is stopped with a suspended connection. After queue_stop

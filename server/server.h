@@ -16,16 +16,17 @@ struct server_options {
   size_t n_publisher_keys;
   const char *const *publisher_keys;
 
-  const char *listen;      /* "127.0.0.1" */
-  int port;                /* 0: any free one; server_port tells */
-  const char *database;    /* libpq connection string */
-  bool migrate;            /* applies missing migrations when the database is there, and is not ready before */
-  int workers;             /* database workers, default 4 */
-  int event_threads;       /* default 2 */
-  int64_t lease_ms;        /* default 30000 */
-  int64_t lease_target_ms; /* predicted device time of the configs in a screen lease, default 10000 */
-  int64_t heartbeat_ms;    /* default 5000 */
-  int64_t poll_ms;         /* how often parked requests look again although nobody woke them, default 1000 */
+  const char *listen;          /* "127.0.0.1" */
+  int port;                    /* 0: any free one; server_port tells */
+  const char *database;        /* libpq connection string */
+  bool migrate;                /* applies missing migrations when the database is there, and is not ready before */
+  int workers;                 /* database workers, default 4 */
+  int64_t database_timeout_ms; /* what the database may take for a request, default 30000 */
+  int event_threads;           /* default 2 */
+  int64_t lease_ms;            /* default 30000 */
+  int64_t lease_target_ms;     /* predicted device time of the configs in a screen lease, default 10000 */
+  int64_t heartbeat_ms;        /* default 5000 */
+  int64_t poll_ms;             /* how often parked requests look again although nobody woke them, default 1000 */
   enum demand_policy demand;
   int64_t demand_per_hour; /* jobs that DEMAND_AUTOMATIC queues at the most, default 60 */
   bool require_enrolment;  /* agents have tokens of their own; others are refused */
@@ -49,6 +50,9 @@ must_check bool server_start(const struct server_options *options, struct server
 void server_stop(struct server *server);
 int server_port(const struct server *server);
 const struct server_options *server_options(const struct server *server);
+
+/* Whether the schema is the one that this program knows and the database answered lately: what /readyz says. Any thread. */
+bool server_is_ready(const struct server *server);
 
 /* The secret of the ids of leases (core/lease_id.h); NULL until it was read, which is before the server is ready. */
 const uint8_t *server_lease_secret(const struct server *server);

@@ -47,7 +47,7 @@ struct server {
   int64_t migrate_at_ms;          /* no sooner is it tried again */
   char not_ready[NOT_READY_SIZE]; /* why, as it was logged last */
   int64_t not_ready_said_ms;
-  atomic_bool is_ready;         /* what /readyz answers; the housekeeper writes it */
+  atomic_bool is_ready;         /* when the housekeeper last looked */
   atomic_bool has_lease_secret; /* written once, by the housekeeper */
   uint8_t lease_secret[LEASE_SECRET_SIZE];
 };

@@ -17,11 +17,15 @@
 /* After a failed attempt the next connection is tried no sooner, so that requests fail fast while the database is away.
  */
 #define CONNECT_PAUSE_MS 250
-/* A statement or an open transaction that lasts longer holds back vacuum for everybody: PostgreSQL ends it. Statements are
+/* A statement or an open transaction that lasts long holds back vacuum for everybody: PostgreSQL ends it. Statements are
  * short, also those that the planner thinks long: compiling one takes a hundred times what it runs. And plans are kept from
  * a statement's sixth run on: one that was made while a table was small would read the whole of it until the next ANALYZE. */
 #define SERVER_OPTIONS                                                                                                 \
-  "-c statement_timeout=60000 -c idle_in_transaction_session_timeout=30000 -c jit=off -c enable_seqscan=off"
+  "-c statement_timeout=%lld -c idle_in_transaction_session_timeout=30000 -c jit=off -c enable_seqscan=off"
+/* How often a run that waits looks whether the program stops. */
+#define STOP_LOOK_MS 100
+/* What ROLLBACK may take when the deadline of its work has passed. */
+#define ROLLBACK_MS 2000
 
 struct statistic {
   _Atomic(const struct statement *) statement;
@@ -29,6 +33,7 @@ struct statistic {
 };
 
 static struct statistic statistics[STATEMENTS_MAX];
+static atomic_int_fast64_t answered_ms;
 
 struct db {
   PGconn *connection; /* NULL: none */
@@ -36,6 +41,10 @@ struct db {
   bool in_transaction;
   bool is_without_options; /* a pooler refused them */
   int64_t connected_since_ms, failed_at_ms;
+  int64_t run_ms, work_until_ms; /* the second 0: no deadline but each run's */
+  int64_t run_until_ms;          /* of what runs now */
+  bool is_late;                  /* it passed it */
+  atomic_bool is_stopped;
   enum db_failure failure;
   uint8_t prepared[STATEMENTS_MAX]; /* on this connection, by slot */
 };
@@ -86,8 +95,16 @@ struct db *db_new(const char *conninfo, const char *application_name) {
   db->conninfo = xstrdup(conninfo);
   db->application_name = xstrdup(application_name);
   db->failed_at_ms = -CONNECT_PAUSE_MS;
+  db->run_ms = DB_RUN_MS;
   return db;
 }
+
+void db_set_run_ms(struct db *db, int64_t run_ms) { db->run_ms = run_ms; }
+int64_t db_run_ms(const struct db *db) { return db->run_ms; }
+void db_set_deadline(struct db *db, int64_t until_ms) { db->work_until_ms = until_ms; }
+bool db_is_connected(const struct db *db) { return db->connection != NULL; }
+int64_t db_answered_ms(void) { return atomic_load(&answered_ms); }
+void db_stop(struct db *db) { atomic_store(&db->is_stopped, true); }
 
 static void connection_close(struct db *db) {
   PQfinish(db->connection);
@@ -126,7 +143,8 @@ static PGconn *connection_try(const struct db *db) {
   /* The first dbname may be a connection string; what comes later overrides it, what comes before is overridden. */
   const char *keywords[] = {"connect_timeout", "keepalives_idle",           "tcp_user_timeout", "client_encoding",
                             "dbname",          "fallback_application_name", "options",          NULL};
-  const char *values[] = {"5", "10", "20000", "UTF8", db->conninfo, db->application_name, SERVER_OPTIONS, NULL};
+  cleanup_free char *options = xasprintf(SERVER_OPTIONS, (long long)(db->run_ms - db->run_ms / 10));
+  const char *values[] = {"5", "10", "20000", "UTF8", db->conninfo, db->application_name, options, NULL};
   if (db->is_without_options)
     keywords[6] = NULL;
   return PQconnectdbParams(keywords, values, 1);
@@ -150,6 +168,7 @@ static bool connection_open(struct db *db, struct error *error) {
     return false;
   }
   PQsetNoticeProcessor(db->connection, notice_log, NULL);
+  PQsetnonblocking(db->connection, 1);
   memset(db->prepared, 0, sizeof db->prepared);
   db->connected_since_ms = clock_monotonic_ms();
   return true;
@@ -163,6 +182,8 @@ static bool connection_has_ended(PGconn *connection) {
 }
 
 static bool connection_ensure(struct db *db, struct error *error) {
+  if (atomic_load(&db->is_stopped))
+    return failure_set(db, DB_FAILURE_AWAY, "the database is not asked", "this program stops", error);
   if (db->in_transaction) {
     if (db->connection)
       return true;
@@ -192,8 +213,13 @@ static enum db_failure failure_of_state(const char *sqlstate) {
   return DB_FAILURE_OTHER;
 }
 
-/* Fills the failure from a result (NULL: out of memory or no connection) and drops a connection that is gone. */
+/* Fills the failure from a result (NULL: too late, out of memory or no connection) and drops a connection that is gone. */
 static bool result_failure(struct db *db, const char *what, const PGresult *result, struct error *error) {
+  if (db->is_late) {
+    const char *why = atomic_load(&db->is_stopped) ? "this program stops" : "it did not answer in time";
+    connection_close(db);
+    return failure_set(db, DB_FAILURE_AWAY, "the database is away", why, error);
+  }
   if (PQstatus(db->connection) != CONNECTION_OK) {
     failure_set(db, DB_FAILURE_AWAY, "the database is away", PQerrorMessage(db->connection), error);
     connection_close(db);
@@ -209,8 +235,56 @@ static bool result_is_good(const PGresult *result) {
   return status == PGRES_COMMAND_OK || status == PGRES_TUPLES_OK;
 }
 
+static void run_start(struct db *db) {
+  db->is_late = false;
+  db->run_until_ms = clock_monotonic_ms() + db->run_ms;
+  if (db->work_until_ms && db->work_until_ms < db->run_until_ms)
+    db->run_until_ms = db->work_until_ms;
+}
+
+/* Sends what is to be sent and reads until libpq has a result. False: too late. A connection that is lost is a result. */
+static bool answer_wait(struct db *db) {
+  for (;;) {
+    int unsent = PQflush(db->connection);
+    if (unsent < 0 || (!unsent && !PQisBusy(db->connection)))
+      return true;
+
+    int64_t left_ms = db->run_until_ms - clock_monotonic_ms();
+    if (left_ms <= 0 || atomic_load(&db->is_stopped))
+      return false;
+    struct pollfd socket = {.fd = PQsocket(db->connection), .events = unsent ? POLLIN | POLLOUT : POLLIN};
+    (void)poll(&socket, 1, (int)(left_ms < STOP_LOOK_MS ? left_ms : STOP_LOOK_MS));
+    if (socket.revents & ~POLLOUT && !PQconsumeInput(db->connection))
+      return true;
+  }
+}
+
+/* The result of what was sent, of several the last; NULL: nothing was sent, or too late (is_late). */
+static PGresult *answer_take(struct db *db, int was_sent) {
+  PGresult *result = NULL;
+  while (was_sent) {
+    if (!answer_wait(db)) {
+      db->is_late = true;
+      PQclear(result);
+      return NULL;
+    }
+    PGresult *next = PQgetResult(db->connection);
+    if (!next)
+      break;
+    PQclear(result);
+    result = next;
+  }
+  if (result && PQstatus(db->connection) == CONNECTION_OK)
+    atomic_store(&answered_ms, clock_monotonic_ms());
+  return result;
+}
+
+static PGresult *script_run(struct db *db, const char *sql) {
+  return answer_take(db, PQsendQuery(db->connection, sql));
+}
+
 static bool statement_prepare(struct db *db, const struct statement *statement, struct error *error) {
-  PGresult *result = PQprepare(db->connection, statement->name, statement->sql, 0, NULL);
+  PGresult *result = answer_take(db, PQsendPrepare(db->connection, statement->name, statement->sql, 0, NULL));
   bool is_good = result_is_good(result);
   if (!is_good)
     result_failure(db, statement->name, result, error);
@@ -223,8 +297,8 @@ static PGresult *statement_execute(struct db *db, const struct statement *statem
   static const struct db_parameters none;
   if (!parameters)
     parameters = &none;
-  return PQexecPrepared(db->connection, statement->name, parameters->n, parameters->values, parameters->lengths,
-                        parameters->formats, 0);
+  return answer_take(db, PQsendQueryPrepared(db->connection, statement->name, parameters->n, parameters->values,
+                                             parameters->lengths, parameters->formats, 0));
 }
 
 /* The server forgot the statement (a pooler's other connection) or its tables changed: prepared again it works. */
@@ -250,7 +324,7 @@ static bool run_prepared(struct db *db, const struct statement *statement, const
     if (result && is_stale(result)) {
       cleanup_free char *deallocate = xasprintf("DEALLOCATE %s", statement->name);
       if (!db->in_transaction)
-        PQclear(PQexec(db->connection, deallocate));
+        PQclear(script_run(db, deallocate));
       db->prepared[slot] = false;
     }
     if (!may_retry)
@@ -265,6 +339,7 @@ bool db_run(struct db *db, const struct statement *statement, const struct db_pa
             struct db_rows **ret_rows, struct error *error) {
   int64_t began_ns = clock_monotonic_ns();
   PGresult *result = NULL;
+  run_start(db);
   bool is_good = connection_ensure(db, error) && run_prepared(db, statement, parameters, &result, error);
   statistic_add(statement, began_ns, is_good ? (uint64_t)PQntuples(result) : 0, !is_good);
   if (!is_good)
@@ -281,9 +356,10 @@ bool db_run(struct db *db, const struct statement *statement, const struct db_pa
 enum db_failure db_failure(const struct db *db) { return db->failure; }
 
 bool db_run_script(struct db *db, const char *sql, struct error *error) {
+  run_start(db);
   if (!connection_ensure(db, error))
     return false;
-  PGresult *result = PQexec(db->connection, sql);
+  PGresult *result = script_run(db, sql);
   bool is_good = result_is_good(result);
   if (!is_good)
     result_failure(db, "script", result, error);
@@ -302,9 +378,10 @@ bool db_begin(struct db *db, struct error *error) {
 bool db_commit(struct db *db, struct error *error) {
   int64_t began_ns = clock_monotonic_ns();
   ALWAYS(db->in_transaction);
+  run_start(db);
   bool is_good = connection_ensure(db, error);
   if (is_good) {
-    PGresult *result = PQexec(db->connection, statement_commit.sql);
+    PGresult *result = script_run(db, statement_commit.sql);
     is_good = result_is_good(result);
     if (!is_good)
       result_failure(db, "commit", result, error);
@@ -320,7 +397,9 @@ bool db_commit(struct db *db, struct error *error) {
 
 void db_rollback(struct db *db) {
   if (db->connection && PQtransactionStatus(db->connection) != PQTRANS_IDLE) {
-    PGresult *result = PQexec(db->connection, "ROLLBACK");
+    run_start(db);
+    db->run_until_ms = clock_monotonic_ms() + ROLLBACK_MS;
+    PGresult *result = script_run(db, "ROLLBACK");
     bool is_good = result_is_good(result);
     PQclear(result);
     if (!is_good)

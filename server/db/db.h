@@ -1,12 +1,16 @@
-/* A connection to PostgreSQL and the statements that run on it. All SQL is in store/; what
- * calls store/ begins and ends transactions here, and http/metrics.c reads the statistics.
+/* A connection to PostgreSQL and the statements that run on it.
  *
  * A statement is a static object; it is prepared on a connection when it is first used there. Parameters and results are
  * text. Every run is counted and timed by the statement's name (/metrics). A connection that is lost is made anew by
  * the next db_run outside a transaction; what was under way then has failed and may or may not have been committed:
  * every write is idempotent, so the caller lets its client retry.
  *
- * Memory: db_rows are the caller's. Threads: a db belongs to one thread. */
+ * Nothing here waits for ever on a PostgreSQL that hangs (its processes stopped, its storage gone), which closes no
+ * connection and which no TCP option notices: a run that passes its deadline fails as DB_FAILURE_AWAY, its connection is
+ * closed, and the next run makes another. Connecting takes at most 5 s for each address that the connection string
+ * names, once their names are resolved, which is the system's resolver's affair.
+ *
+ * Memory: db_rows are the caller's. Threads: a db belongs to one thread, but for db_stop. */
 #ifndef WAVETUNE_SERVER_DB_DB_H
 #define WAVETUNE_SERVER_DB_DB_H
 
@@ -17,6 +21,24 @@ struct db;
 /* Opens nothing yet: the first statement connects. `conninfo` is libpq's connection string or URI. */
 must_check struct db *db_new(const char *conninfo, const char *application_name);
 void db_free(struct db *db);
+
+/* How long one run may take (default: DB_RUN_MS). PostgreSQL is asked to end a statement at nine tenths of it, on
+ * connections made from now on: then the connection stays good. */
+#define DB_RUN_MS 60000
+void db_set_run_ms(struct db *db, int64_t run_ms);
+int64_t db_run_ms(const struct db *db);
+
+/* When all runs from now on must have ended, by clock_monotonic_ms: a request's deadline. 0: each has its own only. */
+void db_set_deadline(struct db *db, int64_t until_ms);
+
+/* Whether there is a connection: false after a run that failed for want of one. */
+bool db_is_connected(const struct db *db);
+
+/* When PostgreSQL last answered a connection of this process, by clock_monotonic_ms; 0: never. Any thread. */
+int64_t db_answered_ms(void);
+
+/* What runs, and whatever is run later, fails within 100 ms. Any thread. */
+void db_stop(struct db *db);
 
 struct statement {
   const char *name; /* [a-z_]+, unique */

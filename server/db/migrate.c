@@ -10,6 +10,8 @@
 
 #define FILE_SIZE_MAX (1024 * 1024)
 #define VERSION_DIGITS 4
+/* A migration of a large database, and the wait for another program that applies it. */
+#define MIGRATION_MS (24 * 60 * 60 * 1000LL)
 /* Any number that no other program's advisory lock has: "wavetune" in hexadecimal. */
 #define LOCK_SQL "SELECT pg_advisory_xact_lock(x'7761766574756e65'::bigint)"
 
@@ -166,7 +168,8 @@ static bool step(struct db *db, const struct migrations *migrations, bool *ret_a
   return file_apply(db, &migrations->files[next], error);
 }
 
-bool migrate(struct db *db, const struct migrations *migrations, int *ret_applied, struct error *error) {
+static bool migrate_patiently(struct db *db, const struct migrations *migrations, int *ret_applied,
+                              struct error *error) {
   int applied = 0;
   for (bool more = true; more; applied += more) {
     if (!db_begin(db, error))
@@ -180,6 +183,14 @@ bool migrate(struct db *db, const struct migrations *migrations, int *ret_applie
   }
   *ret_applied = applied;
   return true;
+}
+
+bool migrate(struct db *db, const struct migrations *migrations, int *ret_applied, struct error *error) {
+  int64_t run_ms = db_run_ms(db);
+  db_set_run_ms(db, MIGRATION_MS);
+  bool is_good = migrate_patiently(db, migrations, ret_applied, error);
+  db_set_run_ms(db, run_ms);
+  return is_good;
 }
 
 bool migrate_version(struct db *db, int64_t *ret_version, struct error *error) {

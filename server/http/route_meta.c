@@ -10,7 +10,7 @@ void route_healthz_get(struct server *server, struct request *request) {
 }
 
 void route_readyz_get(struct server *server, struct request *request) {
-  if (atomic_load(&server->is_ready))
+  if (server_is_ready(server))
     request_answer_json(request, MHD_HTTP_OK, json_pack("{s:s}", "status", "ready"));
   else /* anyone may ask: where the database is, is for the log */
     request_problem(request, MHD_HTTP_SERVICE_UNAVAILABLE, "", "not ready; the server's log says why");

@@ -1,5 +1,6 @@
 /* The database workers: take what waits, run its handler, see that everything was answered. Each owns its connection. */
 #include "server/counters.h"
+#include "server/db/db.h"
 #include "server/http/dispatch.h"
 #include "server/http/response.h"
 #include "server/http/response_memory.h"
@@ -74,6 +75,7 @@ void *work_main(void *context) {
   int kind;
   MAGIC_CHECK(worker->server, SERVER_MAGIC);
   while ((n = queue_take(worker->server->queue, taken, &kind, &worker->wake_generation))) {
+    db_set_deadline(worker->db, clock_monotonic_ms() + worker->server->options.database_timeout_ms);
     if (kind == QUEUE_KIND_TOKEN)
       tokens_look_up(worker, taken, n);
     else

@@ -1,0 +1,81 @@
+"""A PostgreSQL that hangs and does not die: its processes are stopped, as when its storage no longer answers. It closes no
+connection, so that only deadlines help."""
+
+import contextlib
+import os
+import pathlib
+import signal
+import time
+
+import harness
+import pytest
+from harness import PATIENCE, wait_until
+
+TIMEOUT_MS = 2000 * PATIENCE
+
+
+def processes(postgres):
+    """The postmaster and all its children."""
+    leader = int((postgres.folder / "data/postmaster.pid").read_text().split()[0])
+    children = pathlib.Path(f"/proc/{leader}/task/{leader}/children").read_text().split()
+    return [leader, *map(int, children)]
+
+
+@contextlib.contextmanager
+def hanging(postgres):
+    """PostgreSQL with all of its processes stopped."""
+    stopped = processes(postgres)
+    try:
+        for pid in stopped:
+            os.kill(pid, signal.SIGSTOP)
+        yield
+    finally:
+        for pid in stopped:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+
+
+@pytest.fixture
+def server(start, database):
+    return start(harness.Server, database, options=("--database-timeout-ms", str(TIMEOUT_MS)))
+
+
+def test_requests_are_answered_while_postgresql_hangs_and_served_when_it_goes_on(postgres, server):
+    assert server.request("GET", "/v1/jobs").status == 200
+    with hanging(postgres):
+        for _ in range(2):
+            began = time.monotonic()
+            answer = server.request("GET", "/v1/jobs")
+            # A new connection is given up after 5 s, whatever the request's own time.
+            assert answer.status == 503 and time.monotonic() - began < TIMEOUT_MS / 1000 + 10 * PATIENCE, answer
+        wait_until(lambda: server.request("GET", "/readyz").status == 503, 30, "/readyz to say that the database hangs")
+        assert "wavetune_ready 0" in server.request("GET", "/metrics").body.decode()
+    wait_until(lambda: server.request("GET", "/v1/jobs").status == 200, 10, "requests to be served again")
+    wait_until(lambda: server.request("GET", "/readyz").status == 200, 10, "/readyz to be well again")
+    assert "it did not answer in time" in server.messages
+
+
+def test_a_server_ends_while_postgresql_hangs(postgres, start, database):
+    server = start(harness.Server, database, options=("--database-timeout-ms", "600000"))
+    assert server.request("GET", "/v1/jobs").status == 200
+    with hanging(postgres):
+        began = time.monotonic()
+        assert server.stop(seconds=30) == 0
+        assert time.monotonic() - began < 12 * PATIENCE
+
+
+def test_a_statement_that_takes_too_long_is_ended_by_postgresql_and_its_connection_stays(postgres, server):
+    """A row of the job list's table is locked by somebody for long: the request fails, the server goes on."""
+    locker = harness.subprocess.Popen(
+        [str(harness.postgres_bin() / "psql"), server.database, "-XAtq", "-c",
+         f"BEGIN; LOCK TABLE jobs IN ACCESS EXCLUSIVE MODE; SELECT pg_sleep({4 * TIMEOUT_MS / 1000})"])
+    try:
+        wait_until(lambda: postgres.sql("select count(*) from pg_locks where mode = 'AccessExclusiveLock' and granted",
+                                        conninfo=server.database) != "0", 10, "the lock")
+        began = time.monotonic()
+        assert server.request("GET", "/v1/jobs").status == 503
+        assert time.monotonic() - began < 2 * TIMEOUT_MS / 1000
+        assert server.request("GET", "/v1/environments").status == 200
+    finally:
+        locker.kill()
+        locker.wait()

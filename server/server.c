@@ -68,7 +68,7 @@ static bool missing_apply(struct worker *worker, struct error *error) {
   if (clock_monotonic_ms() < server->migrate_at_ms)
     return error_set(error, "%s", server->not_ready);
   server->is_migrated = migrate(worker->db, server->migrations, &applied, error);
-  if (!server->is_migrated && db_failure(worker->db) != DB_FAILURE_AWAY)
+  if (!server->is_migrated && error->kind != ERROR_UNAVAILABLE && error->kind != ERROR_DEADLINE)
     server->migrate_at_ms = clock_monotonic_ms() + NOT_READY_EVERY_MS;
   return server->is_migrated;
 }

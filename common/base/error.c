@@ -46,6 +46,17 @@ static printf_like(2, 0) void message_write(struct error *error, const char *for
 
 bool error_set(struct error *error, const char *format, ...) {
   va_list arguments;
+  error->kind = ERROR_INVALID;
+  error->pointer[0] = '\0';
+  va_start(arguments, format);
+  message_write(error, format, arguments);
+  va_end(arguments);
+  return false;
+}
+
+bool error_of(struct error *error, enum error_kind kind, const char *format, ...) {
+  va_list arguments;
+  error->kind = kind;
   error->pointer[0] = '\0';
   va_start(arguments, format);
   message_write(error, format, arguments);
@@ -55,6 +66,7 @@ bool error_set(struct error *error, const char *format, ...) {
 
 bool error_at(struct error *error, const char *pointer, const char *format, ...) {
   va_list arguments;
+  error->kind = ERROR_INVALID;
   snprintf(error->pointer, sizeof error->pointer, "%s", pointer);
   text_make_utf8(error->pointer);
   va_start(arguments, format);

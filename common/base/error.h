@@ -9,7 +9,23 @@
 
 #include "common/base/base.h"
 
+/* What a caller may do about it; the HTTP status and the exit code of a program follow from it. */
+enum error_kind {
+  ERROR_INVALID,      /* the input is wrong: what error_set and error_at say */
+  ERROR_MISSING,      /* what it refers to is not there */
+  ERROR_CONFLICT,     /* something else has that place already */
+  ERROR_PRECONDITION, /* it is not as the caller said that it is */
+  ERROR_FORBIDDEN,    /* not by this caller */
+  ERROR_TOO_LARGE,    /* beyond a limit */
+  ERROR_RATE,         /* too often; later it may do */
+  ERROR_CONTENTION,   /* another transaction was in the way: the same once more may do */
+  ERROR_UNAVAILABLE,  /* what is needed is away; later it may do */
+  ERROR_DEADLINE,     /* it was not done in time, and may or may not have been done since */
+  ERROR_INTERNAL,     /* a bug, or a database that is not as its migrations say */
+};
+
 struct error {
+  enum error_kind kind;
   char pointer[192]; /* RFC 6901, "" for the whole document or where none applies */
   char message[640]; /* one sentence: what was wrong, where, what to do */
 };
@@ -17,10 +33,13 @@ struct error {
 /* Fills *error (pointer "") and returns false, so that `return error_set(error, "…");` reads well. */
 bool error_set(struct error *error, const char *format, ...) printf_like(2, 3);
 
-/* The same with a JSON Pointer. */
+/* The same, of another kind than ERROR_INVALID. */
+bool error_of(struct error *error, enum error_kind kind, const char *format, ...) printf_like(3, 4);
+
+/* As error_set, with a JSON Pointer. */
 bool error_at(struct error *error, const char *pointer, const char *format, ...) printf_like(3, 4);
 
-/* Puts `prefix` before the message that is there: context that only the caller knows. Returns false. */
+/* Puts `prefix` before the message that is there: context that only the caller knows. The kind stays. Returns false. */
 bool error_prefix(struct error *error, const char *format, ...) printf_like(2, 3);
 
 /* Puts `prefix` (a JSON Pointer) before the pointer that is there. Returns false. */

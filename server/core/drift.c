@@ -68,7 +68,7 @@ static bool suspect_quarantine(struct worker *worker, const struct drift_note *n
       return db_commit(worker->db, error);
     if (ok)
       db_rollback(worker->db);
-    if (attempt == DRAIN_ATTEMPTS || db_failure(worker->db) != DB_FAILURE_RETRY)
+    if (attempt == DRAIN_ATTEMPTS || error->kind != ERROR_CONTENTION)
       return false;
   }
 }

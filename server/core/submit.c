@@ -301,7 +301,7 @@ static bool rows_store(struct worker *worker, struct job_row *const *rows, size_
 
 bool submissions_store(struct worker *worker, struct job_row *const *rows, size_t n, struct error *error) {
   bool ok = n == 0 || rows_store(worker, rows, n, error);
-  for (int attempt = 1; !ok && db_failure(worker->db) == DB_FAILURE_RETRY && attempt < STORE_ATTEMPTS; attempt++)
+  for (int attempt = 1; !ok && error->kind == ERROR_CONTENTION && attempt < STORE_ATTEMPTS; attempt++)
     ok = rows_store(worker, rows, n, error);
   if (!ok)
     return false;

@@ -45,7 +45,6 @@ struct db {
   int64_t run_until_ms;          /* of what runs now */
   bool is_late;                  /* it passed it */
   atomic_bool is_stopped;
-  enum db_failure failure;
   uint8_t prepared[STATEMENTS_MAX]; /* on this connection, by slot */
 };
 
@@ -121,8 +120,7 @@ void db_free(struct db *db) {
 }
 
 /* libpq's messages are several lines with a final newline; an error is one sentence. */
-static bool failure_set(struct db *db, enum db_failure failure, const char *what, const char *message,
-                        struct error *error) {
+static bool failure_set(enum error_kind kind, const char *what, const char *message, struct error *error) {
   cleanup_free char *line = xstrdup(message ? message : "");
   size_t length = strlen(line);
   while (length && (line[length - 1] == '\n' || line[length - 1] == ' '))
@@ -130,8 +128,7 @@ static bool failure_set(struct db *db, enum db_failure failure, const char *what
   for (char *c = line; *c; c++)
     if (*c == '\n')
       *c = ' ';
-  db->failure = failure;
-  return error_set(error, "%s: %s", what, line);
+  return error_of(error, kind, "%s: %s", what, line);
 }
 
 static void notice_log(void *context, const char *message) {
@@ -152,7 +149,7 @@ static PGconn *connection_try(const struct db *db) {
 
 static bool connection_open(struct db *db, struct error *error) {
   if (clock_monotonic_ms() - db->failed_at_ms < CONNECT_PAUSE_MS)
-    return failure_set(db, DB_FAILURE_AWAY, "the database is away", "the last attempt to connect failed", error);
+    return failure_set(ERROR_UNAVAILABLE, "the database is away", "the last attempt to connect failed", error);
   connection_close(db);
   db->connection = connection_try(db);
   if (PQstatus(db->connection) != CONNECTION_OK && !db->is_without_options &&
@@ -162,7 +159,7 @@ static bool connection_open(struct db *db, struct error *error) {
     db->connection = connection_try(db);
   }
   if (PQstatus(db->connection) != CONNECTION_OK) {
-    failure_set(db, DB_FAILURE_AWAY, "the database is away", PQerrorMessage(db->connection), error);
+    failure_set(ERROR_UNAVAILABLE, "the database is away", PQerrorMessage(db->connection), error);
     connection_close(db);
     db->failed_at_ms = clock_monotonic_ms();
     return false;
@@ -183,34 +180,34 @@ static bool connection_has_ended(PGconn *connection) {
 
 static bool connection_ensure(struct db *db, struct error *error) {
   if (atomic_load(&db->is_stopped))
-    return failure_set(db, DB_FAILURE_AWAY, "the database is not asked", "this program stops", error);
+    return failure_set(ERROR_UNAVAILABLE, "the database is not asked", "this program stops", error);
   if (db->in_transaction) {
     if (db->connection)
       return true;
-    return failure_set(db, DB_FAILURE_AWAY, "the database is away", "the connection was lost in a transaction", error);
+    return failure_set(ERROR_UNAVAILABLE, "the database is away", "the connection was lost in a transaction", error);
   }
   if (db->connection && connection_has_ended(db->connection))
     connection_close(db);
   return db->connection || connection_open(db, error);
 }
 
-static enum db_failure failure_of_state(const char *sqlstate) {
+static enum error_kind kind_of_state(const char *sqlstate) {
   if (!sqlstate)
-    return DB_FAILURE_OTHER;
+    return ERROR_INTERNAL;
   static const struct {
     const char *prefix;
-    enum db_failure failure;
+    enum error_kind kind;
   } table[] = {
-      {"23505", DB_FAILURE_UNIQUE}, {"23503", DB_FAILURE_REFERENCE}, {"23514", DB_FAILURE_CHECK},
-      {"40", DB_FAILURE_RETRY},     {"55P03", DB_FAILURE_RETRY},     {"26000", DB_FAILURE_RETRY},
-      {"0A000", DB_FAILURE_RETRY},  {"08", DB_FAILURE_AWAY},         {"57", DB_FAILURE_AWAY},
-      {"53", DB_FAILURE_AWAY},      {"25006", DB_FAILURE_AWAY}, /* read-only: a standby, soon promoted or left */
-      {"25P03", DB_FAILURE_AWAY},
+      {"23505", ERROR_CONFLICT},    {"23503", ERROR_MISSING},     {"23514", ERROR_INVALID},
+      {"40", ERROR_CONTENTION},     {"55P03", ERROR_CONTENTION},  {"26000", ERROR_CONTENTION},
+      {"0A000", ERROR_CONTENTION},  {"08", ERROR_UNAVAILABLE},    {"57", ERROR_UNAVAILABLE},
+      {"53", ERROR_UNAVAILABLE},    {"25006", ERROR_UNAVAILABLE}, /* read-only: a standby, soon promoted or left */
+      {"25P03", ERROR_UNAVAILABLE},
   };
   for (size_t i = 0; i < ARRAY_LENGTH(table); i++)
     if (string_starts(sqlstate, table[i].prefix))
-      return table[i].failure;
-  return DB_FAILURE_OTHER;
+      return table[i].kind;
+  return ERROR_INTERNAL;
 }
 
 /* Fills the failure from a result (NULL: too late, out of memory or no connection) and drops a connection that is gone. */
@@ -218,16 +215,15 @@ static bool result_failure(struct db *db, const char *what, const PGresult *resu
   if (db->is_late) {
     const char *why = atomic_load(&db->is_stopped) ? "this program stops" : "it did not answer in time";
     connection_close(db);
-    return failure_set(db, DB_FAILURE_AWAY, "the database is away", why, error);
+    return failure_set(ERROR_DEADLINE, "the database is away", why, error);
   }
   if (PQstatus(db->connection) != CONNECTION_OK) {
-    failure_set(db, DB_FAILURE_AWAY, "the database is away", PQerrorMessage(db->connection), error);
+    failure_set(ERROR_UNAVAILABLE, "the database is away", PQerrorMessage(db->connection), error);
     connection_close(db);
     return false;
   }
   const char *message = result ? PQresultErrorMessage(result) : PQerrorMessage(db->connection);
-  return failure_set(db, failure_of_state(result ? PQresultErrorField(result, PG_DIAG_SQLSTATE) : NULL), what, message,
-                     error);
+  return failure_set(kind_of_state(result ? PQresultErrorField(result, PG_DIAG_SQLSTATE) : NULL), what, message, error);
 }
 
 static bool result_is_good(const PGresult *result) {
@@ -353,8 +349,6 @@ bool db_run(struct db *db, const struct statement *statement, const struct db_pa
   return true;
 }
 
-enum db_failure db_failure(const struct db *db) { return db->failure; }
-
 bool db_run_script(struct db *db, const char *sql, struct error *error) {
   run_start(db);
   if (!connection_ensure(db, error))
@@ -387,7 +381,7 @@ bool db_commit(struct db *db, struct error *error) {
       result_failure(db, "commit", result, error);
     /* COMMIT of a transaction that a failed statement aborted succeeds, as a rollback. */
     if (is_good && strcmp(PQcmdStatus(result), "COMMIT") != 0)
-      is_good = failure_set(db, DB_FAILURE_OTHER, "commit", "a statement of the transaction had failed", error);
+      is_good = failure_set(ERROR_INTERNAL, "commit", "a statement of the transaction had failed", error);
     PQclear(result);
   }
   db->in_transaction = false;

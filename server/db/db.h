@@ -6,7 +6,7 @@
  * every write is idempotent, so the caller lets its client retry.
  *
  * Nothing here waits for ever on a PostgreSQL that hangs (its processes stopped, its storage gone), which closes no
- * connection and which no TCP option notices: a run that passes its deadline fails as DB_FAILURE_AWAY, its connection is
+ * connection and which no TCP option notices: a run that passes its deadline fails with ERROR_DEADLINE, its connection is
  * closed, and the next run makes another. Connecting takes at most 5 s for each address that the connection string
  * names, once their names are resolved, which is the system's resolver's affair.
  *
@@ -85,19 +85,11 @@ bool db_get_bool(const struct db_rows *rows, int row, const char *column);
 /* Decodes a bytea; the result is the caller's. */
 must_check uint8_t *db_get_bytes(const struct db_rows *rows, int row, const char *column, size_t *ret_size);
 
-/* Runs a statement. False: it failed; db_failure says how. */
+/* Runs a statement. Errors: ERROR_UNAVAILABLE (no connection, or lost), ERROR_DEADLINE, ERROR_CONTENTION (deadlock or
+ * serialization: run the transaction again), ERROR_CONFLICT (23505, a unique index), ERROR_MISSING (23503, a reference that
+ * leads nowhere, or would), ERROR_INVALID (23514, a check), otherwise ERROR_INTERNAL. */
 must_check bool db_run(struct db *db, const struct statement *statement, const struct db_parameters *parameters,
                        struct db_rows **ret_rows, struct error *error);
-
-enum db_failure {
-  DB_FAILURE_AWAY,      /* no connection, or lost: answer 503 */
-  DB_FAILURE_RETRY,     /* deadlock or serialization: run the transaction again */
-  DB_FAILURE_UNIQUE,    /* 23505 */
-  DB_FAILURE_REFERENCE, /* 23503 */
-  DB_FAILURE_CHECK,     /* 23514 */
-  DB_FAILURE_OTHER,
-};
-enum db_failure db_failure(const struct db *db); /* of the last run that failed */
 
 must_check bool db_begin(struct db *db, struct error *error);
 must_check bool db_commit(struct db *db, struct error *error);

@@ -6,14 +6,17 @@
 #include "common/base/log.h"
 #include "server/store/blobs.h"
 
-void answer_failure(struct worker *worker, struct request *request, const struct error *error) {
-  enum db_failure failure = db_failure(worker->db);
-  if (failure == DB_FAILURE_AWAY || failure == DB_FAILURE_RETRY) {
+void answer_failure(struct request *request, const struct error *error) {
+  if (error->kind == ERROR_UNAVAILABLE || error->kind == ERROR_DEADLINE || error->kind == ERROR_CONTENTION) {
     request_unavailable(request, error);
     return;
   }
+
   log_error("request: %s", error->message);
-  request_problem(request, 500, "", "the server could not do this; its log says why");
+  if (error->kind == ERROR_INVALID) /* what is stored cannot be read; PostgreSQL's own sentences are for the log only */
+    request_problem(request, 500, "", "%s", error->message);
+  else
+    request_problem(request, 500, "", "the server could not do this; its log says why");
 }
 
 static bool decimal_parse(const char *text, int64_t *ret) {
@@ -38,7 +41,7 @@ bool answer_missing_files(struct worker *worker, struct request *request, const 
   size_t n_missing = 0;
   struct error error;
   if (!blobs_missing(worker->db, digests, n, missing, &n_missing, &error)) {
-    answer_failure(worker, request, &error);
+    answer_failure(request, &error);
     return false;
   }
   if (!n_missing)

@@ -6,9 +6,8 @@
 
 #include "server/http/request.h"
 
-/* The statement that failed last on this worker's connection: 503 when trying again helps, else 500 and a line in the
- * log. */
-void answer_failure(struct worker *worker, struct request *request, const struct error *error);
+/* What a statement, or what was read by one, failed with: 503 when trying again helps, else 500 and a line in the log. */
+void answer_failure(struct request *request, const struct error *error);
 
 /* A decimal id from the path; otherwise answers 404 and returns false. `what`: "job". */
 must_check bool answer_id(struct request *request, const char *what, int64_t *ret_id);

@@ -121,7 +121,7 @@ static bool question_read(struct worker *worker, struct request *request, const 
     return false;
   }
   if (!channel_rows_load(worker->db, channel, ret->tag, ret->regime, &ret->rows, &error)) {
-    answer_failure(worker, request, &error);
+    answer_failure(request, &error);
     return false;
   }
   return true;
@@ -190,7 +190,7 @@ void channel_cache_answer(struct worker *worker, struct request *request, const 
   if (!question_read(worker, request, channel, &question))
     return;
   if (widest == CACHE_RULE_COMPATIBLE && !compatibilities_load(worker->db, &declared, &error)) {
-    answer_failure(worker, request, &error);
+    answer_failure(request, &error);
     return;
   }
   const struct channel_row *row = row_choose(request, &question, widest, &declared, &resolved);

@@ -65,7 +65,7 @@ size_t identity_keep_agents(struct worker *worker, struct request **requests, si
     const struct claim *claim = &claims[i];
     bool must_claim = claim->is_unclaimed && !claim->is_admin;
     if (!ok || (must_claim && !identities_claim(worker->db, claim->agent, claim->token, &error)))
-      answer_failure(worker, askers[i], &error);
+      answer_failure(askers[i], &error);
     else if (claim->is_anothers && claim->owner_is_agent)
       request_problem(askers[i], 403, "/agent", "agent %s has a token of its own, and only with that acts as it",
                       claim->agent);
@@ -127,7 +127,7 @@ size_t identity_keep_leases(struct worker *worker, struct request **requests, si
   bool ok = n_claims == 0 || identities_check_leases(worker->db, claims, n_claims, &error);
   for (size_t i = 0; i < n_claims; i++) {
     if (!ok)
-      answer_failure(worker, askers[i], &error);
+      answer_failure(askers[i], &error);
     else if (claims[i].is_anothers)
       claim_refuse(askers[i], &claims[i]);
     else

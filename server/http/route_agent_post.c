@@ -232,10 +232,10 @@ void route_agent_post(struct worker *worker, struct request **requests, size_t n
     return;
   struct enrolling enrolling = {.request = request, .enrolment = &enrolment};
   bool ok = enrol_once(worker, &enrolling, &error);
-  for (int attempt = 1; !ok && db_failure(worker->db) == DB_FAILURE_RETRY && attempt < ENROL_ATTEMPTS; attempt++)
+  for (int attempt = 1; !ok && error.kind == ERROR_CONTENTION && attempt < ENROL_ATTEMPTS; attempt++)
     ok = enrol_once(worker, &enrolling, &error);
   if (!ok)
-    answer_failure(worker, request, &error);
+    answer_failure(request, &error);
   else if (enrolling.refused)
     refused_answer(worker, request, &enrolling);
   else
@@ -277,7 +277,7 @@ void route_agent_token(struct worker *worker, struct request **requests, size_t 
   if (!identity_fits(request, request->segments[0], ""))
     return;
   if (!token_replace(worker, request, token, &error)) {
-    answer_failure(worker, request, &error);
+    answer_failure(request, &error);
     return;
   }
   log_info("agent: agent=%s replaces its token", request->token_agent);

@@ -22,7 +22,7 @@ static void environments_answer(struct worker *worker, struct request *request) 
   if (environments_list(worker->db, live_ms, after, limit, &items, &next, &error))
     request_answer_json(request, 200, page_to_json(items, next));
   else
-    answer_failure(worker, request, &error);
+    answer_failure(request, &error);
 }
 
 void route_environment_list(struct worker *worker, struct request **requests, size_t n) {
@@ -100,7 +100,7 @@ static void drain(struct worker *worker, struct request *request) {
   }
   if (device ? !device_set_drain(worker->db, id, device, reason, &known, &error)
              : !agent_set_drain(worker->db, id, reason, &known, &error)) {
-    answer_failure(worker, request, &error);
+    answer_failure(request, &error);
     return;
   }
   if (!known) {
@@ -136,7 +136,7 @@ static void agents_answer(struct worker *worker, struct request *request) {
   if (agents_list(worker->db, live_ms, after ? after : "", limit, &items, &next, &error))
     request_answer_json(request, 200, json_pack("{s:o, s:s?}", "items", items, "next", next));
   else
-    answer_failure(worker, request, &error);
+    answer_failure(request, &error);
 }
 
 void route_agent_list(struct worker *worker, struct request **requests, size_t n) {

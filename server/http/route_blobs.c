@@ -29,7 +29,7 @@ void route_blob_put(struct worker *worker, struct request **requests, size_t n) 
     return;
   }
   if (!blob_store(worker->db, &wanted, request->body, request->body_size, &is_new, &error)) {
-    answer_failure(worker, request, &error);
+    answer_failure(request, &error);
     return;
   }
   request_answer_json(

@@ -32,7 +32,7 @@ static bool signature_post_once(struct worker *worker, struct request *request, 
   bool is_done;
   cleanup_channel_rows struct channel_rows rows = {0};
   if (!channel_rows_load(worker->db, name, signing->tag, signing->regime, &rows, &error)) {
-    answer_failure(worker, request, &error);
+    answer_failure(request, &error);
     return true;
   }
   const struct channel_row *row = row_of_environment(&rows, &signing->environment);
@@ -58,7 +58,7 @@ static bool signature_post_once(struct worker *worker, struct request *request, 
   if (!signing_is_trusted(request, row, signing))
     return true;
   if (!channel_signature_add(worker->db, row, &signing->signature, request->token_name, &is_done, &error)) {
-    answer_failure(worker, request, &error);
+    answer_failure(request, &error);
     return true;
   }
   if (is_done)

@@ -26,7 +26,7 @@ static bool channel_put_once(struct worker *worker, struct request *request, con
   char text[DIGEST_TEXT_SIZE];
   cleanup_channel_rows struct channel_rows before = {0}, after = {0};
   if (!channel_row_of_release(worker->db, name, &move->release, &before, &error)) {
-    answer_failure(worker, request, &error);
+    answer_failure(request, &error);
     return true;
   }
   if (!before.n) {
@@ -51,9 +51,9 @@ static bool channel_put_once(struct worker *worker, struct request *request, con
     break;
   }
   if (!channel_move(worker->db, name, &state, move, request->token_name, &after, &error)) {
-    if (db_failure(worker->db) == DB_FAILURE_REFERENCE) /* the release was collected in between */
+    if (error.kind == ERROR_MISSING) /* the release was collected in between */
       return false;
-    answer_failure(worker, request, &error);
+    answer_failure(request, &error);
     return true;
   }
   if (!after.n)
@@ -107,7 +107,7 @@ static void entry_of_release_answer(struct worker *worker, struct request *reque
       (!digest_parse(digest, &release) && !error_set(&error, "release=%.80s is no digest, sha256:…", digest)))
     request_refuse(request, 422, &error);
   else if (!channel_row_of_release(worker->db, request->segments[0], &release, &rows, &error))
-    answer_failure(worker, request, &error);
+    answer_failure(request, &error);
   else if (!rows.n)
     request_problem(request, 422, "", "there is no release %s; POST /v1/releases makes one", digest);
   else if (!rows.all->entry.counter)
@@ -142,7 +142,7 @@ static void channel_list(struct worker *worker, struct request *request) {
   if (!request_query_only(request, arguments) || !page_by_id(request, 0, &limit, &after))
     return;
   if (!channel_rows_list(worker->db, after, limit, &rows, &next, &error))
-    answer_failure(worker, request, &error);
+    answer_failure(request, &error);
   else
     rows_answer(request, &rows, next);
 }
@@ -162,7 +162,7 @@ static void channel_history(struct worker *worker, struct request *request) {
   if (!row)
     return;
   if (!channel_entries_list(worker->db, row, before, limit, &entries, &next, &error))
-    answer_failure(worker, request, &error);
+    answer_failure(request, &error);
   else
     rows_answer(request, &entries, next);
 }

@@ -23,7 +23,7 @@ void route_compatibility_post(struct worker *worker, struct request **requests, 
   bool ok = compatibility_add(worker->db, &compatibility, request->token_name, &id, &error);
   compatibility_release(&compatibility);
   if (!ok) {
-    answer_failure(worker, request, &error);
+    answer_failure(request, &error);
   } else if (!id) {
     request_problem(request, 409, "", "there are %d compatibilities; remove those that nobody needs",
                     COMPATIBILITIES_MAX);
@@ -45,7 +45,7 @@ void route_compatibility_list(struct worker *worker, struct request **requests, 
   if (!request_query_only(request, arguments) || !page_by_id(request, 0, &limit, &after))
     return;
   if (!compatibilities_list(worker->db, after, limit, &items, &next, &error))
-    answer_failure(worker, request, &error);
+    answer_failure(request, &error);
   else
     request_answer_json(request, 200, page_to_json(items, next));
 }
@@ -59,7 +59,7 @@ void route_compatibility_delete(struct worker *worker, struct request **requests
   if (!request_query_only(request, no_arguments) || !answer_id(request, "compatibility", &id))
     return;
   if (!compatibility_remove(worker->db, id, &is_found, &error)) {
-    answer_failure(worker, request, &error);
+    answer_failure(request, &error);
   } else if (!is_found) {
     request_problem(request, 404, "", "there is no compatibility %lld; GET /v1/compatibilities lists all",
                     (long long)id);

@@ -35,7 +35,7 @@ void route_demand_post(struct worker *worker, struct request **requests, size_t 
   } else if (!demand_report_parse(request->json, &report, &error)) {
     request_refuse(request, 422, &error);
   } else if (policy != DEMAND_OFF && !demand_keep(worker, &report, &accepted, &error)) {
-    answer_failure(worker, request, &error);
+    answer_failure(request, &error);
   } else {
     report_answer(request, accepted, report.n, policy);
   }
@@ -63,7 +63,7 @@ void route_demand_get(struct worker *worker, struct request **requests, size_t n
   if (!request_query_only(request, arguments) || !request_page(request, &limit, &after))
     return;
   if (!demand_wanted_load(worker->db, limit, &list, &error)) {
-    answer_failure(worker, request, &error);
+    answer_failure(request, &error);
     return;
   }
   json_t *items = json_array();
@@ -87,7 +87,7 @@ void route_demand_queue(struct worker *worker, struct request **requests, size_t
       !json_get_integer(request->json, "", "top", JSON_REQUIRED, 1, 1000, &top, &error))
     request_refuse(request, 422, &error);
   else if (!demand_queue(worker, top, &answers, &error))
-    answer_failure(worker, request, &error);
+    answer_failure(request, &error);
   else
     request_answer_json(request, 200, json_pack("{s:o}", "items", answers));
 }

@@ -23,7 +23,7 @@ void route_gc_post(struct worker *worker, struct request **requests, size_t n) {
     return;
   }
   if (!collect(worker->db, keep_days, !is_dry, &collected, &error)) {
-    answer_failure(worker, request, &error);
+    answer_failure(request, &error);
     return;
   }
   if (!is_dry)

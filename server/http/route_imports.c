@@ -33,7 +33,7 @@ static bool kernels_find(struct worker *worker, struct request *request, struct 
   for (size_t i = 0; i < n; i++)
     hashes[i] = import->kernels[i].hash;
   if (!job_kernels_load(worker->db, hashes, n, manifests, &error)) {
-    answer_failure(worker, request, &error);
+    answer_failure(request, &error);
     return false;
   }
   for (size_t i = 0; i < n; i++) {
@@ -89,7 +89,7 @@ void route_import_post(struct worker *worker, struct request **requests, size_t 
     return;
   }
   if (!imports_store(worker->db, &import, request->token_name, &counts, &error)) {
-    answer_failure(worker, request, &error);
+    answer_failure(request, &error);
     return;
   }
   if (counts.added || counts.changed)
@@ -117,7 +117,7 @@ void route_import_list(struct worker *worker, struct request **requests, size_t 
   }
   filter.kernel = hash ? &kernel : NULL;
   if (!imports_list(worker->db, &filter, &items, &next, &error))
-    answer_failure(worker, request, &error);
+    answer_failure(request, &error);
   else
     request_answer_json(request, MHD_HTTP_OK, page_to_json(items, next));
 }
@@ -151,7 +151,7 @@ void route_image_put(struct worker *worker, struct request **requests, size_t n)
     return;
   }
   if (!image_store(worker->db, &digest, canonical, request->token_name, &is_new, &error)) {
-    answer_failure(worker, request, &error);
+    answer_failure(request, &error);
     return;
   }
   request_answer_json(request, is_new ? MHD_HTTP_CREATED : MHD_HTTP_OK,
@@ -167,7 +167,7 @@ void route_image_get(struct worker *worker, struct request **requests, size_t n)
   if (!request_query_only(request, no_arguments) || !digest_of_path(request, &digest))
     return;
   if (!image_load(worker->db, &digest, &text, &error))
-    answer_failure(worker, request, &error);
+    answer_failure(request, &error);
   else if (!text)
     request_problem(request, MHD_HTTP_NOT_FOUND, "", "there is no image %s", request->segments[0]);
   else

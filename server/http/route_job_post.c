@@ -210,7 +210,7 @@ void route_job_post(struct worker *worker, struct request **requests, size_t n) 
   bool ok = posts_serve(worker, posts, n, &error);
   for (size_t p = 0; p < n; p++)
     if (!ok && posts[p].is_open)
-      answer_failure(worker, posts[p].request, &error);
+      answer_failure(posts[p].request, &error);
   for (size_t p = 0; p < n; p++)
     post_release(&posts[p]);
 }

@@ -44,7 +44,7 @@ static void list_answer(struct worker *worker, struct request *request) {
   if (jobs_list(worker->db, &filter, &items, &next, &error))
     request_answer_json(request, 200, page_to_json(items, next));
   else
-    answer_failure(worker, request, &error);
+    answer_failure(request, &error);
 }
 
 void route_job_list(struct worker *worker, struct request **requests, size_t n) {
@@ -61,7 +61,7 @@ static void summary_answer(struct worker *worker, struct request *request, int64
   json_t *summary;
   struct error error;
   if (!job_get(worker->db, job, agent_live_ms(server_options(worker->server)), &summary, &error))
-    answer_failure(worker, request, &error);
+    answer_failure(request, &error);
   else if (!summary)
     absent_answer(request, job);
   else
@@ -86,7 +86,7 @@ static void measurements_answer(struct worker *worker, struct request *request) 
       !answer_id(request, "job", &job))
     return;
   if (!job_measurements_list(worker->db, job, after, limit, &items, &next, &known, &error)) {
-    answer_failure(worker, request, &error);
+    answer_failure(request, &error);
   } else if (!known) {
     json_decref(items);
     absent_answer(request, job);
@@ -161,7 +161,7 @@ void route_job_events(struct worker *worker, struct request **requests, size_t n
     if (ok)
       follow_answer(worker, &follows[i], items[i]);
     else
-      answer_failure(worker, follows[i].request, &error);
+      answer_failure(follows[i].request, &error);
   }
 }
 
@@ -174,7 +174,7 @@ static void cancel(struct worker *worker, struct request *request) {
     return;
   if (!job_end(worker, job, JOB_CANCELLED, NULL, &ended, &error) ||
       !job_get(worker->db, job, agent_live_ms(server_options(worker->server)), &summary, &error)) {
-    answer_failure(worker, request, &error);
+    answer_failure(request, &error);
     return;
   }
   const char *state = json_string_value(json_object_get(summary, "state"));

@@ -32,7 +32,7 @@ void route_kernel_post(struct worker *worker, struct request **requests, size_t 
   if (!answer_missing_files(worker, request, files, n_files))
     return;
   if (!kernel_store(worker->db, kernel, &is_new, &error)) {
-    answer_failure(worker, request, &error);
+    answer_failure(request, &error);
     return;
   }
   request_answer_json(request, is_new ? MHD_HTTP_CREATED : MHD_HTTP_OK,
@@ -49,7 +49,7 @@ void route_kernel_list(struct worker *worker, struct request **requests, size_t 
   if (!request_query_only(request, known) || !page_by_id(request, 0, &limit, &after))
     return;
   if (!kernels_list(worker->db, request_query(request, "name"), after, limit, &items, &next, &error))
-    answer_failure(worker, request, &error);
+    answer_failure(request, &error);
   else
     answer_list(request, items, next);
 }
@@ -60,7 +60,7 @@ static json_t *manifest_load(struct worker *worker, struct request *request, con
   struct error error;
   json_t *manifest = NULL;
   if (!kernel_load(worker->db, hash, &manifest, ret_created_at, &error))
-    answer_failure(worker, request, &error);
+    answer_failure(request, &error);
   else if (!manifest)
     request_problem(request, MHD_HTTP_NOT_FOUND, "", "there is no kernel %s", request->segments[0]);
   return manifest;
@@ -114,7 +114,7 @@ void route_build_put(struct worker *worker, struct request **requests, size_t n)
       !answer_missing_files(worker, request, build->objects, build->n_objects))
     return;
   if (!build_store(worker->db, build, &is_new, &error)) {
-    answer_failure(worker, request, &error);
+    answer_failure(request, &error);
     return;
   }
   request_answer_json(request, is_new ? MHD_HTTP_CREATED : MHD_HTTP_OK,
@@ -132,7 +132,7 @@ void route_build_get(struct worker *worker, struct request **requests, size_t n)
       !digest_of_path(request, 1, "build", &digest))
     return;
   if (!build_load(worker->db, &hash, &digest, &text, &error))
-    answer_failure(worker, request, &error);
+    answer_failure(request, &error);
   else if (!text)
     request_problem(request, MHD_HTTP_NOT_FOUND, "", "kernel %s has no build %s", request->segments[0],
                     request->segments[1]);
@@ -153,7 +153,7 @@ void route_build_list(struct worker *worker, struct request **requests, size_t n
       !page_by_id(request, 0, &limit, &after))
     return;
   if (!builds_list(worker->db, &hash, after, limit, &items, &next, &error))
-    answer_failure(worker, request, &error);
+    answer_failure(request, &error);
   else
     answer_list(request, items, next);
 }

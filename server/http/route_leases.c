@@ -225,7 +225,7 @@ void route_lease_post(struct worker *worker, struct request **requests, size_t n
       n_pulls++;
   if (n_pulls && !pulls_serve(worker, pulls, n_pulls, &error))
     for (size_t i = 0; i < n_pulls; i++)
-      answer_failure(worker, pulls[i].request, &error);
+      answer_failure(pulls[i].request, &error);
   for (size_t i = 0; i < n_pulls; i++)
     lease_wish_release(&pulls[i].wish);
 }
@@ -287,7 +287,7 @@ void route_lease_renew(struct worker *worker, struct request **requests, size_t 
   bool ok = n_renewals == 0 || leases_renew(worker->db, renewals, n_renewals, lease_ms, &error);
   for (size_t i = 0; i < n_renewals; i++) {
     if (!ok)
-      answer_failure(worker, askers[i], &error);
+      answer_failure(askers[i], &error);
     else if (!renewals[i]->known)
       unknown_answer(askers[i], renewals[i]->lease);
     else if (!renewals[i]->renewed)
@@ -358,7 +358,7 @@ void route_lease_release(struct worker *worker, struct request **requests, size_
   for (size_t i = 0; i < count; i++) {
     const struct lease_handback *handback = handbacks[i];
     if (!ok)
-      answer_failure(worker, askers[i], &error);
+      answer_failure(askers[i], &error);
     else if (!handback->known)
       unknown_answer(askers[i], handback->lease);
     else if (!handback->done)
@@ -433,7 +433,7 @@ static bool postings_store(struct worker *worker, struct posting *postings, size
   for (int vain = 0; left > 0 && vain < POST_ATTEMPTS;) {
     size_t n_posts = postings_choose(postings, n, chosen, posts), left_before = left;
     bool ok = leases_post(worker->db, posts, n_posts, error);
-    if (!ok && db_failure(worker->db) != DB_FAILURE_RETRY)
+    if (!ok && error->kind != ERROR_CONTENTION)
       return false;
     for (size_t i = 0; ok && i < n_posts; i++)
       if (posts[i]->verdict != POST_AGAIN) {
@@ -442,7 +442,8 @@ static bool postings_store(struct worker *worker, struct posting *postings, size
       }
     vain += left == left_before;
   }
-  return left == 0 || error_set(error, "leases are being written by several connections at once; try again");
+  return left == 0 ||
+         error_of(error, ERROR_CONTENTION, "leases are being written by several connections at once; try again");
 }
 
 /* Why the job's baseline could not be measured; NULL: it was not reported to have failed. */
@@ -565,7 +566,7 @@ void route_lease_results(struct worker *worker, struct request **requests, size_
       if (!postings[i].is_stored && postings[i].post.verdict == POST_AGAIN)
         request_unavailable(postings[i].request, &error);
       else if (!postings[i].is_stored)
-        answer_failure(worker, postings[i].request, &error);
+        answer_failure(postings[i].request, &error);
     }
   /* Stored is stored: what cannot follow now, the housekeeper does. */
   if (n_postings && !postings_settle(worker, postings, n_postings, &error))

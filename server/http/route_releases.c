@@ -131,7 +131,7 @@ static void plan_answer(struct worker *worker, struct request *request, const st
   }
   if (!release_from_plan(plan, environment, wanted->tag, wanted->regime, &release, &error) ||
       !release_store(worker->db, release, &is_new, &error)) {
-    answer_failure(worker, request, &error);
+    answer_failure(request, &error);
     return;
   }
   fetches_note(&release->digest); /* made again, an old one is as good as new */
@@ -163,14 +163,14 @@ static void release_post(struct worker *worker, struct request *request) {
     return;
   }
   if (!release_environments_load(worker->db, wanted.tag, wanted.regime, &known, &error)) {
-    answer_failure(worker, request, &error);
+    answer_failure(request, &error);
     return;
   }
   if (!environment_choose(request, &wanted, &known, &environment))
     return;
   if ((wanted.channel && !release_served_load(worker->db, &wanted, &environment, &served, &state, &error)) ||
       !release_candidates_load(worker->db, &wanted, &environment, &served, &candidates, &error)) {
-    answer_failure(worker, request, &error);
+    answer_failure(request, &error);
     return;
   }
   release_plan(&wanted, &environment, &served, &candidates, &plan);
@@ -191,7 +191,7 @@ static char *release_of_path(struct worker *worker, struct request *request, con
     return NULL;
   if (digest_parse(request->segments[0], ret_digest) &&
       !release_load(worker->db, ret_digest, &bytes, ret_size, &error)) {
-    answer_failure(worker, request, &error);
+    answer_failure(request, &error);
     return NULL;
   }
   if (!bytes)
@@ -228,7 +228,7 @@ static bool identity_of_query(struct worker *worker, struct request *request, st
     return false;
   }
   if (!image_load(worker->db, &digest, &text, &error)) {
-    answer_failure(worker, request, &error);
+    answer_failure(request, &error);
     return false;
   }
   if (!text) {
@@ -238,7 +238,7 @@ static bool identity_of_query(struct worker *worker, struct request *request, st
   /* It was parsed before it was kept; what a later version does not read any more is for the operator. */
   if (!json_parse(text, strlen(text), &json, &error) || !identity_parse(json, ret_identity, &error)) {
     error_prefix(&error, "the stored image %s: ", asked);
-    answer_failure(worker, request, &error);
+    answer_failure(request, &error);
     return false;
   }
   return true;
@@ -292,14 +292,14 @@ static void release_export(struct worker *worker, struct request *request) {
     return;
   if (!release_parse(bytes, size, &release, &error)) {
     error_prefix(&error, "the stored release %s: ", request->segments[0]);
-    answer_failure(worker, request, &error);
+    answer_failure(request, &error);
     return;
   }
   fetches_note(&digest);
   const struct render_request wanted = {.release = release, .source = &source, .identity = identity};
   bool ok = format->render(&wanted, &files, &error);
   if (store.has_failed) {
-    answer_failure(worker, request, &store.failure);
+    answer_failure(request, &store.failure);
   } else if (!ok) {
     error.pointer[0] = 0; /* it would point into a body, and there is none */
     request_refuse(request, 422, &error);
@@ -323,7 +323,7 @@ static void release_list(struct worker *worker, struct request *request) {
   if (releases_list(worker->db, before, limit, &items, &next, &error))
     request_answer_json(request, 200, page_to_json(items, next));
   else
-    answer_failure(worker, request, &error);
+    answer_failure(request, &error);
 }
 
 void route_release_list(struct worker *worker, struct request **requests, size_t n) {

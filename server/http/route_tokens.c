@@ -25,7 +25,7 @@ void route_token_post(struct worker *worker, struct request **requests, size_t n
   if (!token_request_parse(request->json, &terms, &error)) {
     request_refuse(request, MHD_HTTP_UNPROCESSABLE_CONTENT, &error);
   } else if (!tokens_make(worker->db, &terms, token, &is_new, &error)) {
-    answer_failure(worker, request, &error);
+    answer_failure(request, &error);
   } else if (!is_new) {
     request_problem(request, MHD_HTTP_CONFLICT, "/name",
                     "there is a token \"%s\" already; revoke it or take another name", terms.name);
@@ -48,7 +48,7 @@ void route_token_list(struct worker *worker, struct request **requests, size_t n
   if (!request_query_only(request, known) || !page_by_id(request, 0, &limit, &after))
     return;
   if (!tokens_list(worker->db, after, limit, &items, &next, &error))
-    answer_failure(worker, request, &error);
+    answer_failure(request, &error);
   else
     request_answer_json(request, MHD_HTTP_OK, json_pack("{s:o, s:o}", "items", items, "next", next));
 }
@@ -59,7 +59,7 @@ void route_token_delete(struct worker *worker, struct request **requests, size_t
   enum token_revocation revocation;
   ALWAYS(n == 1);
   if (!tokens_revoke(worker->db, request->segments[0], false, &revocation, &error)) {
-    answer_failure(worker, request, &error);
+    answer_failure(request, &error);
   } else if (revocation == TOKEN_LAST_ADMIN) {
     request_problem(
         request, MHD_HTTP_CONFLICT, "",

@@ -54,7 +54,7 @@ static bool collect_run(struct db *db, const struct statement *statement, const 
   for (int attempt = 1;; attempt++) {
     if (db_run(db, statement, parameters, ret_rows, error))
       return true;
-    if (db_failure(db) != DB_FAILURE_REFERENCE || attempt == ATTEMPTS)
+    if (error->kind != ERROR_MISSING || attempt == ATTEMPTS)
       return false;
   }
 }

@@ -58,7 +58,7 @@ bool tokens_make(struct db *db, const struct token_terms *terms, char ret_token[
     return false;
   *ret_is_new = db_run(db, &insert, &parameters, NULL, error);
   if (!*ret_is_new)
-    return db_failure(db) == DB_FAILURE_UNIQUE;
+    return error->kind == ERROR_CONFLICT;
   memcpy(ret_token, token, sizeof token);
   return true;
 }

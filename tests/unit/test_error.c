@@ -88,3 +88,16 @@ Test(error, a_cut_message_travels_as_json) {
   json_decref(message);
   json_decref(pointer);
 }
+
+Test(error, an_error_has_a_kind_that_a_prefix_leaves) {
+  struct error error;
+  error_set(&error, "wrong");
+  cr_expect_eq(error.kind, ERROR_INVALID);
+  cr_expect_not(error_of(&error, ERROR_UNAVAILABLE, "the %s is away", "database"));
+  cr_expect_str_eq(error.message, "the database is away");
+  cr_expect_str_eq(error.pointer, "");
+  error_prefix(&error, "here: ");
+  cr_expect_eq(error.kind, ERROR_UNAVAILABLE);
+  error_at(&error, "/a", "wrong");
+  cr_expect_eq(error.kind, ERROR_INVALID);
+}

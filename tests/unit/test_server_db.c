@@ -43,7 +43,7 @@ Test(db, a_database_that_is_away_fails_as_away_and_at_once_the_second_time) {
   static const struct statement one = {"one", "SELECT 1"};
   struct db *db = db_new("host=/nowhere dbname=none", "test");
   cr_expect_not(db_run(db, &one, NULL, NULL, &error));
-  cr_expect_eq(db_failure(db), DB_FAILURE_AWAY);
+  cr_expect_eq(error.kind, ERROR_UNAVAILABLE);
   cr_expect(strstr(error.message, "away"));
   cr_expect_not(strchr(error.message, '\n'));
   cr_expect_not(db_begin(db, &error));

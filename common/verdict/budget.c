@@ -9,13 +9,26 @@ static int64_t left_us(const struct budget *budget) {
   return budget->total_us > budget->spent_us ? budget->total_us - budget->spent_us : 0;
 }
 
-/* Of one finalist in one process; 0: not known. */
+/* Of one finalist in one process, without opening the kernel; 0: not known. */
 static double finalist_us(const struct budget *budget) {
-  return budget->measured ? BUDGET_FINALIST_CONFIGS * (double)budget->spent_us / (double)budget->measured : 0;
+  double configs_us = (double)(budget->spent_us - budget->opening_us);
+  return budget->measured ? BUDGET_FINALIST_CONFIGS * configs_us / (double)budget->measured : 0;
+}
+
+/* Of opening the kernel in so many processes; 0: not known. */
+static double openings_us(const struct budget *budget, int64_t processes) {
+  return budget->openings ? (double)processes * (double)budget->opening_us / (double)budget->openings : 0;
 }
 
 int64_t budget_least_final_us(const struct budget *budget, int64_t processes) {
-  return (int64_t)(BUDGET_FINALISTS_MIN * (double)processes * finalist_us(budget));
+  return (int64_t)(openings_us(budget, processes) + BUDGET_FINALISTS_MIN * (double)processes * finalist_us(budget));
+}
+
+int64_t budget_configs_us(int64_t share_us, int64_t rest_us, int64_t opening_us) {
+  if (opening_us >= rest_us)
+    return 0;
+  int64_t us = (int64_t)((double)share_us * (double)(rest_us - opening_us) / (double)rest_us);
+  return us > 0 ? us : 1;
 }
 
 int64_t budget_screen_left_us(const struct budget *budget, int64_t processes) {
@@ -30,9 +43,10 @@ int64_t budget_screen_left_us(const struct budget *budget, int64_t processes) {
 
 size_t budget_finalists(const struct budget *budget, int64_t processes, size_t most) {
   double each_us = (double)processes * finalist_us(budget);
-  if (budget->total_us == 0 || (double)most * each_us <= (double)left_us(budget))
+  double configs_us = (double)left_us(budget) - openings_us(budget, processes);
+  if (budget->total_us == 0 || (double)most * each_us <= configs_us)
     return most;
-  size_t n = (size_t)((double)left_us(budget) / each_us);
+  size_t n = each_us > 0 && configs_us > 0 ? (size_t)(configs_us / each_us) : 0;
   return n > BUDGET_FINALISTS_MIN ? n : BUDGET_FINALISTS_MIN;
 }
 

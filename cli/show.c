@@ -65,6 +65,7 @@ static struct report_counts counts_of(const json_t *job) {
       .budget_ended = budget_seconds > 0 && string_equal(cli_member(job, "state"), "done"),
       .budget_seconds = budget_seconds,
       .spent_seconds = json_number_value(json_object_get(job, "spent_device_seconds")),
+      .opening_seconds = json_number_value(json_object_get(job, "opening_device_seconds")),
   };
 }
 

@@ -78,11 +78,14 @@ void report_counts_print(const struct report_counts *counts, FILE *out) {
   if (measured < counts->configs && counts->budget_ended)
     fprintf(out, ": the budget of %.6g device-seconds ended the screen", counts->budget_seconds);
   fputc('\n', out);
+  if (counts->opening_seconds > 0)
+    fprintf(out, "%.4g device-seconds were spent, %.3g of them on opening the kernel\n", counts->spent_seconds,
+            counts->opening_seconds);
   double over_seconds = counts->spent_seconds - counts->budget_seconds;
   if (counts->budget_seconds > 0 && over_seconds > 0)
     fprintf(out,
-            "the budget of %.6g device-seconds was exceeded by %.3g: a lease ends with the config or round that passes "
-            "its share, and the least final is measured in any case\n",
+            "the budget of %.6g device-seconds was exceeded by %.3g: a lease ends with the opening, config or round "
+            "that passes its share, and the least final is measured in any case\n",
             counts->budget_seconds, over_seconds);
 }
 

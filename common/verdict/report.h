@@ -14,9 +14,10 @@ struct report_counts {
   const json_t *outcomes;               /* of those that were measured: {"correct": 90, "compile": 2, …}; may be NULL */
   bool budget_ended;                    /* it is why some were never tried */
   double budget_seconds, spent_seconds; /* of device time; budget_seconds 0: there is none */
+  double opening_seconds;               /* the part of spent_seconds that opening the kernel took; 0: not known */
 };
 /* "138 valid configs: 64 measured (62 correct, 2 runtime), 74 never tried: the budget of 1 device-seconds ended the screen",
- * and a line more where the budget was exceeded. */
+ * a line more where it is known what opening the kernel took, and one where the budget was exceeded. */
 void report_counts_print(const struct report_counts *counts, FILE *out);
 
 struct report {

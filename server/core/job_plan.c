@@ -30,7 +30,9 @@ static void screen_fail(const struct screen_facts *facts, struct job_plan *plan)
   plan->step = PLAN_FAIL;
   if (facts->measured == 0) {
     error_set(&plan->reason,
-              "the budget was spent before any config was measured; submit the job with another run and a larger one");
+              "the budget was spent before any config was measured, and opening the kernel took %.3g device-seconds; "
+              "submit the job with another run and a larger one",
+              (double)facts->opening_us * 1e-6);
     return;
   }
   char counts[160] = "";

@@ -53,6 +53,7 @@ struct screen_facts {
   uint64_t always[FINALISTS_ALWAYS];
   bool may_halve;                  /* it was not done yet, and there is budget left */
   size_t most_finalists;           /* that the budget pays for; 0: as many as a final takes */
+  int64_t opening_us;              /* that opening the kernel took so far */
   int64_t measured;                /* configs with any outcome */
   int64_t outcomes[OUTCOME_COUNT]; /* of them */
   const char *example;             /* detail of a failed one, or NULL */

@@ -179,6 +179,7 @@ static bool screen_plan(struct worker *worker, const struct job_brief *job, stru
       return false;
   }
   summary.facts.most_finalists = budget_finalists(&job->budget, job_final_processes(job->final_devices), FINALISTS_MAX);
+  summary.facts.opening_us = job->budget.opening_us;
   summary.facts.may_halve = job->stage == STAGE_SCREEN && !job->is_spent;
   job_after_screen(&summary.facts, job->final_devices, ret_plan);
   screen_summary_release(&summary);

@@ -211,13 +211,14 @@ static bool seqs_are_distinct(const struct results *results, struct error *error
 }
 
 bool results_parse(const json_t *json, struct results *ret, struct error *error) {
-  static const char *const members[] = {"epoch", "measurements", "done", NULL};
+  static const char *const members[] = {"epoch", "measurements", "done", "opening_us", NULL};
   __attribute__((cleanup(results_release))) struct results results = {0};
   json_t *array;
   if (!json_only_members(json, "", members, error) ||
       !json_get_integer(json, "", "epoch", JSON_REQUIRED, 1, INT64_MAX, &results.epoch, error) ||
       !json_get_array(json, "", "measurements", JSON_REQUIRED, &array, error) ||
-      !json_get_bool(json, "", "done", JSON_NOT_NULL, &results.done, error))
+      !json_get_bool(json, "", "done", JSON_NOT_NULL, &results.done, error) ||
+      !json_get_integer(json, "", "opening_us", JSON_NOT_NULL, 0, OPENING_US_MAX, &results.opening_us, error))
     return false;
   size_t n = json_array_size(array);
   if (n > RESULTS_MEASUREMENTS_MAX || (n == 0 && !results.done))

@@ -48,8 +48,11 @@ struct measurement {
   struct digest body; /* of the measurement as posted: tells a repetition from a contradiction */
 };
 
+#define OPENING_US_MAX INT64_C(1000000000000000)
+
 struct results {
   int64_t epoch;
+  int64_t opening_us; /* what opening the kernel took so far in this epoch; 0: not stated */
   bool done;
   size_t n;
   struct measurement *measurements;

@@ -104,6 +104,8 @@ size_t ordinals_parse(const char *text, uint64_t *ret, size_t most) {
 struct budget db_get_budget(const struct db_rows *rows, int row) {
   return (struct budget){.total_us = db_get_integer(rows, row, "budget_us"),
                          .spent_us = db_get_integer(rows, row, "spent_us"),
+                         .opening_us = db_get_integer(rows, row, "opening_us"),
+                         .openings = db_get_integer(rows, row, "openings"),
                          .measured = db_get_integer(rows, row, "measured"),
                          .final_us = db_get_integer(rows, row, "final_us"),
                          .final_processes = db_get_integer(rows, row, "final_processes")};

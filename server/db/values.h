@@ -43,12 +43,19 @@ size_t ordinals_parse(const char *text, uint64_t *ret, size_t most);
   "(SELECT jobs.id AS job_id, r.n FROM (SELECT job_id, count(*)::int AS n FROM " rows                                  \
   " GROUP BY job_id) r JOIN jobs ON jobs.id = r.job_id ORDER BY jobs.id FOR NO KEY UPDATE OF jobs)"
 
+/* SQL: by how much the opening_us of a request `r` is more than what was stated before of the lease `l`
+ * in its epoch. A repeated request adds nothing. */
+#define SQL_OPENING_MORE "GREATEST(r.opening_us - l.epoch_opening_us, 0)"
+
 /* SQL: what db_get_budget reads of each job `j`, and the join that has it; nothing is looked up for jobs without a budget. */
-#define SQL_BUDGET "j.budget_device_ms * 1000 AS budget_us, b.spent_us, b.measured, b.final_us, b.final_processes"
+#define SQL_BUDGET                                                                                                     \
+  "j.budget_device_ms * 1000 AS budget_us, b.spent_us, b.opening_us, b.openings, b.measured, b.final_us,"              \
+  " b.final_processes"
 #define SQL_BUDGET_JOIN                                                                                                \
-  " CROSS JOIN LATERAL (SELECT sum(device_us)::bigint AS spent_us,"                                                    \
+  " CROSS JOIN LATERAL (SELECT sum(device_us + opening_us)::bigint AS spent_us,"                                       \
+  "  sum(opening_us)::bigint AS opening_us, count(*) FILTER (WHERE opening_us > 0) AS openings,"                       \
   "  sum((SELECT sum(o) FROM unnest(outcomes) o))::bigint AS measured,"                                                \
-  "  (sum(device_us) FILTER (WHERE stage = 'final'))::bigint AS final_us,"                                             \
+  "  (sum(device_us + opening_us) FILTER (WHERE stage = 'final'))::bigint AS final_us,"                                \
   "  count(DISTINCT process) FILTER (WHERE stage = 'final' AND state = 'done') AS final_processes"                     \
   "  FROM leases WHERE job_id = j.id AND j.budget_device_ms IS NOT NULL) b"
 struct budget db_get_budget(const struct db_rows *rows, int row);

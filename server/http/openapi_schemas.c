@@ -191,6 +191,7 @@ const char openapi_schemas[] = JSON({
     "finals": {"$ref": "#/components/schemas/Finals"},
     "seed": {"type": "integer"}, "configs": {"type": "integer"}, "measured": {"type": "integer"},
     "outcomes": {"type": "object", "additionalProperties": {"type": "integer"}}, "spent_device_seconds": {"type": "number"},
+    "opening_device_seconds": {"type": "number", "description": "of spent_device_seconds: opening the kernel"},
     "reason": {"type": ["string", "null"]}, "created_at": {"$ref": "#/components/schemas/Time"},
     "finished_at": {"type": ["string", "null"]}, "build": {"type": ["string", "null"]}, "waiting": {"type": ["string", "null"]},
     "quarantined": {"type": ["string", "null"]}, "flagged": {"type": ["object", "null"], "properties": {
@@ -266,6 +267,7 @@ const char openapi_schemas[] = JSON({
     "build": {"type": ["string", "null"]},
     "configs": {"$ref": "#/components/schemas/Ranges"}, "likely": {"type": "array", "items": {"type": "integer"}},
     "best_ratio": {"type": ["number", "null"]}, "device_us": {"type": ["integer", "null"]},
+    "budget_us": {"type": ["integer", "null"]},
     "baseline": {"type": "integer"}, "stage": {"$ref": "#/components/schemas/Stage"}, "round": {"type": "integer"},
     "process": {"type": "integer"}, "seed": {"type": "integer"}, "regime": {"$ref": "#/components/schemas/Regime"},
     "expires_in_ms": {"type": "integer"}, "renew_every_ms": {"type": "integer"}}},
@@ -275,11 +277,13 @@ const char openapi_schemas[] = JSON({
     "configs": {"$ref": "#/components/schemas/Ranges"}}},
   "ResultsRequest": {"type": "object", "required": ["epoch", "measurements"], "properties": {
     "epoch": {"type": "integer"}, "measurements": {"type": "array", "maxItems": 1000,
-      "items": {"$ref": "#/components/schemas/MeasurementRequest"}}, "done": {"type": "boolean", "default": false}}},
+      "items": {"$ref": "#/components/schemas/MeasurementRequest"}}, "done": {"type": "boolean", "default": false},
+    "opening_us": {"type": "integer", "minimum": 0, "description": "of the device, for opening the kernel, so far in this epoch"}}},
   "ResultsAnswer": {"type": "object", "required": ["accepted", "late", "known", "state"], "properties": {
     "accepted": {"type": "integer"}, "late": {"type": "integer"}, "known": {"type": "integer"}, "state": {"type": "string", "enum": ["held", "done", "open"]}}},
   "HandBackRequest": {"type": "object", "required": ["epoch"], "properties": {
-    "epoch": {"type": "integer"}, "reason": {"type": ["string", "null"]}}},
+    "epoch": {"type": "integer"}, "reason": {"type": ["string", "null"]},
+    "opening_us": {"type": "integer", "minimum": 0}}},
   "ReleaseRequest": {"type": "object", "required": ["environment"], "additionalProperties": false, "properties": {
     "environment": {"$ref": "#/components/schemas/Environment"}, "tag": {"type": "string", "default": "default"},
     "regime": {"$ref": "#/components/schemas/Regime"},

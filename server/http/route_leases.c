@@ -80,12 +80,14 @@ static void likely_write(FILE *out, const struct lease_wish *wish, const struct 
   fputs("],", out);
 }
 
-/* Its share, by its configs, of what its stage may still spend of the job's budget. */
+/* Its share, by its configs, of what its stage may still spend of the job's budget. Opening the kernel is
+ * taken from the stage's rest, as a device opens it once for many leases; in a final each process opens
+ * it, and pays for it alone. */
 static void bounds_write(FILE *out, const struct lease_wish *wish, const struct lease_job *job) {
   char ratio[FLOAT_TEXT_SIZE];
   fprintf(out, "\"best_ratio\":%s,", job->best_ratio > 0 ? float_format(job->best_ratio, ratio) : "null");
   if (job->budget.total_us == 0) {
-    fputs("\"device_us\":null,", out);
+    fputs("\"device_us\":null,\"budget_us\":null,", out);
     return;
   }
   int64_t left_us = wish->stage == STAGE_FINAL
@@ -93,7 +95,9 @@ static void bounds_write(FILE *out, const struct lease_wish *wish, const struct 
                         : budget_screen_left_us(&job->budget, job_final_processes(job->final_devices));
   double share = (double)config_ranges_count(&wish->configs) / (double)(job->configs_left ? job->configs_left : 1);
   int64_t device_us = (int64_t)((double)left_us * (share < 1 ? share : 1));
-  fprintf(out, "\"device_us\":%lld,", (long long)(device_us > 0 ? device_us : 1));
+  int64_t budget_us = wish->stage == STAGE_FINAL ? device_us : left_us;
+  fprintf(out, "\"device_us\":%lld,\"budget_us\":%lld,", (long long)(device_us > 0 ? device_us : 1),
+          (long long)(budget_us > 0 ? budget_us : 1));
 }
 
 /* Who may lose a tail asks often whether it did. */
@@ -314,6 +318,37 @@ static void opened_settle(struct worker *worker, int64_t lease, int64_t job, int
   job_announce(worker, job);
 }
 
+/* Those of `jobs` that have spent what their budget leaves the screen lose its open leases, and are added
+ * to `ended`. */
+static bool budgets_settle(struct worker *worker, const int64_t *jobs, size_t n, int64_t *ended, size_t *n_ended,
+                           struct error *error) {
+  cleanup_free int64_t *over = NULL;
+  size_t n_over = 0;
+  if (n && !leases_cancel_over_budget(worker->db, jobs, n, &over, &n_over, error))
+    return false;
+  for (size_t i = 0; i < n_over; i++) {
+    job_announce(worker, over[i]);
+    ended[(*n_ended)++] = over[i];
+  }
+  return true;
+}
+
+/* A lease that is handed back may have spent the rest of its job's budget on opening the kernel. */
+static bool handbacks_settle_budgets(struct worker *worker, struct lease_handback *const *handbacks, size_t n,
+                                     struct error *error) {
+  cleanup_free int64_t *budgeted = xcalloc(n + 1, sizeof *budgeted);
+  cleanup_free int64_t *ended = xcalloc(n + 1, sizeof *ended);
+  size_t n_budgeted = 0, n_ended = 0;
+  for (size_t i = 0; i < n; i++)
+    if (handbacks[i]->done && handbacks[i]->has_budget)
+      budgeted[n_budgeted++] = handbacks[i]->job;
+  if (!budgets_settle(worker, budgeted, n_budgeted, ended, &n_ended, error))
+    return false;
+  if (n_ended)
+    jobs_advance(worker, ended, n_ended);
+  return true;
+}
+
 static void handback_settle(struct worker *worker, const struct lease_handback *handback) {
   if (handback->state == LEASE_OPEN) {
     opened_settle(worker, handback->lease, handback->job, handback->fruitless, &handback->hardware_digest);
@@ -325,14 +360,16 @@ static void handback_settle(struct worker *worker, const struct lease_handback *
 
 /* False: the request is answered. */
 static bool handback_parse(struct request *request, struct lease_handback *handback) {
-  static const char *const members[] = {"epoch", "reason", NULL};
+  static const char *const members[] = {"epoch", "reason", "opening_us", NULL};
   struct error error;
   const char *reason = NULL;
   *handback = (struct lease_handback){0};
   handback->lease = identity_lease(request);
   if (!json_only_members(request->json, "", members, &error) ||
       !json_get_integer(request->json, "", "epoch", JSON_REQUIRED, 1, INT64_MAX, &handback->epoch, &error) ||
-      !json_get_string(request->json, "", "reason", JSON_OPTIONAL, &reason, &error)) {
+      !json_get_string(request->json, "", "reason", JSON_OPTIONAL, &reason, &error) ||
+      !json_get_integer(request->json, "", "opening_us", JSON_NOT_NULL, 0, OPENING_US_MAX, &handback->opening_us,
+                        &error)) {
     request_refuse(request, 422, &error);
     return false;
   }
@@ -355,6 +392,8 @@ void route_lease_release(struct worker *worker, struct request **requests, size_
       handbacks[count++] = &all[i];
     }
   bool ok = count == 0 || leases_release(worker->db, handbacks, count, &error);
+  if (ok && !handbacks_settle_budgets(worker, handbacks, count, &error))
+    log_warning("lease: after a hand-back: %s", error.message);
   for (size_t i = 0; i < count; i++) {
     const struct lease_handback *handback = handbacks[i];
     if (!ok)
@@ -460,9 +499,8 @@ static const char *baseline_failure(const struct results *results, int64_t basel
 static bool postings_settle(struct worker *worker, struct posting *postings, size_t n, struct error *error) {
   cleanup_free int64_t *ended = xcalloc(2 * n, sizeof *ended);
   cleanup_free int64_t *budgeted = xcalloc(n, sizeof *budgeted);
-  cleanup_free int64_t *over = NULL;
   cleanup_free struct drift_end *ends = xcalloc(n, sizeof *ends);
-  size_t n_ended = 0, n_ends = 0, n_budgeted = 0, n_over = 0, n_done = 0;
+  size_t n_ended = 0, n_ends = 0, n_budgeted = 0, n_done = 0;
   for (size_t i = 0; i < n; i++) {
     const struct lease_post *post = &postings[i].post;
     const char *failure = baseline_failure(&postings[i].results, post->baseline);
@@ -485,12 +523,8 @@ static bool postings_settle(struct worker *worker, struct posting *postings, siz
   }
   counter_add(COUNTER_leases_done, n_done);
   drift_look(worker, ends, n_ends); /* before a job is decided from what a device measured that drifts */
-  if (n_budgeted && !leases_cancel_over_budget(worker->db, budgeted, n_budgeted, &over, &n_over, error))
+  if (!budgets_settle(worker, budgeted, n_budgeted, ended, &n_ended, error))
     return false;
-  for (size_t i = 0; i < n_over; i++) {
-    job_announce(worker, over[i]);
-    ended[n_ended++] = over[i];
-  }
   if (n_ended)
     jobs_advance(worker, ended, n_ended);
   return true;

@@ -23,7 +23,8 @@
   " 'outcomes', json_strip_nulls(json_build_object('correct', nullif(t.correct, 0), 'compile', nullif(t.compile, 0),"  \
   "  'runtime', nullif(t.runtime, 0), 'correctness', nullif(t.correctness, 0), 'timeout', nullif(t.timeout, 0),"       \
   "  'constraints', nullif(t.constraints, 0))),"                                                                       \
-  " 'spent_device_seconds', t.device_us / 1e6::float8, 'reason', j.reason,"                                            \
+  " 'spent_device_seconds', t.spent_us / 1e6::float8, 'opening_device_seconds', t.opening_us / 1e6::float8,"           \
+  " 'reason', j.reason,"                                                                                               \
   " 'created_at', " SQL_TIME("j.created_at") ", 'finished_at', " SQL_TIME("j.finished_at") more ")"
 
 /* What the finalists took, each from the last process that it was measured in. */
@@ -38,8 +39,8 @@
 
 #define SQL_JOBS                                                                                                       \
   " FROM jobs j JOIN kernels k ON k.hash = j.kernel JOIN environments e ON e.id = j.environment_id"                    \
-  " LEFT JOIN winners w ON w.job_id = j.id CROSS JOIN LATERAL (SELECT COALESCE(sum(device_us), 0)::bigint AS "         \
-  "device_us,"                                                                                                         \
+  " LEFT JOIN winners w ON w.job_id = j.id CROSS JOIN LATERAL (SELECT"                                                 \
+  " COALESCE(sum(device_us + opening_us), 0)::bigint AS spent_us, COALESCE(sum(opening_us), 0)::bigint AS opening_us," \
   " COALESCE(sum(outcomes[1]) FILTER (WHERE l.stage = 'screen'), 0) AS correct,"                                       \
   " COALESCE(sum(outcomes[2]) FILTER (WHERE l.stage = 'screen'), 0) AS compile,"                                       \
   " COALESCE(sum(outcomes[3]) FILTER (WHERE l.stage = 'screen'), 0) AS runtime,"                                       \

@@ -12,8 +12,8 @@
  * are, so that statements do not wait for each other in a circle. */
 static const struct statement post_statement = {
     "leases_post",
-    "WITH request AS MATERIALIZED (SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bool[]) WITH ORDINALITY"
-    "  AS r(lease, epoch, done, n)),"
+    "WITH request AS MATERIALIZED (SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bool[], $30::bigint[])"
+    "  WITH ORDINALITY AS r(lease, epoch, done, opening_us, n)),"
     " posted AS MATERIALIZED (SELECT * FROM unnest($4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::int[],"
     "  $9::int[], $10::text[], $11::text[], $12::text[], $13::text[], $14::text[], $15::text[], $16::float8[],"
     "  $17::float8[], $18::bool[], $19::bytea[], $20::bigint[], $21::bigint[], $22::int[], $23::int[], $24::int[],"
@@ -36,7 +36,8 @@ static const struct statement post_statement = {
     "   ELSE NOT p.config <@ l.configs AND (p.baseline_failed IS NOT NULL OR p.config <> l.baseline) END"
     "   OR p.process <> l.process OR p.round <> l.round GROUP BY p.n),"
     " judged AS MATERIALIZED (SELECT r.n, r.lease, r.epoch, r.done, l.job_id, l.stage, l.round, l.process, l.state,"
-    "   l.epoch AS current_epoch, l.remaining, COALESCE(conflict.k, outside.k, -1) AS culprit,"
+    "   " SQL_OPENING_MORE
+    " AS opening_us, l.epoch AS current_epoch, l.remaining, COALESCE(conflict.k, outside.k, -1) AS culprit,"
     "   CASE WHEN r.epoch = l.epoch THEN l.agent END AS agent, CASE WHEN r.epoch = l.epoch THEN l.device END AS device,"
     "   CASE WHEN l.id IS NULL THEN 'unknown' WHEN r.epoch > l.epoch THEN 'never'"
     "    WHEN l.posts IS DISTINCT FROM s.posts THEN 'again' WHEN conflict.k IS NOT NULL THEN 'conflict'"
@@ -75,15 +76,19 @@ static const struct statement post_statement = {
     "  FROM inserted GROUP BY lease_id),"
     " move AS MATERIALIZED (SELECT j.lease, j.verdict, rest.rest, t.covered, t.device_us, t.correct, t.compile, "
     "t.runtime,"
-    "   t.correctness, t.timeout, t.constraints, CASE WHEN j.verdict = 'late' THEN j.state"
+    "   t.correctness, t.timeout, t.constraints, CASE WHEN j.verdict = 'taken' THEN j.opening_us ELSE 0 END"
+    "    AS opening_us, CASE WHEN j.verdict = 'late' THEN j.state"
     "    WHEN isempty(rest.rest) THEN 'done' WHEN j.done THEN 'open' ELSE 'held' END::lease_state AS state"
     "  FROM judged j LEFT JOIN tally t ON t.lease_id = j.lease"
     "  CROSS JOIN LATERAL (SELECT j.remaining - COALESCE(t.covered, '{}'::int8multirange)) AS rest(rest)"
-    "  WHERE j.verdict IN ('taken', 'late') AND (t.n > 0 OR (j.verdict = 'taken' AND j.done))),"
+    "  WHERE j.verdict IN ('taken', 'late') AND (t.n > 0"
+    "   OR (j.verdict = 'taken' AND (j.done OR j.opening_us > 0)))),"
     " moved AS (UPDATE leases l SET posts = l.posts + 1, remaining = m.rest, state = m.state,"
     "   current_config = CASE WHEN m.state = 'held' THEN l.current_config END,"
     "   fruitless = CASE WHEN m.covered IS NULL THEN l.fruitless ELSE 0 END,"
-    "   device_us = l.device_us + COALESCE(m.device_us, 0), outcomes = CASE WHEN m.covered IS NULL THEN l.outcomes ELSE"
+    "   device_us = l.device_us + COALESCE(m.device_us, 0), opening_us = l.opening_us + m.opening_us,"
+    "   epoch_opening_us = l.epoch_opening_us + m.opening_us, outcomes = CASE WHEN m.covered IS NULL THEN l.outcomes "
+    "ELSE"
     "   ARRAY[l.outcomes[1] + m.correct, l.outcomes[2] + m.compile, l.outcomes[3] + m.runtime,"
     "   l.outcomes[4] + m.correctness, l.outcomes[5] + m.timeout, l.outcomes[6] + m.constraints] END"
     "  FROM move m WHERE l.id = m.lease RETURNING l.id, l.state, l.fruitless),"
@@ -219,10 +224,11 @@ static void post_read(const struct db_rows *rows, int row, struct lease_post *po
 }
 
 bool leases_post(struct db *db, struct lease_post *const *posts, size_t n, struct error *error) {
-  struct db_array leases, epochs, dones, columns[COLUMNS];
+  struct db_array leases, epochs, dones, openings, columns[COLUMNS];
   db_array_init(&leases);
   db_array_init(&epochs);
   db_array_init(&dones);
+  db_array_init(&openings);
   for (size_t i = 0; i < COLUMNS; i++)
     db_array_init(&columns[i]);
   for (size_t i = 0; i < n; i++) {
@@ -230,6 +236,7 @@ bool leases_post(struct db *db, struct lease_post *const *posts, size_t n, struc
     db_array_integer(&leases, posts[i]->lease);
     db_array_integer(&epochs, results->epoch);
     db_array_bool(&dones, results->done);
+    db_array_integer(&openings, results->opening_us);
     for (size_t k = 0; k < results->n; k++)
       measurement_add(columns, i + 1, k, &results->measurements[k]);
   }
@@ -239,11 +246,13 @@ bool leases_post(struct db *db, struct lease_post *const *posts, size_t n, struc
   db_text(&parameters, db_array_finish(&dones));
   for (size_t i = 0; i < COLUMNS; i++)
     db_text(&parameters, db_array_finish(&columns[i]));
+  db_text(&parameters, db_array_finish(&openings));
   cleanup_rows struct db_rows *rows = NULL;
   bool ok = db_run(db, &post_statement, &parameters, &rows, error);
   db_array_release(&leases);
   db_array_release(&epochs);
   db_array_release(&dones);
+  db_array_release(&openings);
   for (size_t i = 0; i < COLUMNS; i++)
     db_array_release(&columns[i]);
   for (int row = 0; ok && row < db_count(rows); row++)

@@ -68,7 +68,8 @@ static const struct statement grant_statement = {
                                     "r.agent, device = r.device,"
                                     "   nonce = r.nonce, granted_at = now(), expires_at = clock_timestamp() + "
                                     "$4::bigint * interval '1 ms',"
-                                    "   current_config = NULL, is_split = false, fruitless = l.fruitless + 1,"
+                                    "   current_config = NULL, is_split = false, fruitless = l.fruitless + 1, "
+                                    "epoch_opening_us = 0,"
                                     "   token_id = r.token"
                                     "  FROM pick JOIN request r USING (n) WHERE l.id = pick.id"
                                     "  RETURNING pick.n, l.id, l.epoch, l.job_id, l.stage, l.round, l.process, "
@@ -252,13 +253,15 @@ bool leases_renew(struct db *db, struct lease_renewal *const *renewals, size_t n
 
 static const struct statement release_statement = {
     "leases_release",
-    "WITH request AS MATERIALIZED (SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bool[]) WITH ORDINALITY"
-    "  AS r(lease, epoch, is_spent, n)),"
+    "WITH request AS MATERIALIZED (SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bool[], $4::bigint[])"
+    "  WITH ORDINALITY AS r(lease, epoch, is_spent, opening_us, n)),"
     " locked AS MATERIALIZED (SELECT * FROM leases WHERE id = ANY ($1::bigint[]) ORDER BY id FOR UPDATE),"
     " ended AS (UPDATE leases l SET current_config = NULL,"
     "   state = CASE WHEN r.is_spent AND j.budget_device_ms IS NOT NULL AND l.stage <> 'final' THEN 'cancelled'"
-    "    ELSE 'open' END::lease_state"
-    "  FROM locked JOIN (SELECT lease, epoch, bool_or(is_spent) AS is_spent FROM request GROUP BY lease, epoch) r"
+    "    ELSE 'open' END::lease_state,"
+    "   opening_us = l.opening_us + " SQL_OPENING_MORE ", epoch_opening_us = l.epoch_opening_us + " SQL_OPENING_MORE
+    "  FROM locked JOIN (SELECT lease, epoch, bool_or(is_spent) AS is_spent, max(opening_us) AS opening_us"
+    "   FROM request GROUP BY lease, epoch) r"
     "   ON r.lease = locked.id AND r.epoch = locked.epoch JOIN jobs j ON j.id = locked.job_id"
     "  WHERE l.id = locked.id AND locked.state = 'held' RETURNING l.id, l.epoch, l.state, l.job_id),"
     " counter AS (UPDATE jobs SET events = events + 1 FROM " SQL_COUNT_BY_JOB(
@@ -269,7 +272,8 @@ static const struct statement release_statement = {
                                            "  json_build_object('cancelled_leases', n) FROM counter)"
                                            " SELECT r.n, locked.id IS NOT NULL AS known, locked.epoch, ended.id IS NOT "
                                            "NULL AS done,"
-                                           "  ended.state = 'cancelled' AS is_cancelled, locked.job_id, "
+                                           "  ended.state = 'cancelled' AS is_cancelled, "
+                                           "  j.budget_device_ms IS NOT NULL AS has_budget, locked.job_id, "
                                            "locked.fruitless, e.hardware_digest"
                                            " FROM request r LEFT JOIN locked ON locked.id = r.lease"
                                            " LEFT JOIN ended ON ended.id = r.lease AND ended.epoch = r.epoch"
@@ -277,28 +281,33 @@ static const struct statement release_statement = {
                                            "= j.environment_id"};
 
 bool leases_release(struct db *db, struct lease_handback *const *handbacks, size_t n, struct error *error) {
-  struct db_array leases, epochs, are_spent;
+  struct db_array leases, epochs, are_spent, openings;
   db_array_init(&leases);
   db_array_init(&epochs);
   db_array_init(&are_spent);
+  db_array_init(&openings);
   for (size_t i = 0; i < n; i++) {
     db_array_integer(&leases, handbacks[i]->lease);
     db_array_integer(&epochs, handbacks[i]->epoch);
     db_array_bool(&are_spent, handbacks[i]->is_spent);
+    db_array_integer(&openings, handbacks[i]->opening_us);
   }
   struct db_parameters parameters = {0};
   db_text(&parameters, db_array_finish(&leases));
   db_text(&parameters, db_array_finish(&epochs));
   db_text(&parameters, db_array_finish(&are_spent));
+  db_text(&parameters, db_array_finish(&openings));
   cleanup_rows struct db_rows *rows = NULL;
   bool ok = db_run(db, &release_statement, &parameters, &rows, error);
   db_array_release(&leases);
   db_array_release(&epochs);
   db_array_release(&are_spent);
+  db_array_release(&openings);
   for (int row = 0; ok && row < db_count(rows); row++) {
     struct lease_handback *handback = handbacks[db_get_integer(rows, row, "n") - 1];
     handback->known = db_get_bool(rows, row, "known");
     handback->done = db_get_bool(rows, row, "done");
+    handback->has_budget = db_get_bool(rows, row, "has_budget");
     handback->state = db_get_bool(rows, row, "is_cancelled") ? LEASE_CANCELLED : LEASE_OPEN;
     handback->job = db_get_integer(rows, row, "job_id");
     handback->fruitless = db_get_integer(rows, row, "fruitless");

@@ -103,15 +103,17 @@ must_check bool leases_post(struct db *db, struct lease_post *const *posts, size
 
 struct lease_handback {
   int64_t lease, epoch;
-  bool is_spent; /* it has spent the device time that it was given */
+  bool is_spent;      /* it has spent the device time that it was given */
+  int64_t opening_us; /* what opening the kernel took in this epoch; 0: not stated */
   /* Out: */
   bool known, done;
+  bool has_budget;        /* its job has one */
   enum lease_state state; /* afterwards */
   int64_t job, fruitless;
   struct digest hardware_digest;
 };
-/* Opens held leases again for what remains of them. One that has spent its share of its job's budget is cancelled, with the
- * event. */
+/* Opens held leases again for what remains of them, and counts what opening the kernel took. One that
+ * has spent its share of its job's budget is cancelled, with the event. */
 must_check bool leases_release(struct db *db, struct lease_handback *const *handbacks, size_t n, struct error *error);
 
 /* A lease that was lost: its holder is gone. */

@@ -37,9 +37,10 @@ class Hand:
         return self.server.request("POST", f"/v1/leases/{lease['lease']}/renew", {"epoch": lease["epoch"], "config": config})
 
     def post(self, lease, configs=None, done=True, outcomes=None, detail="because", ratios=None, device_us=1000,
-             ends=None, rounds=5, baseline_failed=()):
+             ends=None, rounds=5, baseline_failed=(), opening_us=None):
         """`outcomes`: those of configs that are not correct. `ratios`: times to the baseline's that are not 1 + config / 100.
-        `ends`: why sampling ended, of configs that say so. `baseline_failed`: configs posted as a baseline that failed."""
+        `ends`: why sampling ended, of configs that say so. `baseline_failed`: configs posted as a baseline that failed.
+        `opening_us`: what the lease says that opening the kernel took so far; None: nothing, as older agents do."""
         measurements = []
         for config in configs_of(lease) if configs is None else configs:
             outcome = (outcomes or {}).get(config, "correct")
@@ -50,7 +51,8 @@ class Hand:
             measurements.append({"seq": next(self.seqs), "config": config, "outcome": outcome, "device_us": device_us}
                                 | times | end | failed)
         return self.server.request("POST", f"/v1/leases/{lease['lease']}/results",
-                                   {"epoch": lease["epoch"], "measurements": measurements, "done": done})
+                                   {"epoch": lease["epoch"], "measurements": measurements, "done": done}
+                                   | ({} if opening_us is None else {"opening_us": opening_us}))
 
     def take_all(self, **how):
         """Takes and completes leases until there are none; returns them."""

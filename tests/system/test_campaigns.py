@@ -7,7 +7,7 @@ import threading
 
 import harness
 import pytest
-from hands import ENVIRONMENT, LARGE, SMALL, Hand, configs_of, events, hands, kernel, register, server, submit  # noqa: F401
+from hands import ENVIRONMENT, LARGE, SMALL, Hand, configs_of, events, expire, hands, kernel, register, server, submit  # noqa: F401
 
 
 def test_a_job_is_cut_by_how_long_the_kernels_configs_took_before(server, hands, submit):
@@ -70,14 +70,15 @@ def test_a_config_that_left_the_race_early_keeps_none_of_those_that_stayed_from_
 SPENT = "the device time is spent"  # common/verdict/outcome.h
 
 
-def release(server, lease, reason):
-    return server.request("POST", f"/v1/leases/{lease['lease']}/release", {"epoch": lease["epoch"], "reason": reason})
+def release(server, lease, reason, **more):
+    return server.request("POST", f"/v1/leases/{lease['lease']}/release", {"epoch": lease["epoch"], "reason": reason} | more)
 
 
 def test_a_lease_gets_its_share_of_the_budget_and_is_not_leased_again_when_that_is_spent(server, hands, submit):
     hand, job = hands("hand"), submit(LARGE, budget={"device_seconds": 1.2})
     first = hand.pull().json
     assert first["device_us"] == 240000, "a third of the screen's 60 %"
+    assert first["budget_us"] == 720000
     hand.post(first, configs=[0, 1], done=False, device_us=20000)
     assert release(server, first, SPENT).json == {"state": "cancelled"}
     assert ("budget", None) in events(server, job)
@@ -90,6 +91,7 @@ def test_a_lease_gets_its_share_of_the_budget_and_is_not_leased_again_when_that_
     left = [(1200000 - 48000 - n * each) / (3 - n) for n in range(3)]
     assert [lease["stage"] for lease in leases] == ["final"] * 3
     assert [lease["device_us"] for lease in leases] == pytest.approx(left, abs=1)
+    assert all(lease["budget_us"] == lease["device_us"] for lease in leases), "each process opens the kernel"
     assert server.get(f"/v1/jobs/{job}")["measured"] == 10
 
 
@@ -126,10 +128,111 @@ def test_the_least_final_is_measured_also_where_the_screen_was_slower_than_the_b
     assert "the budget of 1 device-seconds was exceeded by 6" in shown
 
 
+def spent_of(server, job):
+    """(spent in all, on opening the kernel), in microseconds."""
+    summary = server.get(f"/v1/jobs/{job}")
+    return round(summary["spent_device_seconds"] * 1e6), round(summary["opening_device_seconds"] * 1e6)
+
+
+def test_opening_the_kernel_is_spent_and_a_repeated_post_counts_once(server, hands, submit):
+    hand, job = hands("hand"), submit(LARGE)
+    lease = hand.pull().json
+    body = {"epoch": lease["epoch"], "opening_us": 300000,
+            "measurements": [{"seq": 100, "config": 0, "outcome": "compile", "device_us": 1000}]}
+    for _ in range(3):  # the answer was lost
+        assert server.request("POST", f"/v1/leases/{lease['lease']}/results", body).status == 200
+        assert spent_of(server, job) == (301000, 300000)
+    assert hand.post(lease, configs=[1], done=False, opening_us=450000).status == 200
+    assert spent_of(server, job) == (452000, 450000), "it was opened again: 150 ms more"
+    assert hand.post(lease, configs=[2], done=False, opening_us=300000).status == 200
+    assert hand.post(lease, configs=[3], done=False).status == 200
+    assert spent_of(server, job) == (454000, 450000), "what was stated before, or not at all, is no more"
+    assert hand.post(lease, configs=[], opening_us=500000).json["state"] == "open"
+    assert spent_of(server, job) == (504000, 500000), "with the end of the lease alone"
+
+
+def test_each_holder_of_a_lease_states_its_own_opening_and_who_lost_it_none(server, hands, submit, expire):
+    one, two, job = hands("one"), hands("two"), submit(LARGE)
+    lost = one.pull().json
+    assert one.post(lost, configs=[0], done=False, opening_us=100000).status == 200
+    expire(lost)
+    assert one.post(lost, configs=[1], done=False, opening_us=900000).status == 409
+    assert spent_of(server, job) == (101000, 100000), "evidence that moves nothing"
+    held = two.pull().json
+    assert held["lease"] == lost["lease"]
+    assert two.post(held, configs=[1], done=False, opening_us=70000).status == 200
+    assert one.post(lost, configs=[2], done=False, opening_us=900000).status == 409
+    assert spent_of(server, job) == (172000, 170000)
+    assert release(server, held, "the agent ends", opening_us=80000).json == {"state": "open"}
+    assert release(server, held, "the agent ends", opening_us=80000).status == 409, "its answer was lost"
+    assert spent_of(server, job) == (182000, 180000)
+
+
+@pytest.mark.parametrize("opening", [None, -1, 1.5, "1"])
+def test_an_opening_that_is_no_time_is_refused_and_moves_nothing(server, hands, submit, opening):
+    hand, job = hands("hand"), submit(LARGE)
+    lease = hand.pull().json
+    refused = release(server, lease, "x", opening_us=opening)
+    assert (refused.status, refused.json["pointer"]) == (422, "/opening_us"), refused
+    assert hand.post(lease).status == 200 and spent_of(server, job) == (8000, 0)
+
+
+def test_a_job_whose_opening_alone_passes_its_budget_ends_after_its_first_lease(server, hands, submit):
+    hand, job = hands("hand"), submit(LARGE, budget={"device_seconds": 1})
+    lease = hand.pull().json
+    assert lease["budget_us"] == 600000
+    assert release(server, lease, SPENT, opening_us=600000).json == {"state": "cancelled"}
+    summary = server.get(f"/v1/jobs/{job}")
+    assert (summary["state"], summary["measured"]) == ("failed", 0), "two more leases were open"
+    assert "the budget was spent before any config was measured, and opening the kernel took 0.6 device-seconds" \
+        in summary["reason"]
+    assert [kind for kind, _ in events(server, job)].count("budget") == 2
+    assert hand.pull().status == 204
+    shown = harness.wavetune(server, "show", job).stdout
+    assert "0.6 device-seconds were spent, 0.6 of them on opening the kernel" in shown
+
+
+def test_an_opening_that_passes_the_screens_part_ends_the_screen_with_what_was_measured(server, hands, submit):
+    hand, job = hands("hand"), submit(LARGE, budget={"device_seconds": 1})
+    assert hand.post(hand.pull().json, opening_us=700000).status == 200
+    leases = hand.take_all(opening_us=100000)
+    assert [(lease["stage"], len(configs_of(lease))) for lease in leases] == [("final", 2)] * 3, "of 24 configs"
+    summary = server.get(f"/v1/jobs/{job}")
+    assert (summary["state"], summary["measured"]) == ("done", 8)
+    assert spent_of(server, job) == (700000 + 8000 + 3 * 102000, 1000000)
+
+
+@pytest.mark.parametrize("seconds, finalists", [(0.71, 8), (0.65, 2)])
+def test_each_process_of_the_final_is_predicted_to_open_the_kernel(server, hands, submit, seconds, finalists):
+    """100 ms an opening, 1 ms a config, so 324 ms for the screen, and 9 ms for a finalist in three processes: what is left
+    after three openings pays for all eight that are close, or for the least number."""
+    hand, job = hands("hand"), submit(LARGE, budget={"device_seconds": seconds})
+    leases = hand.take_all(opening_us=100000)
+    assert server.get(f"/v1/jobs/{job}")["measured"] == 24
+    assert {len(configs_of(lease)) for lease in leases if lease["stage"] == "final"} == {finalists}
+
+
+def test_an_agent_that_says_nothing_of_opening_goes_on_as_before(server, hands, submit):
+    old, new, job = hands("old"), hands("new"), submit(LARGE, budget={"device_seconds": 60})
+    assert old.post(old.pull().json).status == 200 and new.post(new.pull().json, opening_us=2000).status == 200
+    assert old.work() == ["screen"] + ["final"] * 3
+    measured = server.items(f"/v1/jobs/{job}/measurements")
+    assert server.get(f"/v1/jobs/{job}")["state"] == "done" and spent_of(server, job) == (1000 * len(measured) + 2000, 2000)
+
+
+def test_a_release_states_all_that_was_spent(server, hands, submit):
+    hand, job = hands("hand"), submit(SMALL)
+    assert hand.post(hand.pull().json, opening_us=250000).status == 200
+    hand.work()
+    published = json.loads(harness.wavetune(server, "publish", "--environment", json.dumps(ENVIRONMENT), "--json").stdout)
+    provenance = json.loads(published["bytes"])["kernels"][0]["provenance"]
+    assert spent_of(server, job)[0] == 262000 and provenance == [{"origin": "tuned", "spent_device_seconds": 0.262}]
+
+
 def test_a_lease_without_a_budget_has_none_to_spend(server, hands, submit):
     hand, _ = hands("hand"), submit(SMALL)
     lease = hand.pull().json
-    assert lease["device_us"] is None
+    assert lease["device_us"] is None and lease["budget_us"] is None
     assert release(server, lease, SPENT).json == {"state": "open"}
 
 

@@ -74,6 +74,16 @@ Test(report, tells_configs_that_failed_from_those_that_the_budget_left_untried) 
   cr_expect_str_eq(none, "7 trials of the search: 0 measured, 7 never tried\n");
 }
 
+Test(report, says_what_opening_the_kernel_took_where_that_is_known) {
+  struct report_counts counts = {.configs = 1, .budget_seconds = 1, .spent_seconds = 1.25, .opening_seconds = 0.5};
+  cleanup_free char *text = counts_text(counts, "{\"correct\": 1}");
+  cr_expect_str_eq(text,
+                   "1 valid configs: 1 measured (1 correct)\n"
+                   "1.25 device-seconds were spent, 0.5 of them on opening the kernel\n"
+                   "the budget of 1 device-seconds was exceeded by 0.25: a lease ends with the opening, config or "
+                   "round that passes its share, and the least final is measured in any case\n");
+}
+
 static char *report_of(const char *resources_text) { return report_from(resources_text, NULL); }
 
 static bool holds(const char *text, const char *part) { return strstr(text, part) != NULL; }

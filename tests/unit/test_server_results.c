@@ -36,6 +36,26 @@ Test(results, a_measurement_has_the_median_of_its_paired_ratios) {
   results_release(&results);
 }
 
+static int64_t opening_read(const char *member, struct error *error) {
+  struct results results = {0};
+  cleanup_free char *body = xasprintf("{\"epoch\": 1, \"measurements\": [], \"done\": true%s}", member);
+  int64_t opening_us = parsed(body, &results, error) ? results.opening_us : -1;
+  results_release(&results);
+  return opening_us;
+}
+
+Test(results, a_post_says_what_opening_the_kernel_took) {
+  struct error error = {0};
+  cr_expect_eq(opening_read("", &error), 0, "older agents say nothing");
+  cr_expect_eq(opening_read(", \"opening_us\": 1500", &error), 1500);
+  static const char *const refused[] = {"null", "-1", "1.5", "\"1500\"", "1000000000000001"};
+  for (size_t i = 0; i < ARRAY_LENGTH(refused); i++) {
+    cleanup_free char *member = xasprintf(", \"opening_us\": %s", refused[i]);
+    cr_expect_eq(opening_read(member, &error), -1, "%s", refused[i]);
+    cr_expect_str_eq(error.pointer, "/opening_us", "%s", error.message);
+  }
+}
+
 Test(results, what_is_not_stated_is_not_known) {
   struct results results = {0};
   struct error error;

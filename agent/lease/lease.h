@@ -29,6 +29,8 @@ struct lease {
   uint64_t *likely;  /* of `configs`, tried first: winners of neighbouring keys and older environments */
   double best_ratio; /* least ratio to the baseline that is known from other leases; 0: none */
   int64_t device_us; /* what it may spend on the device (a final: beyond its least rounds); 0: no bound */
+  int64_t budget_us; /* what all leases of its stage may still spend, which opening the kernel is taken
+                      * from (common/verdict/budget.h); 0: not known, then it is taken from nothing */
   bool has_build;
   struct digest build;
   struct build_objects *objects; /* of the build: its objects for the configs and the baseline */

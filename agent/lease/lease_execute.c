@@ -129,6 +129,7 @@ enum lease_end lease_execute(struct executor *executor, const struct lease *leas
   struct execution execution = {
       .executor = executor, .lease = lease, .hooks = hooks, .error = error, .best_ratio = lease->best_ratio};
   atomic_store(&executor->current, WORKER_CONFIG_NONE);
+  executor->opening_us = 0;
   execution_list(&execution);
   enum step step = object_take_baseline(&execution);
   if (step == STEP_ON)

@@ -11,8 +11,9 @@
  * nobody's turn, they do so serially. Final: all configs race in one process and none leaves; when it dies, the rest is
  * measured again in a new one, so that what is handed on shares one process. When workers die while the baseline runs, each
  * finalist is tried alone: who kills it there is out; when none does, the lease fails.
- * A lease with a bound on its device time ends with the round that passes it: LEASE_SPENT. A final's bound
- * ends its rounds, and leaves out no config and none of the least number of rounds.
+ * A lease with a bound on its device time ends with the round that passes it: LEASE_SPENT; before the
+ * first one where opening the kernel alone passes what its stage may spend. A final's bound ends its
+ * rounds, and leaves out no config and none of the least number of rounds.
  * Every worker begins with the device's sentinel. When that fails, and fails again after a pause, the lease fails and
  * the device is suspect.
  * Memory: an executor borrows what it is given and owns its workers until executor_drop_workers. Threads: one executor
@@ -71,6 +72,7 @@ struct executor {
   char *helpers[HELPER_COUNT];         /* paths of their objects; NULL: none, or not asked for yet */
   bool is_helper_missed[HELPER_COUNT]; /* it could not be had, which was said */
   struct executor_spent spent;
+  int64_t opening_us;       /* of device time, so far: opening the kernel for the lease at work, or for the last one */
   _Atomic uint64_t current; /* the config being measured, WORKER_CONFIG_NONE between */
   int64_t n_reruns;         /* under a debug agent, so far */
   bool is_suspect;          /* the device has not passed its sentinel: whoever sees it pass sets this back */

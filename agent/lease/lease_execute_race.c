@@ -1,5 +1,6 @@
 /* Racing configs in a worker until each has its outcome, whoever dies meanwhile. Memory and threads: lease_execution.h. */
 #include "agent/lease/lease_execution.h"
+#include "common/verdict/budget.h"
 
 #define DEATHS_TOGETHER 2 /* of workers that died of none of the configs: then each of them is tried by itself */
 #define DEATHS_ALONE 2    /* with a config that is alone in a worker of its own: then it is to blame */
@@ -12,10 +13,23 @@ struct heat_end {
   bool is_over_budget;
 };
 
+/* What the configs of a lease that is bounded may spend: less by what opening the kernel took. */
+static int64_t configs_us(const struct execution *execution) {
+  const struct lease *lease = execution->lease;
+  return lease->budget_us ? budget_configs_us(lease->device_us, lease->budget_us, execution->executor->opening_us)
+                          : lease->device_us;
+}
+
 /* A final is measured whole: without one finalist its process says nothing of the others. */
 static bool is_spent(const struct execution *execution) {
   return execution->lease->stage != STAGE_FINAL && execution->lease->device_us &&
-         execution->spent_us >= execution->lease->device_us;
+         execution->spent_us >= configs_us(execution);
+}
+
+/* worker_ready, or STEP_SPENT: opening the kernel may have taken the rest. */
+static enum step race_ready(struct execution *execution, bool fresh) {
+  enum step step = worker_ready(execution, fresh);
+  return step == STEP_ON && is_spent(execution) ? STEP_SPENT : step;
 }
 
 static void heat_sift(struct heat *heat) {
@@ -41,12 +55,13 @@ static void answers_drop(const struct heat *heat) {
 }
 
 static void race_ask(struct execution *execution, const struct heat *heat) {
-  int64_t bound_us = execution->lease->device_us, left_us = bound_us - execution->spent_us;
+  bool is_bound = execution->lease->device_us > 0;
+  int64_t left_us = is_bound ? configs_us(execution) - execution->spent_us : 0;
   struct race_request request = {
       .works = heat->works,
       .n = heat->n,
       .terms = heat->terms,
-      .device_us = bound_us ? (left_us > 0 ? left_us : 1) : 0,
+      .device_us = is_bound && left_us < 1 ? 1 : left_us,
       .best_ratio = heat->is_final ? 0 : execution->best_ratio,
       .is_serial = heat->is_serial,
       .is_whole = heat->is_final,
@@ -180,7 +195,7 @@ static enum step heat_died(struct execution *execution, struct heat *heat, const
 static enum step race_alone(struct execution *execution, const struct heat *heat, struct work *work) {
   struct heat alone = {.n = 1, .works = &work, .terms = heat->terms, .is_final = heat->is_final, .is_serial = true};
   for (int deaths = 0;;) {
-    enum step step = worker_ready(execution, false);
+    enum step step = race_ready(execution, false);
     if (step != STEP_ON)
       return step;
     bool is_first = execution->worker->configs == 0;
@@ -230,7 +245,7 @@ static enum step heat_step(struct execution *execution, struct heat *heat) {
     return STEP_SPENT;
   if (heat->unknown_deaths >= DEATHS_TOGETHER)
     return heat_isolate(execution, heat);
-  enum step step = worker_ready(execution, heat->is_final);
+  enum step step = race_ready(execution, heat->is_final);
   if (step == STEP_ON)
     step = heat_race(execution, heat, &ended);
   if (step != STEP_ON)

@@ -38,7 +38,7 @@ struct execution {
   bool baseline_worked;
   struct executor_worker *worker; /* in which the lease is open; NULL: none */
   double best_ratio;              /* to the baseline so far; 0: none known */
-  int64_t spent_us;               /* of the device's time */
+  int64_t spent_us;               /* of the device's time, without opening the kernel */
 };
 
 bool execution_stopped(void *context); /* a struct execution */

@@ -105,12 +105,14 @@ static bool likely_read(const json_t *json, struct lease *lease, struct error *e
 
 /* What other leases of the job have learned and spent. */
 static bool progress_read(const json_t *json, struct lease *lease, struct error *error) {
-  int64_t left_us = INT64_MAX;
+  int64_t left_us = INT64_MAX, budget_us = INT64_MAX;
   if (!likely_read(json, lease, error) ||
       !json_get_number(json, "", "best_ratio", JSON_OPTIONAL, &lease->best_ratio, error) ||
-      !json_get_integer(json, "", "device_us", JSON_OPTIONAL, INT64_MIN, INT64_MAX, &left_us, error))
+      !json_get_integer(json, "", "device_us", JSON_OPTIONAL, INT64_MIN, INT64_MAX, &left_us, error) ||
+      !json_get_integer(json, "", "budget_us", JSON_OPTIONAL, INT64_MIN, INT64_MAX, &budget_us, error))
     return false;
   lease->device_us = left_us == INT64_MAX ? 0 : left_us > 0 ? left_us : 1; /* one round, to hand it back in order */
+  lease->budget_us = budget_us == INT64_MAX ? 0 : budget_us > 0 ? budget_us : 1;
   return (isfinite(lease->best_ratio) && lease->best_ratio >= 0) ||
          error_at(error, "/best_ratio", "a ratio of times is finite and above 0");
 }

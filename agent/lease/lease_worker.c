@@ -319,9 +319,14 @@ static enum step others_close(struct execution *execution, const struct executor
   return step;
 }
 
-static void open_spent_add(struct executor *executor, const json_t *answer) {
+/* An attempt to open the kernel, which began then. What a process takes to open the device is no job's:
+ * it serves many. Where there is no answer, nothing says how much that was. */
+static void open_spent_add(struct executor *executor, int64_t began_ns, const json_t *answer) {
   const json_t *spent = json_object_get(answer, "spent");
-  executor->spent.start_us += json_integer_value(json_object_get(spent, "device_us"));
+  int64_t device_us = json_integer_value(json_object_get(spent, "device_us"));
+  int64_t opening_us = (clock_monotonic_ns() - began_ns) / 1000 - device_us;
+  executor->opening_us += opening_us > 0 ? opening_us : 1;
+  executor->spent.start_us += device_us;
   executor->spent.reference_us += json_integer_value(json_object_get(spent, "reference_us"));
   executor->spent.inputs_us += json_integer_value(json_object_get(spent, "inputs_us"));
   executor->spent.baseline_us += json_integer_value(json_object_get(spent, "baseline_us"));
@@ -362,9 +367,12 @@ static enum step worker_open(struct execution *execution, const json_t *request,
     seen_add(worker, job);
     worker->kernel = execution->lease->kernel->hash;
     free(TAKE(worker->opened));
+    int64_t began_ns = clock_monotonic_ns();
     worker_ask_with(worker->client, request, socket);
     enum worker_event event = worker_next(worker->client, execution_stopped, execution, NULL, &answer, &end);
     bool is_refused = json_is_false(json_object_get(answer, "passed"));
+    if (!is_refused) /* the device did not come so far */
+      open_spent_add(execution->executor, began_ns, answer);
     if (json_object_get(answer, "reference") && worker->reference) {
       enum step step = reference_lost(execution, worker, ++losses == OPEN_ATTEMPTS);
       if (step != STEP_ON)
@@ -372,7 +380,6 @@ static enum step worker_open(struct execution *execution, const json_t *request,
       continue;
     }
     if (event == WORKER_ANSWER && !is_refused) {
-      open_spent_add(execution->executor, answer);
       enum step step = open_answered(execution, answer);
       if (step == STEP_ON)
         worker->opened = xstrdup(text);

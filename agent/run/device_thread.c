@@ -34,14 +34,18 @@ static bool working_is_ours(void *context, uint64_t config) {
   return held_has(working->thread->agent->held, working->terms->id, working->terms->epoch, config);
 }
 
-/* `object`: the file of the code that a measurement names; NULL: none. */
-static bool record_append(struct agent *agent, const struct lease_terms *terms, const char *member, json_t *taken,
-                          const char *object) {
+/* `object`: the file of the code that a measurement names; NULL: none. Each record says what opening the
+ * kernel took in the lease so far: the server counts the most, whichever of them it gets first. */
+static bool record_append(const struct working *working, const char *member, json_t *taken, const char *object) {
+  const struct lease_terms *terms = working->terms;
+  int64_t opening_us = working->thread->executor.opening_us;
   struct error error;
   uint64_t number;
   cleanup_json json_t *record = json_pack("{s:s, s:I, s:o, s:s*}", "lease", terms->id, "epoch",
                                           (json_int_t)terms->epoch, member, taken, "object_path", object);
-  bool ok = spool_append(agent->spool, record, &number, &error);
+  if (opening_us)
+    json_object_set_new(record, "opening_us", json_integer(opening_us));
+  bool ok = spool_append(working->thread->agent->spool, record, &number, &error);
   if (!ok)
     log_error("%s", error.message);
   return ok;
@@ -120,8 +124,7 @@ static bool working_measured(void *context, const struct lease *lease, const str
   bool is_kept = lease->stage == STAGE_FINAL && measurement->outcome == OUTCOME_CORRECT && measurement->object &&
                  object_name(working, measurement->object, json);
   working->n_measured++;
-  return record_append(working->thread->agent, working->terms, "measurement", json,
-                       is_kept ? measurement->object : NULL);
+  return record_append(working, "measurement", json, is_kept ? measurement->object : NULL);
 }
 
 /* Gets what a lease needs, for as long as the lease lives. `what` is for the sentence. */
@@ -237,12 +240,12 @@ static enum lease_end lease_work(struct working *working, const json_t *json, st
 static bool end_append(struct working *working, enum lease_end end, const struct error *error) {
   struct agent *agent = working->thread->agent;
   if (end == LEASE_DONE)
-    return record_append(agent, working->terms, "done", json_true(), NULL);
+    return record_append(working, "done", json_true(), NULL);
   const char *reason = end == LEASE_FAILED        ? error->message
                        : end == LEASE_SPENT       ? RELEASE_REASON_SPENT
                        : agent_is_stopping(agent) ? "the agent ends"
                                                   : "the agent could not renew it in time or store what it measured";
-  return record_append(agent, working->terms, "release", text_to_json(reason), NULL);
+  return record_append(working, "release", text_to_json(reason), NULL);
 }
 
 static const char *end_name(enum lease_end end) {
@@ -267,6 +270,7 @@ static bool lease_granted(struct device_thread *thread, const json_t *json, int6
                                              .renew_every_ms = terms.renew_every_ms,
                                              .current = &thread->executor.current});
   agent_signal(agent, &agent->must_renew);
+  thread->executor.opening_us = 0; /* this lease may end before it is executed */
   enum lease_end end = lease_work(&working, json, &error);
   if (end == LEASE_FAILED)
     log_error("lease: failed lease=%s epoch=%lld: %s", terms.id, (long long)terms.epoch, error.message);

@@ -1,9 +1,10 @@
 /* Posting the spool: measurements, ends and hand-backs of leases, in the order in which they were recorded.
  *
- * A record is {"lease", "epoch"} with "measurement": {…}, "done": true or "release": "why". Its number is the
- * measurement's seq. Code that a measurement names ("object", which lies in the record's "object_path") is brought to the
- * server before it. Nothing is forgotten before the server has answered; what it refuses for good goes to
- * STATE/refused.jsonl. Threads: one at a time posts. */
+ * A record is {"lease", "epoch"} with "measurement": {…}, "done": true or "release": "why", and
+ * "opening_us" where a kernel was opened for it: what that took so far. Its number is the measurement's
+ * seq. Code that a measurement names ("object", which lies in the record's "object_path") is brought to
+ * the server before it. Nothing is forgotten before the server has answered; what it refuses for good
+ * goes to STATE/refused.jsonl. Threads: one at a time posts. */
 #include <errno.h>
 #include <fcntl.h>
 
@@ -50,10 +51,18 @@ static void refused_keep(struct agent *agent, const json_t *record, const struct
             (long long)record_epoch(record), path, reason->message);
 }
 
+/* What opening the kernel took, as the record says; 0: it says nothing. */
+static json_int_t record_opening_us(const json_t *record) {
+  return json_integer_value(json_object_get(record, "opening_us"));
+}
+
 static json_t *results_body(const struct batch *batch, const struct group *group, size_t from, size_t n, bool done) {
   json_t *measurements = json_array();
+  json_int_t opening_us = done ? record_opening_us(batch->records[group->indices[group->n]].json) : 0;
   for (size_t i = from; i < from + n; i++) {
     const struct spool_record *record = &batch->records[group->indices[i]];
+    if (record_opening_us(record->json) > opening_us)
+      opening_us = record_opening_us(record->json);
     json_t *measurement = json_object_get(record->json, "measurement");
     json_object_set_new(measurement, "seq", json_integer((json_int_t)record->number));
     json_array_append(measurements, measurement);
@@ -61,6 +70,8 @@ static json_t *results_body(const struct batch *batch, const struct group *group
   json_t *body = json_pack("{s:I, s:o}", "epoch", (json_int_t)group->epoch, "measurements", measurements);
   if (done)
     json_object_set_new(body, "done", json_true());
+  if (opening_us)
+    json_object_set_new(body, "opening_us", json_integer(opening_us));
   return body;
 }
 
@@ -116,6 +127,8 @@ static enum post release_post(struct agent *agent, const struct spool_record *re
   cleanup_free char *path = xasprintf("/v1/leases/%s/release", lease);
   cleanup_json json_t *body = json_pack("{s:I, s:O}", "epoch", (json_int_t)record_epoch(record->json), "reason",
                                         json_object_get(record->json, "release"));
+  if (record_opening_us(record->json))
+    json_object_set_new(body, "opening_us", json_integer(record_opening_us(record->json)));
   cleanup_server_answer struct server_answer answer = server_ask(agent->poster_client, "POST", path, body, REQUEST_MS);
   if (answer.reply == REPLY_LATER || answer.reply == REPLY_UNAUTHORIZED) {
     *ret_retry_after_s = answer.retry_after_s;

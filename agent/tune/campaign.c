@@ -122,6 +122,7 @@ static bool piece_run(struct campaign *campaign, struct key_tuning *key, const s
       .likely = likely,
       .best_ratio = piece->best_ratio,
       .device_us = piece->device_us,
+      .budget_us = piece->device_us,
       .objects = key->objects,
   };
   struct lease_hooks hooks = {.context = campaign, .measured = campaign_measured, .stopped = campaign_stopped};
@@ -129,6 +130,7 @@ static bool piece_run(struct campaign *campaign, struct key_tuning *key, const s
   int64_t began_ns = clock_monotonic_ns();
   campaign->current = (size_t)(key - campaign->keys);
   enum lease_end end = lease_execute(campaign->executor, &lease, &hooks, &error);
+  key_tuning_opened(key, piece->stage, campaign->executor->opening_us);
   key->seconds[piece->stage] += (double)(clock_monotonic_ns() - began_ns) * 1e-9;
   if (key->baseline_failure && !campaign->is_broken) {
     error_set(&error, "nothing can be compared: %s", key->baseline_failure);
@@ -144,6 +146,8 @@ static struct budget budget_of(const struct campaign *campaign, const struct key
   return (struct budget){
       .total_us = campaign->terms.budget_us,
       .spent_us = key->device_us,
+      .opening_us = key->opening_us,
+      .openings = key->openings,
       .measured = key->n_measurements,
       .final_us = key->final_us,
       .final_processes = key->n_processes,
@@ -325,8 +329,8 @@ static void budget_is_spent(const struct campaign *campaign, struct key_tuning *
     n += key->configs[i].is_measured;
   error_set(&error,
             "its budget of %g device-seconds was spent before any config was measured correctly: %zu of %zu were "
-            "measured; give more with --budget",
-            (double)campaign->terms.budget_us * 1e-6, n, key->n);
+            "measured, and opening the kernel took %.3g; give more with --budget",
+            (double)campaign->terms.budget_us * 1e-6, n, key->n, (double)key->opening_us * 1e-6);
   key_tuning_fail(key, &error);
 }
 

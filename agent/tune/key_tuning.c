@@ -181,6 +181,13 @@ bool key_tuning_take(struct key_tuning *tuning, const struct lease *lease, const
   return true;
 }
 
+void key_tuning_opened(struct key_tuning *tuning, enum stage stage, int64_t opening_us) {
+  tuning->device_us += opening_us;
+  tuning->final_us += stage == STAGE_FINAL ? opening_us : 0;
+  tuning->opening_us += opening_us;
+  tuning->openings += opening_us > 0;
+}
+
 /* Choices */
 
 static bool is_correct(const struct key_config *config) {

@@ -42,7 +42,9 @@ struct key_tuning {
   char *examples[OUTCOME_COUNT]; /* why the first config with this outcome has it */
   char *baseline_failure, *finalist_failure;
   char *failure;               /* why there is no winner; NULL: none so far */
-  int64_t device_us, final_us; /* spent on it; of that in its finals */
+  int64_t device_us, final_us; /* spent on it, with opening it; of that in its finals */
+  int64_t opening_us;          /* of device_us: opening the kernel for it */
+  int64_t openings;            /* leases in which it was opened */
   int64_t n_measurements;
   bool is_spent;               /* what its budget leaves the screen */
   int64_t n_processes;         /* of finals, so far */
@@ -71,6 +73,9 @@ must_check struct key_config *key_tuning_find(const struct key_tuning *tuning, u
 /* Keeps what a measurement says. False: the baseline does not work, so nothing can be compared. */
 must_check bool key_tuning_take(struct key_tuning *tuning, const struct lease *lease,
                                 const struct measurement *measurement);
+
+/* Counts what opening the kernel took in one of its leases; 0: it was open. */
+void key_tuning_opened(struct key_tuning *tuning, enum stage stage, int64_t opening_us);
 
 /* The correct configs that go on, as finalists_choose says: at most `most`, the baseline among them. */
 size_t key_tuning_choose(const struct key_tuning *tuning, size_t most, uint64_t *ret);

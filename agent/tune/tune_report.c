@@ -107,14 +107,15 @@ static void line_print(const json_t *json) {
 void tune_report_json(const struct campaign *campaign, const struct key_tuning *key) {
   const struct kernel_folder *folder = campaign->folder;
   json_int_t measured = measured_count(key);
-  cleanup_json json_t *answer = json_pack(
-      "{s:o, s:s, s:o, s:o, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:f}", "kernel",
-      json_digest_text(&folder->kernel->hash), "name", folder->kernel->name, "key", key_to_json(&key->key),
-      "environment", environment_to_json(&campaign->device->environment), "device", campaign->device->name, "regime",
-      campaign->terms.regime, "version", WAVETUNE_VERSION, "configs", (json_int_t)key->n, "measured", measured,
-      "unmeasured", (json_int_t)key->n - measured, "finalists", (json_int_t)key->n_finalists, "baseline",
-      (json_int_t)key->baseline, "outcomes", outcomes_to_json(key), "failed", failed_to_json(key), "examples",
-      examples_to_json(key), "seconds", seconds_to_json(key), "device_seconds", (double)key->device_us * 1e-6);
+  cleanup_json json_t *answer =
+      json_pack("{s:o, s:s, s:o, s:o, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:f, s:f}", "kernel",
+                json_digest_text(&folder->kernel->hash), "name", folder->kernel->name, "key", key_to_json(&key->key),
+                "environment", environment_to_json(&campaign->device->environment), "device", campaign->device->name,
+                "regime", campaign->terms.regime, "version", WAVETUNE_VERSION, "configs", (json_int_t)key->n,
+                "measured", measured, "unmeasured", (json_int_t)key->n - measured, "finalists",
+                (json_int_t)key->n_finalists, "baseline", (json_int_t)key->baseline, "outcomes", outcomes_to_json(key),
+                "failed", failed_to_json(key), "examples", examples_to_json(key), "seconds", seconds_to_json(key),
+                "device_seconds", (double)key->device_us * 1e-6, "opening_seconds", (double)key->opening_us * 1e-6);
   ALWAYS(answer != NULL);
   if (key->is_decided)
     verdict_add(answer, campaign, key);
@@ -139,7 +140,8 @@ void tune_report_text(const struct campaign *campaign, const struct key_tuning *
                  .outcomes = outcomes,
                  .budget_ended = key->is_spent,
                  .budget_seconds = (double)campaign->terms.budget_us * 1e-6,
-                 .spent_seconds = (double)key->device_us * 1e-6},
+                 .spent_seconds = (double)key->device_us * 1e-6,
+                 .opening_seconds = (double)key->opening_us * 1e-6},
       .verdict = verdict,
   };
   report_print(&report, stdout);

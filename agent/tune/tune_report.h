@@ -9,7 +9,7 @@
 /* Of a key that has a verdict or a failure:
  *   {"kernel", "name", "key", "environment", "device", "regime", "version", "configs", "measured", "unmeasured",
  *    "finalists", "baseline", "outcomes", "failed", "examples", "seconds": {"screen", "halving", "final"},
- *    "device_seconds", and "verdict" and "winner", or "error"} */
+ *    "device_seconds", "opening_seconds" (of those), and "verdict" and "winner", or "error"} */
 void tune_report_json(const struct campaign *campaign, const struct key_tuning *key);
 
 /* Of a key that has a verdict. */

@@ -101,6 +101,18 @@ def test_an_agent_told_to_end_hands_its_lease_back_at_once(server, start):
     assert not [m for m in server.items(f"/v1/jobs/{job}/measurements") if m["late"]]
 
 
+def test_a_lease_that_the_device_cannot_execute_states_no_opening_of_the_one_before(server, start, tmp_path):
+    one = start(harness.Agent, server, options=QUICK)
+    wait_until(lambda: server.items("/v1/agents"), 30, "the agent")
+    first = small_job(server, small_kernel(tmp_path / "kernel"))
+    wait_until(lambda: state_of(server, first) == "done", 120, "the job")
+    other = small_job(server, harness.QUICK.parent / "gpu_quick")
+    wait_until(lambda: "kernels in hip run on GPUs" in one.messages, 60, "the lease that fails")
+    assert one.stop() == 0
+    assert server.get(f"/v1/jobs/{first}")["opening_device_seconds"] > 0
+    assert server.get(f"/v1/jobs/{other}")["opening_device_seconds"] == 0
+
+
 def test_an_agent_that_waits_for_its_server_works_when_it_comes(start, database, tmp_path):
     server = start(harness.Server, database)
     port = server.port

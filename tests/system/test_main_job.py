@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import subprocess
 
 import harness
 import pytest
@@ -101,6 +102,50 @@ def test_an_agent_spends_no_more_on_a_job_than_its_budget_and_the_round_that_eac
     assert "valid configs: " in wavetune(server, "show", job["job"]).stdout
 
 
+def tuned_alone(kernel, state, *more):
+    done = subprocess.run([harness.BUILD / "wavetune-agent", "tune", kernel, "--key", KEY, "--state", state, "--json", *more],
+                          capture_output=True, text=True, timeout=600)
+    return json.loads(done.stdout)
+
+
+def test_a_job_and_a_tune_whose_opening_alone_passes_the_budget_end_before_anything_is_measured(server, start, tmp_path):
+    """The screen may spend 0.6 of 1 s; its baseline takes that long when it is called once to be checked."""
+    kernel = harness.sleeping_kernel(tmp_path / "kernel")
+    source = kernel / "quick.c"
+    source.write_text(source.read_text().replace("usleep(500 * REPEAT)", "usleep(700000)", 1))
+    start(harness.Agent, server)
+    agent_ready(server)
+    done = wavetune(server, "submit", kernel, "--key", KEY, "--wait", "--json", "--budget", "1", check=False)
+    job = json.loads(done.stdout)[0]
+    assert (job["state"], job["measured"]) == ("failed", 0)
+    assert "the budget was spent before any config was measured, and opening the kernel took" in job["reason"]
+    assert job["spent_device_seconds"] == job["opening_device_seconds"] > 0.7
+    alone = tuned_alone(kernel, tmp_path / "state", "--budget", "1")
+    assert (alone["measured"], alone["finalists"]) == (0, 0)
+    assert "was spent before any config was measured correctly: 0 of 13 were measured, and opening the kernel took" \
+        in alone["error"]
+    assert alone["device_seconds"] == alone["opening_seconds"] > 0.7
+
+
+def test_a_job_and_a_tune_spend_what_their_measurements_and_openings_took(server, start, tmp_path):
+    kernel, samples = harness.sleeping_kernel(tmp_path / "kernel"), tmp_path / "samples.jsonl"
+    quick = ("--screen-rounds", "3", "--final-rounds", "10")
+    start(harness.Agent, server, options=quick)
+    agent_ready(server)
+    job = tune(server, kernel)
+    measured = [m for m in server.items(f"/v1/jobs/{job['job']}/measurements") if not m["late"]]
+    processes = 1 + len({m["process"] for m in measured if m["stage"] == "final"})
+    assert job["opening_device_seconds"] > 0.02 * processes, "each of them warms the baseline up for 20 ms"
+    sum_us = sum(m["device_us"] for m in measured) + round(job["opening_device_seconds"] * 1e6)
+    assert round(job["spent_device_seconds"] * 1e6) == sum_us
+    assert "on opening the kernel" in wavetune(server, "show", job["job"]).stdout
+
+    alone = tuned_alone(kernel, tmp_path / "state", "--samples", samples, *quick)
+    taken = [json.loads(line) for line in samples.read_text().splitlines()]
+    assert alone["opening_seconds"] > 0.02 * (1 + alone["verdict"]["processes"])
+    assert alone["device_seconds"] > alone["opening_seconds"] + sum(sum(m["samples_us"]) for m in taken) * 1e-6
+
+
 def test_candidates_that_misbehave_get_their_outcome_and_the_run_goes_on(server, start):
     start(harness.Agent, server, options=("--config-timeout", "5", "--screen-rounds", "3", "--final-rounds", "10"))
     agent_ready(server)
@@ -122,8 +167,6 @@ def test_candidates_that_misbehave_get_their_outcome_and_the_run_goes_on(server,
 
 
 def test_tune_works_without_a_server(tmp_path):
-    import subprocess
-
     done = subprocess.run([harness.BUILD / "wavetune-agent", "tune", KERNEL, "--key", KEY, "--state", tmp_path, "--json"],
                           capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr[-3000:]

@@ -98,6 +98,20 @@ Test(key_tuning, the_baseline_is_the_default_and_else_the_first_that_holds) {
   trial_end(&trial);
 }
 
+Test(key_tuning, opening_the_kernel_is_spent_on_the_key) {
+  struct trial trial = trial_new(-1);
+  key_tuning_opened(&trial.tuning, STAGE_SCREEN, 3000);
+  cr_assert(feed(&trial, STAGE_SCREEN, 0, 0, 0.5, NULL));
+  key_tuning_opened(&trial.tuning, STAGE_HALVING, 0); /* it was open */
+  key_tuning_opened(&trial.tuning, STAGE_FINAL, 5000);
+  cr_assert(feed(&trial, STAGE_FINAL, 0, 0, 0.5, NULL));
+  cr_expect_eq(trial.tuning.device_us, 8200);
+  cr_expect_eq(trial.tuning.opening_us, 8000);
+  cr_expect_eq(trial.tuning.openings, 2);
+  cr_expect_eq(trial.tuning.final_us, 5100);
+  trial_end(&trial);
+}
+
 Test(key_tuning, one_config_alone_leaves_the_baseline_what_it_is) {
   struct trial trial = trial_new(5);
   cr_expect_eq(trial.tuning.n, 1);

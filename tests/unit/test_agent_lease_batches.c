@@ -11,6 +11,8 @@ static int scripted_worker(void);
 
 #define CLANG "/usr/bin/clang-19"
 #define CONFIG_US 1000 /* that a config costs */
+#define DEVICE_US 400  /* that opening the device takes */
+#define OPEN_US 30000
 #define LEFT_EARLY (SCREEN_BATCH + 5)
 
 /* The scripted worker's process. */
@@ -55,6 +57,16 @@ static void measure(const json_t *request) {
                 "load_us", 0));
 }
 
+/* Takes $WAVETUNE_TEST_OPEN_US, of which DEVICE_US are the device's. The file that $WAVETUNE_TEST_OPEN_KILLER
+ * names, which is removed, kills the worker. */
+static void open_problem(void) {
+  const char *open_us = getenv("WAVETUNE_TEST_OPEN_US"), *killer = getenv("WAVETUNE_TEST_OPEN_KILLER");
+  usleep(open_us ? (useconds_t)atoi(open_us) : 0);
+  if (killer && unlink(killer) == 0)
+    _exit(9);
+  say(json_pack("{s:b, s:{s:i, s:i}}", "opened", 1, "spent", "inputs_us", 30, "device_us", DEVICE_US));
+}
+
 static int scripted_worker(void) {
   cleanup_file FILE *in = fdopen(dup(WORKER_SOCKET_FD), "r");
   cleanup_free char *line = NULL;
@@ -70,7 +82,7 @@ static int scripted_worker(void) {
     if (string_equal(what, "measure"))
       measure(request);
     else if (string_equal(what, "open"))
-      say(json_pack("{s:b, s:{s:i, s:i}}", "opened", 1, "spent", "inputs_us", 30, "device_us", 400));
+      open_problem();
     else
       say(json_pack("{s:b}", string_equal(what, "close") ? "closed" : "passed", 1));
   }
@@ -342,6 +354,81 @@ Test(agent_lease_batches, a_later_batch_gets_what_is_left_of_the_device_time) {
   cr_expect_eq(batches.trial.end, LEASE_SPENT);
   cr_expect_eq(batches.trial.n, SCREEN_BATCH + 4);
   cr_expect_eq(json_integer_value(member(&batches.requests, 1, "device_us")), 4 * CONFIG_US);
+  batches_free(&batches);
+}
+
+/* The clock says how long it took; nothing says how long at most. */
+static void expect_opened_for(const struct batches *batches, int64_t least_us) {
+  cr_expect_geq(batches->trial.executor.opening_us, least_us, "%lld us", (long long)batches->trial.executor.opening_us);
+}
+
+Test(agent_lease_batches, opening_is_counted_from_the_request_to_the_answer_without_the_device) {
+  struct batches batches = batches_new(2, STAGE_SCREEN);
+  setenv("WAVETUNE_TEST_OPEN_US", "30000", 1);
+  batches_run(&batches);
+  cr_expect_eq(batches.trial.end, LEASE_DONE);
+  expect_opened_for(&batches, OPEN_US - DEVICE_US);
+  batches_free(&batches);
+}
+
+Test(agent_lease_batches, an_attempt_to_open_that_dies_is_counted_too) {
+  struct batches batches = batches_new(2, STAGE_SCREEN);
+  cleanup_free char *killer = xasprintf("%s/killer", batches.trial.fixture.folder);
+  struct error error;
+  cr_assert(file_write_atomically(killer, "", 0, 0600, &error), "%s", error.message);
+  setenv("WAVETUNE_TEST_OPEN_US", "30000", 1);
+  setenv("WAVETUNE_TEST_OPEN_KILLER", killer, 1);
+  batches_run(&batches);
+  cr_expect_eq(batches.trial.end, LEASE_DONE);
+  cr_expect_eq(count_of(&batches.requests, "open"), 2);
+  expect_opened_for(&batches, 2 * OPEN_US - DEVICE_US);
+  batches_free(&batches);
+}
+
+Test(agent_lease_batches, what_is_open_already_costs_the_next_lease_nothing) {
+  struct batches batches = batches_new(2, STAGE_SCREEN);
+  batches.trial.leases = 2;
+  batches_run(&batches);
+  cr_expect_eq(count_of(&batches.requests, "open"), 1);
+  cr_expect_eq(batches.trial.executor.opening_us, 0);
+  batches_free(&batches);
+}
+
+Test(agent_lease_batches, nothing_is_measured_where_opening_took_all_that_the_stage_may_spend) {
+  for (enum stage stage = STAGE_SCREEN; stage <= STAGE_HALVING; stage++) {
+    struct batches batches = batches_new(10, stage);
+    setenv("WAVETUNE_TEST_OPEN_US", "30000", 1);
+    batches.trial.lease.device_us = batches.trial.lease.budget_us = OPEN_US - DEVICE_US;
+    batches_run(&batches);
+    cr_expect_eq(batches.trial.end, LEASE_SPENT);
+    cr_expect_eq(batches.trial.n, 0);
+    cr_expect_eq(count_of(&batches.requests, "measure"), 0);
+    expect_opened_for(&batches, OPEN_US - DEVICE_US);
+    batches_free(&batches);
+  }
+}
+
+Test(agent_lease_batches, an_opening_that_is_more_than_the_leases_share_leaves_it_some) {
+  struct batches batches = batches_new(10, STAGE_SCREEN);
+  setenv("WAVETUNE_TEST_OPEN_US", "30000", 1);
+  batches.trial.lease.device_us = 5 * CONFIG_US;
+  batches.trial.lease.budget_us = 1000 * OPEN_US; /* of a thousand leases or so */
+  batches_run(&batches);
+  cr_expect_eq(batches.trial.end, LEASE_SPENT);
+  cr_expect_eq(batches.trial.n, 5);
+  json_int_t device_us = json_integer_value(member(&batches.requests, 0, "device_us"));
+  cr_expect(device_us > 4 * CONFIG_US && device_us < 5 * CONFIG_US, "%d us", (int)device_us);
+  batches_free(&batches);
+}
+
+Test(agent_lease_batches, a_final_pays_for_its_opening_and_is_measured_whole) {
+  struct batches batches = batches_new(10, STAGE_FINAL);
+  setenv("WAVETUNE_TEST_OPEN_US", "30000", 1);
+  batches.trial.lease.device_us = batches.trial.lease.budget_us = OPEN_US - DEVICE_US;
+  batches_run(&batches);
+  cr_expect_eq(batches.trial.end, LEASE_DONE);
+  cr_expect_eq(batches.trial.n, 10);
+  cr_expect_eq(json_integer_value(member(&batches.requests, 0, "device_us")), 1);
   batches_free(&batches);
 }
 

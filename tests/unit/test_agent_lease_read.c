@@ -47,16 +47,19 @@ Test(agent_lease_read, takes_what_other_leases_of_the_job_have_learned_and_spent
   struct lease lease;
   struct error error;
   cr_assert(lease_read(json, false, &lease, &error), "%s: %s", error.pointer, error.message);
-  cr_expect(lease.n_likely == 0 && lease.best_ratio == 0 && lease.device_us == 0, "an old server says nothing");
+  cr_expect(lease.n_likely == 0 && lease.best_ratio == 0 && lease.device_us == 0 && lease.budget_us == 0,
+            "an old server says nothing");
   lease_release(&lease);
   json_object_set_new(json, "likely", fixture_json("[4, 0]"));
   json_object_set_new(json, "best_ratio", json_real(0.71));
   json_object_set_new(json, "device_us", json_integer(5000000));
+  json_object_set_new(json, "budget_us", json_integer(7000000));
   cr_assert(lease_read(json, false, &lease, &error), "%s: %s", error.pointer, error.message);
   cr_assert_eq(lease.n_likely, 2);
   cr_expect(lease.likely[0] == 4 && lease.likely[1] == 0);
   cr_expect_eq(lease.best_ratio, 0.71);
   cr_expect_eq(lease.device_us, 5000000);
+  cr_expect_eq(lease.budget_us, 7000000);
   lease_release(&lease);
   json_object_set_new(json, "device_us", json_integer(-3)); /* spent: no bound would be 0 */
   cr_assert(lease_read(json, false, &lease, &error), "%s: %s", error.pointer, error.message);
@@ -89,6 +92,7 @@ Test(agent_lease_read, refuses_what_it_cannot_execute) {
       {"likely", "7", "/likely", "the lease cannot be executed"},
       {"best_ratio", "-0.5", "/best_ratio", "finite and above 0"},
       {"device_us", "\"much\"", "/device_us", "the lease cannot be executed"},
+      {"budget_us", "1.5", "/budget_us", "the lease cannot be executed"},
   };
   struct fixture fixture = fixture_new(FIXTURE_GOOD, (struct fixture_options){.space = space_text});
   for (size_t i = 0; i < ARRAY_LENGTH(refusals); i++) {

@@ -12,6 +12,25 @@ static void measured(struct trial *trial, const char *lease, int config) {
   append(trial, lease, "measurement", json_pack("{s:i, s:s}", "config", config, "outcome", "compile"));
 }
 
+/* A record that says what opening the kernel took so far. */
+static void append_opened(struct trial *trial, const char *member, json_t *taken, int opening_us) {
+  uint64_t number;
+  struct error error;
+  cleanup_json json_t *record =
+      json_pack("{s:s, s:i, s:o, s:i}", "lease", "91", "epoch", 3, member, taken, "opening_us", opening_us);
+  cr_assert(spool_append(trial->agent.spool, record, &number, &error), "%s", error.message);
+}
+
+static void measured_opened(struct trial *trial, int config, int opening_us) {
+  append_opened(trial, "measurement", json_pack("{s:i, s:s}", "config", config, "outcome", "compile"), opening_us);
+}
+
+/* -1: the request does not say. */
+static int opening_us_of(const struct trial *trial, size_t index) {
+  const json_t *opening_us = json_object_get(trial->server.bodies[index], "opening_us");
+  return opening_us ? (int)json_integer_value(opening_us) : -1;
+}
+
 static void held(struct trial *trial, const char *lease) {
   static _Atomic uint64_t current = UINT64_MAX;
   held_add(trial->agent.held, &(struct held_grant){.lease = lease,
@@ -117,6 +136,43 @@ Test(agent_poster, hands_a_lease_back_after_its_measurements) {
   cr_expect_str_eq(json_string_value(json_object_get(trial.server.bodies[1], "reason")), "the agent ends");
   cr_expect(spool_is_empty(trial.agent.spool), "that it was not ours any more does not matter");
   cr_expect_not(held_is_alive(trial.agent.held, "91", 3));
+  trial_release(&trial);
+}
+
+Test(agent_poster, says_what_opening_took_with_whatever_it_posts) {
+  struct trial trial;
+  trial_init(&trial, NULL, 0);
+  measured_opened(&trial, 40, 500);
+  measured_opened(&trial, 41, 700); /* it was opened again */
+  agent_post_left(&trial.agent);
+  append_opened(&trial, "release", json_string("the agent ends"), 900);
+  agent_post_left(&trial.agent);
+  append_opened(&trial, "done", json_true(), 20);
+  agent_post_left(&trial.agent);
+  measured(&trial, "92", 1); /* of a lease in which nothing was opened, or an older agent's */
+  append(&trial, "92", "release", json_string("the agent ends"));
+  agent_post_left(&trial.agent);
+  cr_assert_eq(trial.server.n, 5);
+  expect_request(&trial, 0, "POST /v1/leases/91/results", "1:40 2:41");
+  static const int expected[] = {700, 900, 20, -1, -1};
+  for (size_t i = 0; i < ARRAY_LENGTH(expected); i++)
+    cr_expect_eq(opening_us_of(&trial, i), expected[i], "request %zu: %d", i, opening_us_of(&trial, i));
+  trial_release(&trial);
+}
+
+Test(agent_poster, says_what_opening_took_also_when_a_measurement_is_refused) {
+  static const struct scripted script[] = {{422, "{\"detail\": \"bad\"}"}, {422, "{\"detail\": \"bad\"}"}};
+  struct trial trial;
+  log_set_level(LOG_LEVEL_ERROR);
+  trial_init(&trial, script, 2);
+  measured_opened(&trial, 40, 500);
+  measured_opened(&trial, 41, 500);
+  append_opened(&trial, "done", json_true(), 700);
+  agent_post_left(&trial.agent);
+  cr_assert_eq(trial.server.n, 3);
+  static const int expected[] = {700, 500, 700};
+  for (size_t i = 0; i < ARRAY_LENGTH(expected); i++)
+    cr_expect_eq(opening_us_of(&trial, i), expected[i], "request %zu: %d", i, opening_us_of(&trial, i));
   trial_release(&trial);
 }
 

@@ -19,6 +19,12 @@ struct http_client *cli_connect(const struct options *options) {
     (void)!cli_fail(EXIT_USAGE, &error);
     return NULL;
   }
+  if (!http_client_set_certificate(client, option_text(options, "client-certificate"),
+                                   option_text(options, "client-key"), &error)) {
+    http_client_free(client);
+    (void)!cli_fail(EXIT_USAGE, &error);
+    return NULL;
+  }
   return client;
 }
 

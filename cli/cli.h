@@ -23,7 +23,7 @@
 #define OPTION_WAIT(says) {.name = "wait", .type = OPTION_FLAG, .flag_only = true, .help = says}
 #define OPTION_PATIENCE {.name = "patience", .type = OPTION_INTEGER, .argument = "SECONDS", .default_text = "60", .min = 0, .max = 86400, \
     .flag_only = true, .help = "how long to go on following jobs while the server is away"}
-#define SERVER_OPTIONS OPTION_URL, OPTION_TOKEN, OPTION_INSECURE_HTTP, OPTION_JSON
+#define SERVER_OPTIONS OPTION_URL, OPTION_TOKEN, OPTION_INSECURE_HTTP, OPTION_CLIENT_CERTIFICATE, OPTION_CLIENT_KEY, OPTION_JSON
 /* clang-format on */
 
 /* A connection to --url with --token. NULL after it said why not. */

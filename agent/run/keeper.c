@@ -37,7 +37,9 @@ static char *machine_digest(void) {
 }
 
 static json_t *enrol_body(struct agent *agent) {
-  cleanup_free char *id = agent->own_token ? NULL : agent_id(agent); /* its own token says who it is */
+  /* Its own token or, without any token, its certificate says who it is. */
+  bool is_known = agent->own_token || !option_text(agent->options, "token");
+  cleanup_free char *id = is_known ? NULL : agent_id(agent);
   cleanup_free char *machine = machine_digest();
   json_t *devices = json_array();
   for (size_t i = 0; i < agent->n_threads; i++) {

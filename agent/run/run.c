@@ -105,6 +105,11 @@ static bool client_new(struct agent *agent, struct http_client **ret_client, str
   if (!http_client_new(option_text(agent->options, "url"), option_text(agent->options, "token"),
                        option_flag(agent->options, "insecure-http"), CONNECT_MS, &client, error))
     return false;
+  if (!http_client_set_certificate(client, option_text(agent->options, "client-certificate"),
+                                   option_text(agent->options, "client-key"), error)) {
+    http_client_free(client);
+    return false;
+  }
   pthread_mutex_lock(&agent->mutex);
   *ret_client = client;
   pthread_mutex_unlock(&agent->mutex);
@@ -264,6 +269,8 @@ static const struct option_spec run_options[] = {
     {"token", OPTION_TEXT, "TOKEN", NULL, 0, 0,
      "an enrolment token, or one with the role agent; better in WAVETUNE_TOKEN", false, .is_secret = true},
     OPTION_INSECURE_HTTP,
+    OPTION_CLIENT_CERTIFICATE,
+    OPTION_CLIENT_KEY,
     {"state", OPTION_TEXT, "FOLDER", NULL, 0, 0,
      "the agent's id, own token, spool and compiled objects; default: /var/lib/wavetune-agent, of a user "
      "~/.local/state/…",

@@ -108,6 +108,20 @@ bool folder_make(const char *path, unsigned mode, struct error *error) {
   return true;
 }
 
+bool file_is_private(const char *path, bool or_roots_group, struct error *error) {
+  struct stat status;
+  if (stat(path, &status) < 0)
+    return error_set(error, "cannot look at %s: %s", path, strerror(errno));
+  mode_t refused = S_IRWXG | S_IRWXO;
+  if (or_roots_group && status.st_uid == 0)
+    refused &= ~(mode_t)S_IRGRP;
+  return !(status.st_mode & refused) ||
+         error_set(error,
+                   "%s is a private key with mode %04o, so that others may have read it; chmod 600 it, or make a "
+                   "new one",
+                   path, (unsigned)status.st_mode & 07777);
+}
+
 bool folder_make_private(const char *path, struct error *error) {
   struct stat status;
   if (!folder_make(path, 0700, error))

@@ -19,6 +19,10 @@ must_check bool file_write_atomically(const char *path, const void *bytes, size_
 must_check bool file_write_unsynced(const char *path, const void *bytes, size_t size, unsigned mode,
                                     struct error *error);
 
+/* Whether only its owner may read or change the file, which holds a private key; with `or_roots_group` the group may read
+ * one that belongs to root too, as where a group of the machine may use its keys. */
+must_check bool file_is_private(const char *path, bool or_roots_group, struct error *error);
+
 /* Makes the name of a file durable: syncs the folder that holds it. */
 must_check bool folder_sync(const char *file_path);
 

@@ -124,18 +124,6 @@ static bool key_parse(const char *path, const char *text, size_t size, bool is_p
   return true;
 }
 
-static bool others_can_read(const char *path, struct error *error) {
-  struct stat status;
-  if (stat(path, &status) < 0)
-    return !error_set(error, "cannot look at %s: %s", path, strerror(errno));
-  if (!(status.st_mode & (S_IRWXG | S_IRWXO)))
-    return false;
-  return !error_set(error,
-                    "%s is a private key with mode %04o, so that others may have read it; chmod 600 it, or make a "
-                    "new one",
-                    path, (unsigned)status.st_mode & 07777);
-}
-
 static bool text_read_key(const char *path, const char *text, size_t size, bool only_public, struct signing_key *ret,
                           struct error *error) {
   char kind[64];
@@ -155,7 +143,7 @@ static bool text_read_key(const char *path, const char *text, size_t size, bool 
   if (only_public)
     return error_set(error, "%s is a private key, which belongs to the publisher alone; give the public one, %s.pub",
                      path, path);
-  return !others_can_read(path, error) && key_parse(path, text, size, true, ret, error);
+  return file_is_private(path, false, error) && key_parse(path, text, size, true, ret, error);
 }
 
 static bool key_read(const char *path, bool only_public, struct signing_key *ret, struct error *error) {

@@ -4,8 +4,11 @@
 #include "common/program/http_client.h"
 
 #include <curl/curl.h>
+#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
+
+#include "common/base/file.h"
 
 #define TIMEOUT_MS_DEFAULT 60000
 #define RESPONSE_MAX_DEFAULT ((size_t)64 << 20)
@@ -18,6 +21,7 @@ struct http_client {
   pthread_mutex_t token_lock;
   char *authorization; /* the whole header, or NULL; under token_lock */
   bool is_loopback;
+  char *certificate, *key; /* files, or both NULL */
   int64_t connect_timeout_ms;
   atomic_bool cancelled;
 };
@@ -115,8 +119,25 @@ void http_client_free(struct http_client *client) {
   curl_multi_cleanup(client->multi);
   free(client->url);
   free(client->authorization);
+  free(client->certificate);
+  free(client->key);
   pthread_mutex_destroy(&client->token_lock);
   free(client);
+}
+
+bool http_client_set_certificate(struct http_client *client, const char *certificate, const char *key,
+                                 struct error *error) {
+  if (!certificate != !key)
+    return error_set(error, "--client-certificate and --client-key belong together; give both or neither");
+  if (!certificate)
+    return true;
+  if (access(certificate, R_OK) < 0)
+    return error_set(error, "cannot read the client certificate %s: %s", certificate, strerror(errno));
+  if (!file_is_private(key, true, error))
+    return error_prefix(error, "--client-key: ");
+  client->certificate = xstrdup(certificate);
+  client->key = xstrdup(key);
+  return true;
 }
 
 void http_client_set_token(struct http_client *client, const char *token) {
@@ -222,6 +243,10 @@ static void easy_prepare(const struct http_client *client, const struct http_req
   const char *certificates = getenv("SSL_CERT_FILE");
   if (certificates && certificates[0])
     curl_easy_setopt(easy, CURLOPT_CAINFO, certificates);
+  if (client->certificate) {
+    curl_easy_setopt(easy, CURLOPT_SSLCERT, client->certificate);
+    curl_easy_setopt(easy, CURLOPT_SSLKEY, client->key);
+  }
   easy_set_method(easy, request);
 }
 

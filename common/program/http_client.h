@@ -17,10 +17,19 @@ struct http_client;
 must_check bool http_client_new(const char *url, const char *token, bool insecure_http, int64_t connect_timeout_ms,
                                 struct http_client **ret_client, struct error *error);
 
-/* The option of every command that has --url and --token. */
+/* Shows a client certificate (PEM, then its issuers) to https:// servers that ask for one. The files are read for each new
+ * connection; a key that others may read is refused. Both NULL: none. Before the first request. */
+must_check bool http_client_set_certificate(struct http_client *client, const char *certificate, const char *key,
+                                            struct error *error);
+
+/* The options of every command that has --url and --token. */
 /* clang-format off */
 #define OPTION_INSECURE_HTTP {.name = "insecure-http", .type = OPTION_FLAG, \
     .help = "send the token over http:// to other hosts, too: only where you trust the network between"}
+#define OPTION_CLIENT_CERTIFICATE {.name = "client-certificate", .type = OPTION_TEXT, .argument = "FILE", \
+    .help = "show this certificate (PEM) to an https:// server that asks for one"}
+#define OPTION_CLIENT_KEY {.name = "client-key", .type = OPTION_TEXT, .argument = "FILE", \
+    .help = "the client certificate's private key (PEM)"}
 /* clang-format on */
 void http_client_free(struct http_client *client);
 /* What requests that begin from now on send. Any thread. NULL: no token. Aborts on one that http_client_new refuses. */

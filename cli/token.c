@@ -19,9 +19,10 @@ static int command_token_make(struct options *options) {
     error_prefix(&error, "--environment: ");
     return cli_fail(EXIT_USAGE, &error);
   }
-  cleanup_json json_t *body = json_pack("{s:s, s:s, s:s*, s:s*, s:O*}", "name", arguments[0], "role",
-                                        option_text(options, "role"), "expires", option_text(options, "expires"),
-                                        "agent_name", option_text(options, "agent-name"), "environment", environment);
+  cleanup_json json_t *body =
+      json_pack("{s:s, s:s, s:s*, s:s*, s:s*, s:O*}", "name", arguments[0], "role", option_text(options, "role"),
+                "expires", option_text(options, "expires"), "agent_name", option_text(options, "agent-name"),
+                "certificate", option_text(options, "certificate"), "environment", environment);
   if (option_integer(options, "uses"))
     json_object_set_new(body, "uses", json_integer(option_integer(options, "uses")));
   int code = cli_call(client, "POST", "/v1/tokens", body, &answer);
@@ -30,7 +31,7 @@ static int command_token_make(struct options *options) {
   if (option_flag(options, "json"))
     cli_print_json(answer);
   else
-    printf("%s\n", cli_member(answer, "token"));
+    printf("%s\n", cli_member(answer, option_text(options, "certificate") ? "certificate" : "token"));
   return EXIT_OK;
 }
 
@@ -107,6 +108,11 @@ static const struct option_spec make_options[] = {
      .type = OPTION_TEXT,
      .argument = "PATTERN",
      .help = "of the role enrol: agents' names, like 'mi300-*'",
+     .flag_only = true},
+    {.name = "certificate",
+     .type = OPTION_TEXT,
+     .argument = "NAME",
+     .help = "of the role agent: make no token; the client certificate with this name stands for it",
      .flag_only = true},
     {.name = "environment",
      .type = OPTION_TEXT,

@@ -1,12 +1,12 @@
 # Debian packages by purpose, and `packages_install NAME…`, which installs those that are missing. Sourced, not run.
 # shellcheck shell=bash
 
-PACKAGES_BUILD="build-essential cmake ninja-build pkg-config libmicrohttpd-dev libpq-dev libjansson-dev libssl-dev
+PACKAGES_BUILD="build-essential cmake ninja-build pkg-config libmicrohttpd-dev libgnutls28-dev libpq-dev libjansson-dev libssl-dev
   libcurl4-openssl-dev libzstd-dev libelf-dev libmsgpack-dev libseccomp-dev libarchive-dev libcriterion-dev"
 PACKAGES_RUN="postgresql ca-certificates"
 # Kernels in hip for AMD GPUs: compiling and disassembling them.
 PACKAGES_GPU="clang-19 lld-19 llvm-19"
-PACKAGES_TEST="python3 python3-venv python3-pytest curl git iproute2 procps systemd clang-format-19 clang-tidy-19 $PACKAGES_GPU"
+PACKAGES_TEST="python3 python3-venv python3-pytest curl git iproute2 openssl nginx-light haproxy procps systemd clang-format-19 clang-tidy-19 $PACKAGES_GPU"
 PACKAGES_FUZZ="clang-19 libclang-rt-19-dev"
 PACKAGES_BENCH="nginx-light wrk postgresql-contrib"
 

@@ -17,8 +17,8 @@ static sigset_t ends(int also) {
   return set;
 }
 
-void signals_block(void) {
-  sigset_t set = ends(SIGCHLD);
+void signals_block(int also) {
+  sigset_t set = ends(also);
   ALWAYS(pthread_sigmask(SIG_BLOCK, &set, NULL) == 0);
   signal(SIGPIPE, SIG_IGN);
 }
@@ -81,5 +81,6 @@ char *server_url(const struct server *server) {
   if (string_equal(address, "::"))
     address = "::1";
   bool is_six = strchr(address, ':') != NULL;
-  return xasprintf("http://%s%s%s:%d", is_six ? "[" : "", address, is_six ? "]" : "", server_port(server));
+  return xasprintf("http%s://%s%s%s:%d", server_has_tls(server) ? "s" : "", is_six ? "[" : "", address,
+                   is_six ? "]" : "", server_port(server));
 }

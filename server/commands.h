@@ -7,9 +7,9 @@
 #include "common/program/options.h"
 #include "server/server.h"
 
-/* SIGTERM and SIGINT wait in every thread that is started from now on, for signals_wait. */
-void signals_block(void);
-/* Returns the signal. `also` (0: none) is one more signal to return for. */
+/* SIGTERM, SIGINT and the signal `also` wait in every thread that is started from now on, for signals_wait. */
+void signals_block(int also);
+/* Returns the signal. */
 int signals_wait(int also);
 
 /* Options of every command that serves. */
@@ -40,7 +40,7 @@ must_check bool serve_options(const struct options *options, const char *databas
 /* Runs all migrations; logs what it applied. EXIT_UNREACHABLE: the database is away; EXIT_FAILED: it is refused. */
 must_check enum exit_code migrate_database(const char *database, int *ret_applied, struct error *error);
 
-/* "http://127.0.0.1:7200", the caller's: an address that listens everywhere is shown as one that can be called. */
+/* "http://127.0.0.1:7200" or "https://…", the caller's: an address that listens everywhere is shown as one that can be called. */
 must_check char *server_url(const struct server *server);
 
 int dev_run(struct options *options);

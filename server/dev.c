@@ -113,7 +113,7 @@ int dev_run(struct options *options) {
   cleanup_free char *folder = NULL;
   struct cluster *cluster;
   int code = EXIT_USAGE;
-  signals_block();
+  signals_block(SIGCHLD);
   if (folder_resolve(option_text(options, "folder"), &folder, &error) &&
       cluster_start(folder, option_text(options, "postgres-bin"), option_text(options, "user"), &cluster, &error)) {
     code = serve(options, cluster, folder, &error);

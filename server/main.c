@@ -31,17 +31,22 @@ static int serve_run(struct options *options) {
   struct server *server;
   if (!database_of(options, &database, &error))
     return fail(EXIT_USAGE, &error);
-  signals_block();
+  signals_block(SIGHUP);
   struct server_options server_options;
   if (!serve_options(options, database, &server_options, &error))
     return fail(EXIT_USAGE, &error);
   server_options.migrate = option_flag(options, "migrate");
+  server_options.tls_certificate = option_text(options, "tls-certificate");
+  server_options.tls_key = option_text(options, "tls-key");
+  server_options.tls_client_ca = option_text(options, "tls-client-ca");
+  server_options.n_trusted_proxies = option_list(options, "trusted-proxy", &server_options.trusted_proxies);
   if (!server_start(&server_options, &server, &error))
     return fail(EXIT_USAGE, &error);
   cleanup_free char *url = server_url(server);
   printf("listening on %s\n", url);
   fflush(stdout);
-  signals_wait(0);
+  while (signals_wait(SIGHUP) == SIGHUP)
+    server_reload(server);
   server_stop(server);
   return EXIT_OK;
 }
@@ -73,7 +78,7 @@ static bool name_of(const struct options *options, const char **ret_name, struct
 static int token_make_with(struct db *db, const struct options *options) {
   struct error error;
   const char *name, *environment = option_text(options, "environment");
-  struct token_terms terms = {0};
+  struct token_request asked = {0};
   char token[TOKEN_TEXT_SIZE];
   bool is_new;
   cleanup_json json_t *environment_json = NULL;
@@ -81,21 +86,29 @@ static int token_make_with(struct db *db, const struct options *options) {
       (environment && !json_parse(environment, strlen(environment), &environment_json, &error)))
     return fail(EXIT_USAGE, &error);
   cleanup_json json_t *body =
-      json_pack("{s:s, s:s, s:s*, s:s*, s:O*}", "name", name, "role", option_text(options, "role"), "expires",
-                option_text(options, "expires"), "agent_name", option_text(options, "agent-name"), "environment",
-                environment_json);
+      json_pack("{s:s, s:s, s:s*, s:s*, s:s*, s:O*}", "name", name, "role", option_text(options, "role"), "expires",
+                option_text(options, "expires"), "agent_name", option_text(options, "agent-name"), "certificate",
+                option_text(options, "certificate"), "environment", environment_json);
   ALWAYS(body != NULL);
   if (option_integer(options, "uses"))
     json_object_set_new(body, "uses", json_integer(option_integer(options, "uses")));
-  if (!token_request_parse(body, &terms, &error))
+  if (!token_request_parse(body, &asked, &error))
     return fail(EXIT_USAGE, &error);
-  bool ok = tokens_make(db, &terms, token, &is_new, &error);
-  free(terms.environment);
+  asked.terms.certificate = asked.certificate ? &asked.digest : NULL;
+  bool ok = tokens_make(db, &asked.terms, token, &is_new, &error);
+  free(asked.terms.environment);
   if (!ok)
     return fail(EXIT_UNREACHABLE, &error);
   if (!is_new) {
-    error_set(&error, "there is a token \"%s\" already; revoke it or take another name", name);
+    token_request_taken(&asked, &error);
     return fail(EXIT_REFUSED, &error);
+  }
+  if (asked.certificate) {
+    cleanup_json json_t *answer = json_pack("{s:s, s:s, s:s}", "certificate", asked.certificate, "name", name, "role",
+                                            option_text(options, "role"));
+    cleanup_free char *line = json_dumps(answer, JSON_COMPACT);
+    printf("%s\n", option_flag(options, "json") ? line : asked.certificate);
+    return EXIT_OK;
   }
   printf(option_flag(options, "json") ? "{\"token\":\"%s\",\"name\":\"%s\",\"role\":\"%s\"}\n" : "%s\n", token, name,
          option_text(options, "role"));
@@ -177,6 +190,14 @@ static int token_revoke_run(struct options *options) { return with_database(opti
 static const struct option_spec serve_specs[] = {
     DATABASE_OPTION,
     SERVE_OPTIONS,
+    {"tls-certificate", OPTION_TEXT, "FILE", NULL, 0, 0,
+     "speak https:// with this certificate and its issuers (PEM); files of --tls-… are read again when they change",
+     false},
+    {"tls-key", OPTION_TEXT, "FILE", NULL, 0, 0, "the certificate's private key (PEM)", false},
+    {"tls-client-ca", OPTION_TEXT, "FILE", NULL, 0, 0,
+     "authorities (PEM) of client certificates, which may stand for agents' tokens", false},
+    {"trusted-proxy", OPTION_LIST, "ADDRESS", NULL, 0, 0,
+     "address or network of a proxy whose X-Client-Cert, X-Forwarded-For and X-Forwarded-Proto are believed", false},
     {"migrate", OPTION_FLAG, NULL, NULL, 0, 0, "apply missing migrations when the database is there", false},
 };
 static const struct option_spec dev_specs[] = {
@@ -195,14 +216,18 @@ static const struct option_spec token_make_specs[] = {
     {"uses", OPTION_INTEGER, "N", "0", 0, TOKEN_USES_MAX, "of the role enrol: how many agents it enrols (0: one)",
      true},
     {"agent-name", OPTION_TEXT, "PATTERN", NULL, 0, 0, "of the role enrol: agents' names, like 'mi300-*'", true},
+    {"certificate", OPTION_TEXT, "NAME", NULL, 0, 0,
+     "of the role agent: make no token; the client certificate with this name stands for it", true},
     {"environment", OPTION_TEXT, "JSON", NULL, 0, 0, "of the role enrol: what all devices of the agents have", true},
     JSON_OPTION,
 };
 
 static const struct command_spec commands[] = {
     {"serve", "", "serve the API from a PostgreSQL database",
-     "Any number of servers may share one database. SIGTERM ends it after all answers were given.", serve_specs,
-     ARRAY_LENGTH(serve_specs), serve_run},
+     "Any number of servers may share one database. SIGTERM ends it after all answers were given; SIGHUP reads the "
+     "files of "
+     "--tls-certificate, --tls-key and --tls-client-ca at once.",
+     serve_specs, ARRAY_LENGTH(serve_specs), serve_run},
     {"dev", "", "serve from a private PostgreSQL in a folder",
      "Makes a PostgreSQL cluster in the folder, or goes on with the one that is there; migrates it, serves, and prints "
      "the "

@@ -11,6 +11,7 @@
 #include "server/http/dispatch.h"
 #include "server/http/openapi.h"
 #include "server/http/response_memory.h"
+#include "server/http/tls.h"
 #include "server/server_private.h"
 #include "server/store/identities.h"
 
@@ -23,6 +24,7 @@
 #define READY_STALE_MS 10000
 /* How long requests that run may go on when the server stops. */
 #define STOP_GRACE_S 3
+#define FILES_EVERY_MS 1000
 #define MEMORY_BYTES_MAX (128 * (size_t)MIB)
 #define BLOB_CACHE_BYTES_MAX (128 * (size_t)MIB)
 /* How long answers that were given at the end may take to leave. */
@@ -129,10 +131,14 @@ static void *housekeep_main(void *context) {
   struct worker_thread *thread = context;
   struct worker *worker = &thread->worker;
   struct server *server = worker->server;
-  int64_t ready_at_ms = 0;
+  int64_t ready_at_ms = 0, files_at_ms = 0;
   MAGIC_CHECK(server, SERVER_MAGIC);
   do {
     int64_t now_ms = clock_monotonic_ms();
+    if (server->tls && now_ms >= files_at_ms) {
+      tls_reload_changed(server->tls);
+      files_at_ms = now_ms + FILES_EVERY_MS;
+    }
     if (now_ms >= ready_at_ms) {
       ready_check(worker);
       ready_at_ms = now_ms + READY_EVERY_MS;
@@ -203,6 +209,18 @@ static bool publisher_keys_read(struct server *server, const struct server_optio
   return true;
 }
 
+static bool clients_read(struct server *server, const struct server_options *options, struct error *error) {
+  const struct tls_files files = {options->tls_certificate, options->tls_key, options->tls_client_ca};
+  server->options.tls_certificate = server->options.tls_key = server->options.tls_client_ca = NULL; /* the caller's */
+  server->options.trusted_proxies = NULL;
+  if (!networks_parse(options->trusted_proxies, options->n_trusted_proxies, &server->trusted_proxies, error))
+    return error_prefix(error, "--trusted-proxy: ");
+  if (files.client_ca && !files.certificate && !server->trusted_proxies.n)
+    return error_set(error, "--tls-client-ca needs --tls-certificate and --tls-key, or the --trusted-proxy that passes "
+                            "clients' certificates on");
+  return tls_new(&files, &server->tls, error);
+}
+
 static void server_free(struct server *server) {
   queue_free(server->queue);
   auth_free(server->auth);
@@ -212,6 +230,8 @@ static void server_free(struct server *server) {
   pthread_mutex_destroy(&server->stop_lock);
   pthread_cond_destroy(&server->stop_signal);
   trusted_keys_release(&server->publisher_keys);
+  networks_release(&server->trusted_proxies);
+  tls_free(server->tls);
   migrations_free(server->migrations);
   free(server->openapi);
   free(server->workers);
@@ -228,12 +248,12 @@ bool server_start(const struct server_options *options, struct server **ret_serv
   json_object_seed(0); /* before threads make objects at the same time */
   struct server *server = server_new(options);
   server->migrations = TAKE(migrations);
-  if (!publisher_keys_read(server, options, error) || !daemon_start(server, &server->daemon, error) ||
-      !threads_start(server, error)) {
+  if (!publisher_keys_read(server, options, error) || !clients_read(server, options, error) ||
+      !daemon_start(server, &server->daemon, error) || !threads_start(server, error)) {
     server_stop(server);
     return false;
   }
-  if (!string_starts(options->listen, "127.") && !string_equal(options->listen, "::1"))
+  if (!server_has_tls(server) && !string_starts(options->listen, "127.") && !string_equal(options->listen, "::1"))
     log_warning("server: listening on %s: tokens travel unencrypted unless a proxy with TLS stands before it",
                 options->listen);
   *ret_server = server;
@@ -284,6 +304,14 @@ void server_stop(struct server *server) {
   server_free(server);
 }
 
+void server_reload(struct server *server) {
+  if (server->tls)
+    tls_reload(server->tls);
+  else
+    log_info("server: SIGHUP: there are no files of --tls-certificate, --tls-key or --tls-client-ca to read again");
+}
+
+bool server_has_tls(const struct server *server) { return server->tls && tls_serves(server->tls); }
 int server_port(const struct server *server) { return daemon_port(server->daemon); }
 const struct server_options *server_options(const struct server *server) { return &server->options; }
 const struct trusted_keys *server_publisher_keys(const struct server *server) { return &server->publisher_keys; }

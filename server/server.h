@@ -16,6 +16,12 @@ struct server_options {
   size_t n_publisher_keys;
   const char *const *publisher_keys;
 
+  /* PEM files, read again when they change; NULL: none. See http/tls.h. */
+  const char *tls_certificate, *tls_key, *tls_client_ca;
+  /* Addresses and networks of proxies whose headers about their clients are believed. Read by server_start and not kept. */
+  size_t n_trusted_proxies;
+  const char *const *trusted_proxies;
+
   const char *listen;          /* "127.0.0.1" */
   int port;                    /* 0: any free one; server_port tells */
   const char *database;        /* libpq connection string */
@@ -48,7 +54,10 @@ struct worker {
 must_check bool server_start(const struct server_options *options, struct server **ret_server, struct error *error);
 /* Stops accepting, answers every parked and queued request (503), joins the threads, frees. */
 void server_stop(struct server *server);
+/* Reads the files of --tls-… again; logs what came of it. */
+void server_reload(struct server *server);
 int server_port(const struct server *server);
+bool server_has_tls(const struct server *server);
 const struct server_options *server_options(const struct server *server);
 
 /* Whether the schema is the one that this program knows and the database answered lately: what /readyz says. Any thread. */

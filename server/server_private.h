@@ -8,6 +8,7 @@
 #include "common/cache/signing_key.h"
 #include "server/core/lease_id.h"
 #include "server/http/auth.h"
+#include "server/http/forwarded.h"
 #include "server/http/queue.h"
 #include "server/server.h"
 #include "server/store/blobs.h"
@@ -17,6 +18,7 @@
 
 struct daemon;
 struct response_memory;
+struct tls;
 struct worker_thread {
   struct worker worker;
   pthread_t thread;
@@ -31,6 +33,8 @@ struct server {
   struct blob_cache *blobs;
   struct agent_table *agents;
   struct trusted_keys publisher_keys;
+  struct networks trusted_proxies;
+  struct tls *tls; /* NULL: neither a certificate of its own nor authorities of clients */
   struct daemon *daemon;
   char *openapi;                     /* the document's text */
   atomic_size_t n_open, n_suspended; /* requests begun and not completed; of these, suspended */

@@ -9,6 +9,7 @@
 
 #include "common/base/log.h"
 #include "server/http/dispatch.h"
+#include "server/http/tls.h"
 #include "server/server_private.h"
 
 #define CONNECTIONS_WANTED 16384
@@ -95,14 +96,21 @@ bool daemon_start(struct server *server, struct daemon **ret_daemon, struct erro
   struct MHD_OptionItem pool[] = {
       {options->event_threads > 1 ? MHD_OPTION_THREAD_POOL_SIZE : MHD_OPTION_END, options->event_threads, NULL},
       {MHD_OPTION_END, 0, NULL}};
+  struct MHD_OptionItem tls[] = {{MHD_OPTION_HTTPS_PRIORITIES, 0, (char *)(uintptr_t)TLS_PRIORITIES},
+                                 {MHD_OPTION_HTTPS_CERT_CALLBACK2, 0, (void *)(uintptr_t)tls_retrieve},
+                                 {MHD_OPTION_END, 0, NULL}};
+  bool has_tls = server_has_tls(server);
+  if (!has_tls)
+    tls[0] = tls[2];
   MHD_set_panic_func(library_panic, NULL);
   daemon->mhd = MHD_start_daemon(
-      MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG, 0, NULL, NULL, dispatch_access,
-      server, MHD_OPTION_EXTERNAL_LOGGER, library_log, NULL, MHD_OPTION_LISTEN_SOCKET, daemon->listen_fd,
-      MHD_OPTION_ARRAY, pool, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-      (size_t)CONNECTION_BYTES, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_TIMEOUT_S, MHD_OPTION_CONNECTION_LIMIT,
-      connections_max(), MHD_OPTION_NOTIFY_CONNECTION, dispatch_connection, server, MHD_OPTION_NOTIFY_COMPLETED,
-      dispatch_completed, server, MHD_OPTION_URI_LOG_CALLBACK, dispatch_target, server, MHD_OPTION_END);
+      MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG | (has_tls ? MHD_USE_TLS : 0), 0,
+      NULL, NULL, dispatch_access, server, MHD_OPTION_EXTERNAL_LOGGER, library_log, NULL, MHD_OPTION_LISTEN_SOCKET,
+      daemon->listen_fd, MHD_OPTION_ARRAY, pool, MHD_OPTION_ARRAY, tls, MHD_OPTION_STRICT_FOR_CLIENT, 1,
+      MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_BYTES, MHD_OPTION_CONNECTION_TIMEOUT,
+      (unsigned)IDLE_TIMEOUT_S, MHD_OPTION_CONNECTION_LIMIT, connections_max(), MHD_OPTION_NOTIFY_CONNECTION,
+      dispatch_connection, server, MHD_OPTION_NOTIFY_COMPLETED, dispatch_completed, server, MHD_OPTION_URI_LOG_CALLBACK,
+      dispatch_target, server, MHD_OPTION_END);
   if (!daemon->mhd) {
     close(daemon->listen_fd);
     free(daemon);

@@ -4,7 +4,9 @@
 
 #include <strings.h>
 
+#include "common/base/log.h"
 #include "server/counters.h"
+#include "server/http/client.h"
 #include "server/http/header.h"
 #include "server/http/identity.h"
 #include "server/http/response.h"
@@ -26,6 +28,7 @@ void dispatch_connection(void *server, struct MHD_Connection *mhd, void **socket
     ALWAYS(connection->request == NULL);
     connection->magic = 0;
     free(connection->target_long);
+    free(connection->certificate);
     free(connection);
     *socket_context = NULL;
     return;
@@ -39,6 +42,7 @@ void dispatch_connection(void *server, struct MHD_Connection *mhd, void **socket
   connection->server = server;
   connection->mhd = mhd;
   connection->fd = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
+  client_connected(connection);
   *socket_context = connection;
 }
 
@@ -136,6 +140,14 @@ static enum MHD_Result header_note(void *context, enum MHD_ValueKind kind, const
       head->is_chunked = true;
     }
     break;
+  case 'x':
+    if (strcasecmp(name, "X-Client-Cert") == 0) {
+      head->client_certificate = value;
+      head->n_client_certificate++;
+    } else if (strcasecmp(name, "X-Forwarded-Proto") == 0) {
+      head->is_forwarded_http = strcasecmp(value, "http") == 0;
+    }
+    break;
   default:
     break;
   }
@@ -150,6 +162,8 @@ static const char *head_wrong(const struct head *head) {
     return "the header Host stands twice";
   if (head->n_authorization > 1)
     return "the header Authorization stands twice";
+  if (head->n_client_certificate > 1)
+    return "the header X-Client-Cert stands twice";
   if (head->n_length > 1)
     return "the header Content-Length stands twice";
   if (head->has_bad_length)
@@ -159,6 +173,37 @@ static const char *head_wrong(const struct head *head) {
   if (head->is_chunked && head->n_length)
     return "Content-Length and Transfer-Encoding exclude each other";
   return NULL;
+}
+
+/* What a request shows: a token or, where there is none, a certificate, or neither. */
+struct credentials {
+  const char *authorization;
+  const struct client_certificate *certificate;
+  enum auth_answer answer;
+  struct digest digest; /* of the token or the certificate that must be looked up: AUTH_ASK */
+  struct error refusal; /* of the certificate; "": it is not refused */
+};
+
+static void connection_is_of(struct connection *connection, const struct auth_token *token) {
+  if (token->replaces)
+    auth_note_use(connection->server->auth, token->id);
+  connection->auth_role = token->role;
+  memcpy(connection->auth_name, token->name, sizeof token->name);
+  connection->auth_id = token->id;
+  memcpy(connection->auth_agent, token->agent, sizeof token->agent);
+}
+
+/* Whose certificate it is. It is not remembered: the next request of a proxy's connection is somebody else's. */
+static enum auth_answer authorise_certificate(struct connection *connection, const struct digest *digest) {
+  struct auth_token token;
+  connection->auth_generation = 0;
+  enum auth_answer answer = auth_find(connection->server->auth, digest, &token);
+  if (answer != AUTH_KNOWN)
+    return answer;
+  if (!identity_of_certificate(connection->server, digest, token.agent))
+    return AUTH_ASK; /* the worker answers that the server is starting */
+  connection_is_of(connection, &token);
+  return AUTH_KNOWN;
 }
 
 /* Whose token it is: from what the connection remembers, else from the table. Without a header: AUTH_KNOWN, anyone. */
@@ -179,17 +224,35 @@ static enum auth_answer authorise(struct connection *connection, const char *aut
     if (answer != AUTH_KNOWN)
       return answer;
   }
-  if (token.replaces)
-    auth_note_use(auth, token.id);
-  connection->auth_role = token.role;
-  memcpy(connection->auth_name, token.name, sizeof token.name);
-  connection->auth_id = token.id;
-  memcpy(connection->auth_agent, token.agent, sizeof token.agent);
+  connection_is_of(connection, &token);
   connection->authorization_size = size;
   connection->auth_generation = size < sizeof connection->authorization ? generation : 0;
   if (size && size < sizeof connection->authorization)
     memcpy(connection->authorization, authorization, size);
   return AUTH_KNOWN;
+}
+
+/* The proxy is there so that this does not happen; once is enough to say it. */
+static void unencrypted_note(const struct connection *connection, const struct head *head) {
+  static atomic_bool is_said;
+  if (connection->is_proxy && head->is_forwarded_http && head->authorization && !atomic_exchange(&is_said, true))
+    log_warning(
+        "http: a client sent its token to the trusted proxy over http:// (X-Forwarded-Proto): let the proxy take "
+        "https:// only");
+}
+
+/* A token is taken where there is one. A certificate must be good in any case. */
+static void credentials_read(struct connection *connection, const struct head *head, struct credentials *ret) {
+  *ret = (struct credentials){.authorization = head->authorization};
+  unencrypted_note(connection, head);
+  if (!client_certificate(connection, head, &ret->certificate, &ret->refusal)) {
+    ret->answer = AUTH_NOBODY;
+  } else if (ret->certificate && !head->authorization) {
+    ret->digest = ret->certificate->digest;
+    ret->answer = authorise_certificate(connection, &ret->digest);
+  } else {
+    ret->answer = authorise(connection, head->authorization, &ret->digest);
+  }
 }
 
 static enum MHD_Result send_response(struct request_private *request) {
@@ -257,17 +320,20 @@ static enum MHD_Result begin_body(struct request_private *request) {
 }
 
 static enum MHD_Result unauthorised(struct request_private *request, const char *why) {
+  client_note_refused(&request->request, why);
   request_problem(&request->request, MHD_HTTP_UNAUTHORIZED, "", "%s", why);
   return refuse(request, true);
 }
 
-static enum MHD_Result begin_route(struct request_private *request, const char *authorization, enum auth_answer auth,
-                                   const struct digest *token) {
+static enum MHD_Result begin_route(struct request_private *request, const struct credentials *credentials) {
   if (request->route->role == TOKEN_ANYONE)
     return begin_body(request);
-  if (!authorization)
+  if (*credentials->refusal.message)
+    return unauthorised(request, credentials->refusal.message);
+  if (!credentials->authorization && !credentials->certificate)
     return unauthorised(request, "a token is needed: send \"Authorization: Bearer TOKEN\"");
-  switch (auth) {
+  request->request.is_by_certificate = !credentials->authorization;
+  switch (credentials->answer) {
   case AUTH_KNOWN:
     request->request.role = request->connection->auth_role;
     request->auth_generation = request->connection->auth_generation;
@@ -276,21 +342,20 @@ static enum MHD_Result begin_route(struct request_private *request, const char *
     memcpy(request->request.token_agent, request->connection->auth_agent, sizeof request->request.token_agent);
     return begin_body(request);
   case AUTH_ASK:
-    request->token = *token;
+    request->token = credentials->digest;
     return hand_over(request, QUEUE_KIND_TOKEN);
   case AUTH_BUSY:
     request_problem(&request->request, MHD_HTTP_SERVICE_UNAVAILABLE, "",
                     "too many unknown tokens are being tried; try again");
     return refuse(request, true);
-  case AUTH_EXPIRED:
-    return unauthorised(request, TOKEN_EXPIRED_TEXT);
   default:
-    return unauthorised(request, "the token is unknown or revoked");
+    tokens_answer_unknown(request, credentials->answer == AUTH_EXPIRED);
+    return refuse(request, true);
   }
 }
 
 static enum MHD_Result begin(struct connection *connection, const char *method, const struct head *head,
-                             enum auth_answer auth, const struct digest *token) {
+                             const struct credentials *credentials) {
   struct request_private *request = request_new(connection);
   struct error error;
   char allow[ROUTE_ALLOW_SIZE];
@@ -319,7 +384,7 @@ static enum MHD_Result begin(struct connection *connection, const char *method, 
     return refuse(request, true);
   default:
     request->request.route = request->route->id;
-    return begin_route(request, head->authorization, auth, token);
+    return begin_route(request, credentials);
   }
 }
 
@@ -329,20 +394,21 @@ static void send_remembered(void *context, unsigned status, struct MHD_Response 
 
 static enum MHD_Result begin_connection(struct connection *connection, const char *method) {
   const struct head *head = &connection->head;
-  struct digest token;
+  struct credentials credentials;
   struct server *server = connection->server;
-  enum auth_answer auth = authorise(connection, head->authorization, &token);
+  credentials_read(connection, head, &credentials);
   bool is_plain = (strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0) && !head_has_body(head) &&
                   !head_wrong(head) && !connection->target_long;
   connection->is_begun = true;
-  if (is_plain && auth == AUTH_KNOWN && identity_is_enough(server, connection->auth_role, connection->auth_agent) &&
+  if (is_plain && credentials.answer == AUTH_KNOWN &&
+      identity_is_enough(server, connection->auth_role, connection->auth_agent) &&
       response_memory_answer(server->memory, connection->target, connection->target_size, connection->auth_role,
                              head->if_none_match, send_remembered, connection) == MEMORY_ANSWERED) {
     counter_add(COUNTER_requests, 1);
     counter_add(COUNTER_responses_memory, 1);
     return MHD_YES;
   }
-  return begin(connection, method, head, auth, &token);
+  return begin(connection, method, head, &credentials);
 }
 
 static void body_append(struct request_private *request, const char *bytes, size_t size) {

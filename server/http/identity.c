@@ -1,9 +1,27 @@
 /* Checks of identities. Memory and threads: as the header says. */
 #include "server/http/identity.h"
 
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
+
 #include "server/http/answers.h"
 #include "server/http/router.h"
 #include "server/store/identities.h"
+
+bool identity_of_certificate(const struct server *server, const struct digest *certificate,
+                             char ret_agent[TOKEN_AGENT_SIZE]) {
+  static const char kind[] = "certificate|"; /* no lease's: those begin with a digit */
+  const uint8_t *secret = server_lease_secret(server);
+  uint8_t message[sizeof kind - 1 + DIGEST_SIZE], mac[EVP_MAX_MD_SIZE];
+  if (!secret)
+    return false;
+  memcpy(message, kind, sizeof kind - 1);
+  memcpy(message + sizeof kind - 1, certificate->bytes, DIGEST_SIZE);
+  ALWAYS(HMAC(EVP_sha256(), secret, LEASE_SECRET_SIZE, message, sizeof message, mac, NULL) != NULL);
+  for (size_t i = 0; i < (TOKEN_AGENT_SIZE - 1) / 2; i++)
+    snprintf(ret_agent + 2 * i, 3, "%02x", mac[i]);
+  return true;
+}
 
 bool identity_is_enough(const struct server *server, enum token_role role, const char *token_agent) {
   return role != TOKEN_AGENT || *token_agent || !server_options(server)->require_enrolment;

@@ -6,7 +6,13 @@
 #ifndef WAVETUNE_SERVER_HTTP_IDENTITY_H
 #define WAVETUNE_SERVER_HTTP_IDENTITY_H
 
+#include "server/http/auth.h"
 #include "server/http/request.h"
+
+/* The agent whose identity a certificate is, by tls_name_digest: the same one at every server of a database, and not to be
+ * guessed, so that no other agent can take the id first. False: the server has not read its secret yet. */
+must_check bool identity_of_certificate(const struct server *server, const struct digest *certificate,
+                                        char ret_agent[TOKEN_AGENT_SIZE]);
 
 /* Whether a server takes what this token is bound to: with --require-enrolment agents have tokens of their own. */
 bool identity_is_enough(const struct server *server, enum token_role role, const char *token_agent);

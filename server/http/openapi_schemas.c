@@ -400,9 +400,11 @@ const char openapi_schemas[] = JSON({
     "name": {"type": "string", "pattern": "^[A-Za-z0-9._-]{1,64}$"}, "role": {"$ref": "#/components/schemas/Role"},
     "expires": {"type": ["string", "null"], "description": "how long it is good for, such as 7d or 12h, or until when"},
     "uses": {"type": ["integer", "null"], "minimum": 1, "maximum": 1000000}, "agent_name": {"type": ["string", "null"]},
+    "certificate": {"type": "string", "pattern": "^(URI|DNS|CN):[ -~]{1,250}$",
+      "description": "the name of the client certificate that stands for a token of the role agent; no token is made then"},
     "environment": {"anyOf": [{"$ref": "#/components/schemas/Environment"}, {"type": "null"}]}}},
-  "TokenAnswer": {"type": "object", "required": ["token", "name", "role"], "properties": {
-    "token": {"type": "string"}, "name": {"type": "string"}, "role": {"$ref": "#/components/schemas/Role"}}},
+  "TokenAnswer": {"type": "object", "required": ["name", "role"], "properties": {
+    "token": {"type": "string"}, "certificate": {"type": "string"}, "name": {"type": "string"}, "role": {"$ref": "#/components/schemas/Role"}}},
   "TokenList": {"type": "object", "required": ["items", "next"], "properties": {
     "items": {"type": "array", "items": {"type": "object", "required": ["name", "role", "created_at", "revoked_at"], "properties": {
       "name": {"type": "string"}, "role": {"$ref": "#/components/schemas/Role"}, "created_at": {"$ref": "#/components/schemas/Time"},

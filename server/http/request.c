@@ -1,6 +1,5 @@
 /* What handlers ask of a request. The owner of the moment only. */
-#include <errno.h>
-#include <sys/socket.h>
+#include <poll.h>
 
 #include "server/http/header.h"
 #include "server/http/response.h"
@@ -46,9 +45,9 @@ bool request_page(struct request *request, int64_t *ret_limit, const char **ret_
 }
 
 bool request_client_is_there(const struct request *request) {
-  char byte;
-  ssize_t n = recv(request_private_of(request)->connection->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-  return n > 0 || (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR));
+  /* Not a peek for the end of the stream: with TLS the client's farewell lies before it. */
+  struct pollfd socket = {.fd = request_private_of(request)->connection->fd, .events = POLLRDHUP};
+  return poll(&socket, 1, 0) <= 0;
 }
 
 void request_park(struct worker *worker, struct request *request, const char *key, int64_t deadline_ms) {

@@ -26,11 +26,12 @@ struct request {
   json_t *json;         /* the parsed body of JSON routes, already strict-checked by the dispatcher; else NULL */
   enum token_role role; /* of the token; TOKEN_ANYONE without one */
   char token_name[65];
-  int64_t token_id;      /* in the database; 0 without one */
-  char token_agent[33];  /* the only agent that the token may act as; "": it is bound to none */
-  bool is_parked_before; /* it has waited in the park: check that its client is still there before granting anything */
-  bool deadline_passed;  /* its park deadline is over: answer now */
-  int64_t arrived_ms;    /* clock_monotonic_ms */
+  int64_t token_id;       /* in the database; 0 without one */
+  char token_agent[33];   /* the only agent that the token may act as; "": it is bound to none */
+  bool is_by_certificate; /* what stands for the token is the client's certificate */
+  bool is_parked_before;  /* it has waited in the park: check that its client is still there before granting anything */
+  bool deadline_passed;   /* its park deadline is over: answer now */
+  int64_t arrived_ms;     /* clock_monotonic_ms */
   /* The connection, the response, the park's links: private to http/. */
   struct request_private *private_;
 };

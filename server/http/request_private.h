@@ -20,8 +20,10 @@
 /* What the headers say, from one walk over them. Texts are libmicrohttpd's, as long as the request. */
 struct head {
   const char *authorization, *if_none_match;
-  int n_authorization, n_host, n_length;
+  const char *client_certificate; /* X-Client-Cert, for what it is worth: see client.h */
+  int n_authorization, n_client_certificate, n_host, n_length;
   bool is_chunked, has_bad_coding, has_bad_length;
+  bool is_forwarded_http; /* X-Forwarded-Proto: http */
   uint64_t length;
 };
 
@@ -32,6 +34,8 @@ struct connection {
   int fd;
   struct request_private *request; /* NULL between requests and for answers from memory */
   struct head head;
+  bool is_proxy;                          /* a trusted one */
+  struct client_certificate *certificate; /* the one that was checked last; NULL: none was */
   /* The access handler is called with the headers, with each piece of the body, and at the end. An answer to the first
    * call makes libmicrohttpd close the connection, so that a request without a body is begun by the last call. */
   bool is_read; /* its headers were looked at */

@@ -8,6 +8,7 @@
 #include "server/core/enrolment.h"
 #include "server/core/leases.h"
 #include "server/http/answers.h"
+#include "server/http/client.h"
 #include "server/http/identity.h"
 #include "server/http/routes.h"
 #include "server/store/environments.h"
@@ -125,7 +126,8 @@ static bool acquaintance_admit(struct worker *worker, struct enrolling *enrollin
     return false;
   bool is_own = before.owner == request->token_id, is_admin = request->role == TOKEN_ADMIN;
   if (*request->token_agent) {
-    enrolling->owner = (struct agent_owner){before.owner, true};
+    /* A certificate's agent is its own from the first time on, whatever the token was that stood for it before. */
+    enrolling->owner = (struct agent_owner){request->is_by_certificate ? request->token_id : before.owner, true};
     terms_check(enrolling, &before.terms);
   } else if (before.terms.name) {
     error_at(&enrolling->reason, "/agent", "agent %s has a token of its own, and only with that enrols again",
@@ -168,6 +170,8 @@ static bool agent_write(struct worker *worker, struct enrolling *enrolling, stru
        !leases_judge_losses(worker, &enrolling->losses, error)))
     return false;
   int64_t life_ms = options->agent_token_ms;
+  if (enrolling->request->is_by_certificate)
+    return true; /* its authority replaces it */
   if (*enrolling->request->token_agent)
     return agent_token_rotate_in(worker->db, enrolling->request->token_id, &enrolling->rotate_in_ms, error);
   enrolling->rotate_in_ms = life_ms ? life_ms - life_ms / 3 : -1;
@@ -192,8 +196,9 @@ static bool enrol_once(struct worker *worker, struct enrolling *enrolling, struc
 static void refused_answer(struct worker *worker, struct request *request, const struct enrolling *enrolling) {
   const struct enrolment *enrolment = enrolling->enrolment;
   struct error error;
-  log_warning("agent: refused to enrol name=%s token=%s: %s", enrolment->name, request->token_name,
-              enrolling->reason.message);
+  char address[ADDRESS_SIZE];
+  log_warning("agent: refused to enrol name=%s token=%s address=%s: %s", enrolment->name, request->token_name,
+              client_address(request, address), enrolling->reason.message);
   if (*enrolling->copy_of &&
       !agent_note_refused(worker->db, enrolling->copy_of, enrolment->machine, enrolment->name, &error))
     log_warning("agent: cannot note that a copy of agent=%s was refused: %s", enrolling->copy_of, error.message);
@@ -205,8 +210,10 @@ static void enrolled_answer(struct worker *worker, struct request *request, stru
   agent_table_put(server_agents(worker->server), enrolling->id, enrolling->enrolment->boot, false, enrolling->owner,
                   clock_monotonic_ms());
   leases_settle_losses(worker, &enrolling->losses);
-  log_info("agent: enrolled agent=%s name=%s devices=%zu reclaimed=%zu token=%s", enrolling->id,
-           enrolling->enrolment->name, enrolling->enrolment->n_devices, enrolling->losses.n, request->token_name);
+  char address[ADDRESS_SIZE];
+  log_info("agent: enrolled agent=%s name=%s devices=%zu reclaimed=%zu token=%s address=%s", enrolling->id,
+           enrolling->enrolment->name, enrolling->enrolment->n_devices, enrolling->losses.n, request->token_name,
+           client_address(request, address));
   json_t *answer =
       json_pack("{s:s, s:I, s:I, s:I}", "agent", enrolling->id, "heartbeat_every_ms", (json_int_t)options->heartbeat_ms,
                 "lease_ms", (json_int_t)options->lease_ms, "reclaimed", (json_int_t)enrolling->losses.n);
@@ -267,6 +274,11 @@ void route_agent_token(struct worker *worker, struct request **requests, size_t 
   ALWAYS(n == 1);
   if (!json_only_members(request->json, "", members, &error)) {
     request_refuse(request, 422, &error);
+    return;
+  }
+  if (request->is_by_certificate) {
+    request_problem(request, 403, "", "agent %s shows a certificate, which takes the place of a token of its own",
+                    request->token_agent);
     return;
   }
   if (!*request->token_agent) {

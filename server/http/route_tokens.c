@@ -17,25 +17,31 @@ static void refresh(struct worker *worker) {
 
 void route_token_post(struct worker *worker, struct request **requests, size_t n) {
   struct request *request = requests[0];
-  struct token_terms terms = {0};
+  struct token_request asked = {0};
   char token[TOKEN_TEXT_SIZE];
   struct error error;
   bool is_new;
   ALWAYS(n == 1);
-  if (!token_request_parse(request->json, &terms, &error)) {
+  if (!token_request_parse(request->json, &asked, &error)) {
     request_refuse(request, MHD_HTTP_UNPROCESSABLE_CONTENT, &error);
-  } else if (!tokens_make(worker->db, &terms, token, &is_new, &error)) {
+    return;
+  }
+  struct token_terms *terms = &asked.terms;
+  terms->certificate = asked.certificate ? &asked.digest : NULL;
+  if (!tokens_make(worker->db, terms, token, &is_new, &error)) {
     answer_failure(request, &error);
   } else if (!is_new) {
-    request_problem(request, MHD_HTTP_CONFLICT, "/name",
-                    "there is a token \"%s\" already; revoke it or take another name", terms.name);
+    token_request_taken(&asked, &error);
+    request_refuse(request, MHD_HTTP_CONFLICT, &error);
   } else {
-    log_info("token: %s made %s with the role %s", request->token_name, terms.name, terms.role);
+    log_info("token: %s made %s with the role %s%s%s", request->token_name, terms->name, terms->role,
+             asked.certificate ? " for the certificate " : "", asked.certificate ? asked.certificate : "");
     refresh(worker);
     request_answer_json(request, MHD_HTTP_CREATED,
-                        json_pack("{s:s, s:s, s:s}", "token", token, "name", terms.name, "role", terms.role));
+                        json_pack("{s:s*, s:s, s:s, s:s*}", "token", asked.certificate ? NULL : token, "name",
+                                  terms->name, "role", terms->role, "certificate", asked.certificate));
   }
-  free(terms.environment);
+  free(terms->environment);
 }
 
 void route_token_list(struct worker *worker, struct request **requests, size_t n) {

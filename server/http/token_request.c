@@ -7,6 +7,7 @@
 #include "common/node/environment.h"
 #include "server/core/release_make.h"
 #include "server/http/router.h"
+#include "server/http/tls.h"
 
 #define EXPIRES_MS_MAX (INT64_C(36500) * 24 * 3600 * 1000)
 
@@ -38,8 +39,32 @@ static bool expires_parse(const char *text, int64_t *ret_ms, struct error *error
   return true;
 }
 
-bool token_request_parse(const json_t *json, struct token_terms *ret, struct error *error) {
-  static const char *const members[] = {"name", "role", "expires", "uses", "agent_name", "environment", NULL};
+/* Of the role agent alone: a browser sends a certificate with whatever request a page makes it send. */
+static bool certificate_check(const char *name, enum token_role role, struct error *error) {
+  if (role != TOKEN_AGENT)
+    return error_at(error, "/certificate", "a client certificate stands for a token of the role agent, and no other");
+  if (!tls_name_is_good(name))
+    return error_at(error, "/certificate",
+                    "\"%.64s\" is no name of a client certificate; write it like URI:spiffe://example/agent/node-17, "
+                    "DNS:node-17.example or CN:node-17, with 1 to 250 printable characters behind the colon",
+                    name);
+  return true;
+}
+
+void token_request_taken(const struct token_request *request, struct error *ret_error) {
+  if (request->certificate)
+    error_at(ret_error, "/name",
+             "there is a token \"%s\" already, or another one that stands for \"%s\"; revoke that one first",
+             request->terms.name, request->certificate);
+  else
+    error_at(ret_error, "/name", "there is a token \"%s\" already; revoke it or take another name",
+             request->terms.name);
+}
+
+bool token_request_parse(const json_t *json, struct token_request *ret, struct error *error) {
+  static const char *const members[] = {"name",       "role",        "expires",     "uses",
+                                        "agent_name", "environment", "certificate", NULL};
+  const char *certificate = NULL;
   struct token_terms terms = {0};
   enum token_role role;
   const char *expires = NULL;
@@ -51,6 +76,7 @@ bool token_request_parse(const json_t *json, struct token_terms *ret, struct err
       !json_get_string(json, "", "expires", JSON_OPTIONAL, &expires, error) ||
       !json_get_integer(json, "", "uses", JSON_OPTIONAL, 1, TOKEN_USES_MAX, &terms.uses, error) ||
       !json_get_string(json, "", "agent_name", JSON_OPTIONAL, &terms.agent_name, error) ||
+      !json_get_string(json, "", "certificate", JSON_NOT_NULL, &certificate, error) ||
       !json_get_object(json, "", "environment", JSON_OPTIONAL, &environment_json, error))
     return false;
   if (!token_name_is_good(terms.name))
@@ -61,6 +87,8 @@ bool token_request_parse(const json_t *json, struct token_terms *ret, struct err
                     terms.role);
   if (role != TOKEN_ENROL && (terms.uses || terms.agent_name || environment_json))
     return error_at(error, "/role", "uses, an agent's name and an environment are for tokens of the role enrol");
+  if (certificate && !certificate_check(certificate, role, error))
+    return false;
   if (terms.agent_name && (!*terms.agent_name || strlen(terms.agent_name) > 200))
     return error_at(error, "/agent_name", "\"agent_name\" has %zu bytes; it must have 1 to 200",
                     strlen(terms.agent_name));
@@ -72,6 +100,8 @@ bool token_request_parse(const json_t *json, struct token_terms *ret, struct err
     terms.uses = 1;
   if (environment_json)
     terms.environment = json_canonical(environment_json);
-  *ret = terms;
+  *ret = (struct token_request){.terms = terms, .certificate = certificate};
+  if (certificate)
+    ret->digest = tls_name_digest(certificate);
   return true;
 }

@@ -9,7 +9,15 @@
 
 #define TOKEN_USES_MAX 1000000
 
-/* {"name", "role", "expires": "7d" or a time, and for the role enrol "uses", "agent_name", "environment"} */
-must_check bool token_request_parse(const json_t *json, struct token_terms *ret, struct error *error);
+/* {"name", "role", "expires": "7d" or a time, for the role enrol "uses", "agent_name", "environment", and for the role agent
+ * "certificate": the name of the client certificate that stands for it, as tls.h writes it, or NULL. */
+struct token_request {
+  struct token_terms terms;
+  const char *certificate;
+  struct digest digest; /* of the certificate's name */
+};
+must_check bool token_request_parse(const json_t *json, struct token_request *ret, struct error *error);
+/* Why none was made: there is one already. */
+void token_request_taken(const struct token_request *request, struct error *ret_error);
 
 #endif

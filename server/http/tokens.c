@@ -4,6 +4,8 @@
 #include "common/base/log.h"
 #include "server/core/housekeep.h"
 #include "server/db/values.h"
+#include "server/http/client.h"
+#include "server/http/identity.h"
 #include "server/http/response.h"
 #include "server/server_private.h"
 #include "server/store/tokens.h"
@@ -28,7 +30,12 @@ static size_t tokens_read(const struct db_rows *rows, struct auth_token *tokens)
 }
 
 /* Lets the event thread go on with a request whose token is known now. */
-static void authorised(struct request_private *request, const struct auth_token *token) {
+static void authorised(struct request_private *request, struct auth_token *token) {
+  if (request->request.is_by_certificate &&
+      !identity_of_certificate(request->request.server, &request->token, token->agent)) {
+    request_problem(&request->request, MHD_HTTP_SERVICE_UNAVAILABLE, "", "the server is starting; try again");
+    return;
+  }
   if (token->replaces)
     auth_note_use(request->request.server->auth, token->id);
   request->request.role = token->role;
@@ -41,11 +48,26 @@ static void authorised(struct request_private *request, const struct auth_token 
 }
 
 /* The token of the digest; NULL: nobody's. */
-static const struct auth_token *token_of(const struct auth_token *tokens, size_t n, const struct digest *digest) {
+static struct auth_token *token_of(struct auth_token *tokens, size_t n, const struct digest *digest) {
   for (size_t i = 0; i < n; i++)
     if (digest_equal(&tokens[i].digest, digest))
       return &tokens[i];
   return NULL;
+}
+
+void tokens_answer_unknown(struct request_private *request, bool is_expired) {
+  struct error why;
+  const char *name = request->request.is_by_certificate ? request->connection->certificate->name : NULL;
+  if (name)
+    error_set(
+        &why,
+        "no live token stands for the client certificate of \"%s\"; an admin makes one with \"wavetune token make "
+        "NAME --role agent --certificate '%s'\"",
+        name, name);
+  else
+    error_set(&why, "%s", is_expired ? TOKEN_EXPIRED_TEXT : "the token is unknown or revoked");
+  client_note_refused(&request->request, why.message);
+  request_problem(&request->request, MHD_HTTP_UNAUTHORIZED, "", "%s", why.message);
 }
 
 /* Asks again when another answer came meanwhile; that ends, because whoever had that one got ahead. */
@@ -77,7 +99,7 @@ void tokens_look_up(struct worker *worker, struct request_private *requests[], s
     digests[i] = requests[i]->token;
   bool is_answered = tokens_ask(worker, digests, n, tokens, &n_found, expired, &n_expired, &error);
   for (size_t i = 0; i < n; i++) {
-    const struct auth_token *token = is_answered ? token_of(tokens, n_found, &digests[i]) : NULL;
+    struct auth_token *token = is_answered ? token_of(tokens, n_found, &digests[i]) : NULL;
     if (!is_answered) {
       log_debug("tokens: %s", error.message); /* nobody in particular asks: not where the database is */
       request_problem(&requests[i]->request, MHD_HTTP_SERVICE_UNAVAILABLE, "",
@@ -89,8 +111,7 @@ void tokens_look_up(struct worker *worker, struct request_private *requests[], s
       for (size_t k = 0; k < n_expired && !is_expired; k++)
         is_expired = digest_equal(&expired[k], &digests[i]);
       auth_add_nobody(worker->server->auth, &digests[i], is_expired);
-      request_problem(&requests[i]->request, MHD_HTTP_UNAUTHORIZED, "", "%s",
-                      is_expired ? TOKEN_EXPIRED_TEXT : "the token is unknown or revoked");
+      tokens_answer_unknown(requests[i], is_expired);
     }
   }
 }

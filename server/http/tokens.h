@@ -11,6 +11,9 @@
 /* Requests of tokens that this process never saw: lets them go on or answers 401. */
 void tokens_look_up(struct worker *worker, struct request_private *requests[], size_t n);
 
+/* Answers 401: what the request shows is no live token's. */
+void tokens_answer_unknown(struct request_private *request, bool is_expired);
+
 /* Replaces the table in memory by the database's. */
 must_check bool tokens_refresh(struct worker *worker, struct error *error);
 

@@ -31,10 +31,15 @@ bool tokens_make(struct db *db, const struct token_terms *terms, char ret_token[
       "INSERT INTO tokens (name, role, digest, expires_at, uses_left, agent_name, environment, agent, replaces)"
       " VALUES ($1, $2::token_role, $3::bytea, now() + $4::bigint * interval '1 ms', $5::int, $6, $7::json, $8,"
       "  $9::bigint)"};
+  /* A certificate's digest is always the same, and digests are unique: what has ended gives it up. */
+  static const struct statement free_digest = {
+      "tokens_free_digest", "UPDATE tokens t SET digest = sha256(digest || convert_to(id::text, 'UTF8'))"
+                            " WHERE digest = $1::bytea AND NOT " SQL_TOKEN_IS_LIVE("t")};
   char token[TOKEN_TEXT_SIZE] = "wt_";
   random_hex(token + 3, 32);
-  struct digest digest = digest_of(token, strlen(token));
-  struct db_parameters parameters = {0}, named = {0};
+  struct digest digest = terms->certificate ? *terms->certificate : digest_of(token, strlen(token));
+  struct db_parameters parameters = {0}, named = {0}, freed = {0};
+  db_bytes(&freed, digest.bytes, sizeof digest.bytes);
   db_text(&named, terms->name);
   db_text(&parameters, terms->name);
   db_text(&parameters, terms->role);
@@ -54,12 +59,13 @@ bool tokens_make(struct db *db, const struct token_terms *terms, char ret_token[
     db_integer(&parameters, terms->replaces);
   else
     db_text(&parameters, NULL);
-  if (!db_run(db, &rename, &named, NULL, error))
+  if (!db_run(db, &rename, &named, NULL, error) ||
+      (terms->certificate && !db_run(db, &free_digest, &freed, NULL, error)))
     return false;
   *ret_is_new = db_run(db, &insert, &parameters, NULL, error);
   if (!*ret_is_new)
     return error->kind == ERROR_CONFLICT;
-  memcpy(ret_token, token, sizeof token);
+  snprintf(ret_token, TOKEN_TEXT_SIZE, "%s", terms->certificate ? "" : token);
   return true;
 }
 

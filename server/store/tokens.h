@@ -14,16 +14,18 @@
 
 struct token_terms {
   const char *name;
-  const char *role;       /* a name of the database's enum */
-  int64_t expires_in_ms;  /* 0: never */
-  int64_t uses;           /* agents that one of the role enrol may enrol; 0: of another role */
-  const char *agent_name; /* a pattern for their names; NULL: any */
-  char *environment;      /* JSON of what each of their devices has; NULL: any; owned by who made the terms */
-  const char *agent;      /* whose it is alone; NULL: of nobody in particular */
-  int64_t replaces;       /* the token that ends soon after this one was first used; 0: none */
+  const char *role;                 /* a name of the database's enum */
+  int64_t expires_in_ms;            /* 0: never */
+  int64_t uses;                     /* agents that one of the role enrol may enrol; 0: of another role */
+  const char *agent_name;           /* a pattern for their names; NULL: any */
+  char *environment;                /* JSON of what each of their devices has; NULL: any; owned by who made the terms */
+  const char *agent;                /* whose it is alone; NULL: of nobody in particular */
+  const struct digest *certificate; /* what is stored in the place of a token's digest; NULL: a token is made */
+  int64_t replaces;                 /* the token that ends soon after this one was first used; 0: none */
 };
 
-/* Makes a random token and stores its digest: *ret_is_new is false when a live token has the name. */
+/* Makes a random token and stores its digest: *ret_is_new is false when a live token has the name. With
+ * terms->certificate no token is made (ret_token is ""), and *ret_is_new is false too when another live one has it. */
 must_check bool tokens_make(struct db *db, const struct token_terms *terms, char ret_token[TOKEN_TEXT_SIZE],
                             bool *ret_is_new, struct error *error);
 

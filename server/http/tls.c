@@ -1,0 +1,377 @@
+/* GnuTLS, which is libmicrohttpd's TLS: files into certificates, and back out of clients' ones.
+ *
+ * Memory: as the header says. Threads: `lock` guards what is in use, `reload_lock` what was read
+ * last. */
+#include "server/http/tls.h"
+
+#include <errno.h>
+#include <gnutls/x509.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "common/base/file.h"
+#include "common/base/log.h"
+
+#define FILE_MAX ((size_t)1 << 20)
+#define CHAIN_MAX 16
+#define NAME_LENGTH_MAX 250 /* behind the prefix */
+#define ALTERNATIVE_NAME_MAX 4096
+#define KEY_ID_SIZE 32 /* SHA-256 */
+#define FILES 3
+
+/* What the files held. */
+struct material {
+  gnutls_x509_crt_t *chain;
+  unsigned n_chain;
+  gnutls_x509_privkey_t key;
+  gnutls_x509_trust_list_t clients; /* NULL: no certificates of clients are asked for */
+};
+
+/* Tells one state of a file from another. All zero: there is none. */
+struct stamp {
+  dev_t device;
+  ino_t inode;
+  off_t size;
+  struct timespec changed;
+};
+
+struct tls {
+  char *paths[FILES]; /* certificate, key, client_ca */
+  pthread_rwlock_t lock;
+  struct material material;
+  pthread_mutex_t reload_lock;
+  struct stamp read[FILES], seen[FILES]; /* when they were read last; when they were looked at last */
+};
+
+static struct tls *_Atomic serving;
+
+static void material_release(struct material *material) {
+  for (unsigned i = 0; i < material->n_chain; i++)
+    gnutls_x509_crt_deinit(material->chain[i]);
+  gnutls_free(material->chain);
+  if (material->key)
+    gnutls_x509_privkey_deinit(material->key);
+  if (material->clients)
+    gnutls_x509_trust_list_deinit(material->clients, 1);
+  *material = (struct material){0};
+}
+#define cleanup_material __attribute__((cleanup(material_release)))
+
+/* The text of a file; the caller wipes it where it is a secret. */
+static bool text_read(const char *path, char **ret_text, gnutls_datum_t *ret, struct error *error) {
+  size_t size;
+  if (!file_read(path, FILE_MAX, ret_text, &size, error))
+    return false;
+  *ret = (gnutls_datum_t){(unsigned char *)*ret_text, (unsigned)size};
+  return true;
+}
+
+static bool chain_read(const char *path, gnutls_x509_crt_t **ret_chain, unsigned *ret_n, struct error *error) {
+  cleanup_free char *text = NULL;
+  gnutls_datum_t pem;
+  if (!text_read(path, &text, &pem, error))
+    return false;
+  int reason = gnutls_x509_crt_list_import2(ret_chain, ret_n, &pem, GNUTLS_X509_FMT_PEM, 0);
+  if (reason < 0 || *ret_n == 0)
+    return error_set(error, "%s holds no certificate in PEM: %s", path,
+                     reason < 0 ? gnutls_strerror(reason) : "it is empty");
+  return true;
+}
+
+static bool key_read(const char *path, gnutls_x509_privkey_t *ret_key, struct error *error) {
+  cleanup_free char *text = NULL;
+  gnutls_datum_t pem;
+  if (!file_is_private(path, true, error) || !text_read(path, &text, &pem, error))
+    return false;
+  bool is_encrypted = strstr(text, "ENCRYPTED") != NULL;
+  ALWAYS(gnutls_x509_privkey_init(ret_key) == 0);
+  int reason = gnutls_x509_privkey_import2(*ret_key, &pem, GNUTLS_X509_FMT_PEM, NULL, 0);
+  explicit_bzero(text, pem.size);
+  if (reason < 0 && is_encrypted)
+    return error_set(error, "%s is encrypted with a passphrase, which nobody is there to type; write it without", path);
+  if (reason < 0)
+    return error_set(error, "%s holds no private key in PEM: %s", path, gnutls_strerror(reason));
+  return true;
+}
+
+static bool authorities_read(const char *path, gnutls_x509_trust_list_t *ret_clients, struct error *error) {
+  gnutls_x509_crt_t *authorities = NULL;
+  unsigned n = 0;
+  if (!chain_read(path, &authorities, &n, error))
+    return false;
+  ALWAYS(gnutls_x509_trust_list_init(ret_clients, 0) == 0);
+  int taken = gnutls_x509_trust_list_add_cas(*ret_clients, authorities, n, 0); /* takes the certificates over */
+  gnutls_free(authorities);
+  return taken > 0 || error_set(error, "%s holds no certificate that can be an authority's", path);
+}
+
+static bool key_fits(const struct material *material) {
+  unsigned char of_certificate[KEY_ID_SIZE], of_key[KEY_ID_SIZE];
+  size_t size = sizeof of_certificate, key_size = sizeof of_key;
+  return gnutls_x509_crt_get_key_id(material->chain[0], GNUTLS_KEYID_USE_SHA256, of_certificate, &size) == 0 &&
+         gnutls_x509_privkey_get_key_id(material->key, GNUTLS_KEYID_USE_SHA256, of_key, &key_size) == 0 &&
+         size == key_size && memcmp(of_certificate, of_key, size) == 0;
+}
+
+static bool material_read(const struct tls *tls, struct material *ret, struct error *error) {
+  cleanup_material struct material material = {0};
+  const char *certificate = tls->paths[0], *key = tls->paths[1], *client_ca = tls->paths[2];
+  if (client_ca && !authorities_read(client_ca, &material.clients, error))
+    return error_prefix(error, "--tls-client-ca: ");
+  if (certificate && !chain_read(certificate, &material.chain, &material.n_chain, error))
+    return error_prefix(error, "--tls-certificate: ");
+  if (material.n_chain > CHAIN_MAX)
+    return error_set(error,
+                     "--tls-certificate: %s holds %u certificates; a server sends its own and its issuers', %d "
+                     "at most",
+                     certificate, material.n_chain, CHAIN_MAX);
+  if (certificate && !key_read(key, &material.key, error))
+    return error_prefix(error, "--tls-key: ");
+  if (certificate && !key_fits(&material))
+    return error_set(error,
+                     "--tls-key: %s is not the key of the first certificate in %s; give the two that belong "
+                     "together, the server's certificate before its issuers'",
+                     key, certificate);
+  *ret = material;
+  material = (struct material){0};
+  return true;
+}
+
+/* What is not there has the stamp of all zeros. */
+static void stamps_take(const struct tls *tls, struct stamp stamps[FILES]) {
+  memset(stamps, 0, FILES * sizeof *stamps);
+  for (size_t i = 0; i < FILES; i++) {
+    struct stat status;
+    if (!tls->paths[i] || stat(tls->paths[i], &status) < 0)
+      continue;
+    stamps[i].device = status.st_dev;
+    stamps[i].inode = status.st_ino;
+    stamps[i].size = status.st_size;
+    stamps[i].changed = status.st_ctim;
+  }
+}
+
+/* Until when the certificate is good, for people. */
+static void validity_log(const struct material *material, const char *path) {
+  time_t until, now = time(NULL);
+  char day[32];
+  struct tm parts;
+  if (!material->n_chain)
+    return;
+  until = gnutls_x509_crt_get_expiration_time(material->chain[0]);
+  strftime(day, sizeof day, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&until, &parts));
+  if (until < now)
+    log_error("tls: the certificate in %s ended at %s: clients refuse it", path, day);
+  else
+    log_info("tls: new connections use the certificate in %s, which is good until %s", path, day);
+}
+
+bool tls_new(const struct tls_files *files, struct tls **ret_tls, struct error *error) {
+  if (!files->certificate != !files->key)
+    return error_set(error, "--tls-certificate and --tls-key belong together; give both or neither");
+  *ret_tls = NULL;
+  if (!files->certificate && !files->client_ca)
+    return true;
+  struct tls *tls = xcalloc(1, sizeof *tls);
+  const char *const paths[FILES] = {files->certificate, files->key, files->client_ca};
+  for (size_t i = 0; i < FILES; i++)
+    tls->paths[i] = paths[i] ? xstrdup(paths[i]) : NULL;
+  pthread_rwlock_init(&tls->lock, NULL);
+  pthread_mutex_init(&tls->reload_lock, NULL);
+  stamps_take(tls, tls->read);
+  memcpy(tls->seen, tls->read, sizeof tls->seen);
+  if (!material_read(tls, &tls->material, error)) {
+    tls_free(tls);
+    return false;
+  }
+  validity_log(&tls->material, tls->paths[0]);
+  if (tls->paths[0])
+    atomic_store(&serving, tls);
+  *ret_tls = tls;
+  return true;
+}
+
+void tls_free(struct tls *tls) {
+  if (!tls)
+    return;
+  struct tls *expected = tls;
+  atomic_compare_exchange_strong(&serving, &expected, NULL);
+  material_release(&tls->material);
+  for (size_t i = 0; i < FILES; i++)
+    free(tls->paths[i]);
+  pthread_rwlock_destroy(&tls->lock);
+  pthread_mutex_destroy(&tls->reload_lock);
+  free(tls);
+}
+
+bool tls_serves(const struct tls *tls) { return tls->paths[0] != NULL; }
+bool tls_asks_clients(const struct tls *tls) { return tls->paths[2] != NULL; }
+
+/* Under reload_lock, which keeps a slower reading from replacing a newer one. */
+static void reload(struct tls *tls) {
+  struct error error;
+  struct material material = {0};
+  if (!material_read(tls, &material, &error)) {
+    log_error("tls: %s; what was read before stays in use", error.message);
+    return;
+  }
+  pthread_rwlock_wrlock(&tls->lock);
+  struct material before = tls->material;
+  tls->material = material;
+  pthread_rwlock_unlock(&tls->lock);
+  material_release(&before);
+  validity_log(&material, tls->paths[0]);
+  if (!tls->paths[0])
+    log_info("tls: clients' certificates are checked against the authorities in %s anew", tls->paths[2]);
+}
+
+void tls_reload(struct tls *tls) {
+  pthread_mutex_lock(&tls->reload_lock);
+  stamps_take(tls, tls->read);
+  memcpy(tls->seen, tls->read, sizeof tls->seen);
+  reload(tls);
+  pthread_mutex_unlock(&tls->reload_lock);
+}
+
+/* The certificate and its key are two files, which are never replaced at the same instant. */
+void tls_reload_changed(struct tls *tls) {
+  struct stamp now[FILES];
+  pthread_mutex_lock(&tls->reload_lock);
+  stamps_take(tls, now);
+  bool has_settled = memcmp(now, tls->seen, sizeof now) == 0;
+  memcpy(tls->seen, now, sizeof now);
+  if (has_settled && memcmp(now, tls->read, sizeof now) != 0) {
+    memcpy(tls->read, now, sizeof now);
+    reload(tls);
+  }
+  pthread_mutex_unlock(&tls->reload_lock);
+}
+
+/* Copies, which GnuTLS frees with the session: a reload in the middle of a handshake takes nothing
+ * away. */
+int tls_retrieve(gnutls_session_t session, const struct gnutls_cert_retr_st *info, gnutls_pcert_st **certs,
+                 unsigned *n_certs, gnutls_ocsp_data_st **ocsp, unsigned *n_ocsp, gnutls_privkey_t *key,
+                 unsigned *flags) {
+  struct tls *tls = atomic_load(&serving);
+  gnutls_pcert_st *copies;
+  (void)info;
+  ALWAYS(tls != NULL);
+  pthread_rwlock_rdlock(&tls->lock);
+  const struct material *material = &tls->material;
+  copies = gnutls_calloc(material->n_chain, sizeof *copies);
+  ALWAYS(copies && gnutls_privkey_init(key) == 0 &&
+         gnutls_privkey_import_x509(*key, material->key, GNUTLS_PRIVKEY_IMPORT_COPY) == 0);
+  for (unsigned i = 0; i < material->n_chain; i++)
+    ALWAYS(gnutls_pcert_import_x509(&copies[i], material->chain[i], 0) == 0);
+  *n_certs = material->n_chain;
+  /* Asked for, not demanded: a client without one may have a token. Which authorities there are is
+   * not told. */
+  if (material->clients)
+    gnutls_certificate_server_set_request(session, GNUTLS_CERT_REQUEST);
+  pthread_rwlock_unlock(&tls->lock);
+  *certs = copies;
+  *ocsp = NULL;
+  *n_ocsp = 0;
+  *flags = GNUTLS_CERT_RETR_DEINIT_ALL;
+  return 0;
+}
+
+static bool text_is_printable(const char *text, size_t size) {
+  for (size_t i = 0; i < size; i++)
+    if (text[i] < 0x20 || text[i] > 0x7e)
+      return false;
+  return size > 0 && size <= NAME_LENGTH_MAX;
+}
+
+bool tls_name_is_good(const char *text) {
+  const char *value = strchr(text, ':');
+  bool is_known = string_starts(text, "URI:") || string_starts(text, "DNS:") || string_starts(text, "CN:");
+  return is_known && text_is_printable(value + 1, strlen(value + 1));
+}
+
+/* The first alternative name of a type; *ret_size is more than a name may have where it does not
+ * fit. A NUL in it, which would end it early for us alone, is not printable. */
+static bool alternative_name(gnutls_x509_crt_t certificate, unsigned type, char *name, size_t capacity,
+                             size_t *ret_size) {
+  for (unsigned i = 0;; i++) {
+    unsigned found;
+    *ret_size = capacity;
+    int reason = gnutls_x509_crt_get_subject_alt_name2(certificate, i, name, ret_size, &found, NULL);
+    if (reason == GNUTLS_E_REQUESTED_DATA_NOT_AVAILABLE)
+      return false;
+    if (reason == GNUTLS_E_SHORT_MEMORY_BUFFER)
+      return true;
+    if (reason >= 0 && found == type)
+      return true;
+  }
+}
+
+static bool name_of(gnutls_x509_crt_t certificate, char ret_name[TLS_NAME_SIZE]) {
+  char name[ALTERNATIVE_NAME_MAX];
+  size_t size = sizeof name;
+  const char *prefix = "CN";
+  if (alternative_name(certificate, GNUTLS_SAN_URI, name, sizeof name, &size))
+    prefix = "URI";
+  else if (alternative_name(certificate, GNUTLS_SAN_DNSNAME, name, sizeof name, &size))
+    prefix = "DNS";
+  else if (size = sizeof name,
+           gnutls_x509_crt_get_dn_by_oid(certificate, GNUTLS_OID_X520_COMMON_NAME, 0, 0, name, &size) < 0)
+    return false;
+  if (!text_is_printable(name, size))
+    return false;
+  snprintf(ret_name, TLS_NAME_SIZE, "%s:%.*s", prefix, (int)size, name);
+  return true;
+}
+
+struct digest tls_name_digest(const char *name) {
+  cleanup_free char *text = xasprintf("wavetune client certificate\n%s", name);
+  char *value = strchr(text, '\n') + 1;
+  if (string_starts(value, "DNS:"))
+    for (char *c = value + 4; *c; c++)
+      if (*c >= 'A' && *c <= 'Z')
+        *c = (char)(*c | 0x20);
+  return digest_of(text, strlen(text));
+}
+
+static bool chain_check(struct tls *tls, gnutls_x509_crt_t *chain, unsigned n, struct error *error) {
+  unsigned status = 0;
+  gnutls_typed_vdata_st purpose = {.type = GNUTLS_DT_KEY_PURPOSE_OID,
+                                   .data = (unsigned char *)GNUTLS_KP_TLS_WWW_CLIENT};
+  pthread_rwlock_rdlock(&tls->lock);
+  int reason = tls->material.clients
+                   ? gnutls_x509_trust_list_verify_crt2(tls->material.clients, chain, n, &purpose, 1, 0, &status, NULL)
+                   : GNUTLS_E_NO_CERTIFICATE_FOUND;
+  pthread_rwlock_unlock(&tls->lock);
+  if (reason < 0)
+    return error_set(error, "the client certificate cannot be checked: %s", gnutls_strerror(reason));
+  if (status == 0)
+    return true;
+  gnutls_datum_t text = {0};
+  bool is_said = gnutls_certificate_verification_status_print(status, GNUTLS_CRT_X509, &text, 0) == 0;
+  error_set(error, "the client certificate is refused: %s", is_said ? (const char *)text.data : "it is not valid");
+  gnutls_free(text.data);
+  return false;
+}
+
+bool tls_client_name(struct tls *tls, const gnutls_datum_t *chain, unsigned n, char ret_name[TLS_NAME_SIZE],
+                     struct error *error) {
+  gnutls_x509_crt_t certificates[CHAIN_MAX];
+  unsigned n_read = 0;
+  bool is_good = n > 0 && n <= CHAIN_MAX;
+  while (is_good && n_read < n) {
+    ALWAYS(gnutls_x509_crt_init(&certificates[n_read]) == 0);
+    is_good = gnutls_x509_crt_import(certificates[n_read], &chain[n_read], GNUTLS_X509_FMT_DER) == 0;
+    n_read++;
+  }
+  if (!is_good)
+    error_set(error, "what the client shows is no certificate");
+  else if ((is_good = chain_check(tls, certificates, n, error)) && !(is_good = name_of(certificates[0], ret_name)))
+    error_set(error, "the client certificate has no name of printable ASCII, of 250 characters at "
+                     "most: give it a URI "
+                     "or DNS name among its alternative names, or a common name");
+  for (unsigned i = 0; i < n_read; i++)
+    gnutls_x509_crt_deinit(certificates[i]);
+  return is_good;
+}

@@ -1,5 +1,6 @@
 """The server's own TLS: certificates that are wrong, that change while it serves, and that clients show."""
 
+import hashlib
 import os
 import signal
 import socket
@@ -78,7 +79,6 @@ def test_requests_and_long_polls_go_over_tls(serve):
 
 
 def test_a_large_body_arrives_whole(serve):
-    import hashlib
     server = serve()
     body = os.urandom(40 << 20)
     path = "/v1/blobs/sha256:" + hashlib.sha256(body).hexdigest()
@@ -104,16 +104,20 @@ def test_a_client_that_leaves_a_long_poll_is_noticed(serve):
     server = serve("--poll-ms", "200")
     agent = server.request("POST", "/v1/agents", enrolment()).json["agent"]
     connection = server.client.connect(server.port)
+    assert ask(connection, "GET", "/healthz").status == 200  # what is unread at the end would make it a reset
     body = b'{"agent": "%s", "device": "cpu0", "nonce": "n1", "wait": 60}' % agent.encode()
     connection.request("POST", "/v1/leases", body, {"Authorization": f"Bearer {server.token}", "Content-Type": "application/json"})
-    wait_until(lambda: parked(server) == 1, 10, "the poll to wait")
+    wait_until(lambda: suspended(server) == 1, 10, "the poll to wait")
+    connection.sock.settimeout(0.1)
+    with pytest.raises(TimeoutError):
+        connection.sock.unwrap()  # says farewell, as programs do, and waits in vain for the server's
     connection.close()
-    wait_until(lambda: parked(server) == 0, 10, "the server to notice that the client has gone")
+    wait_until(lambda: suspended(server) == 0, 10, "the server to notice that the client has gone")
 
 
-def parked(server):
+def suspended(server):
     lines = server.request("GET", "/metrics").body.decode().splitlines()
-    return next(float(l.split()[1]) for l in lines if l.startswith("wavetune_parked "))
+    return next(float(l.split()[1]) for l in lines if l.startswith("wavetune_suspended "))
 
 
 def test_wrong_files_are_one_sentence_at_the_start(authority, tmp_path):

@@ -254,7 +254,9 @@ bool server_start(const struct server_options *options, struct server **ret_serv
     return false;
   }
   if (!server_has_tls(server) && !string_starts(options->listen, "127.") && !string_equal(options->listen, "::1"))
-    log_warning("server: listening on %s: tokens travel unencrypted unless a proxy with TLS stands before it",
+    log_warning("server: listening on %s: tokens travel unencrypted unless a proxy with TLS stands before it; "
+                "--tls-certificate "
+                "encrypts them",
                 options->listen);
   *ret_server = server;
   return true;

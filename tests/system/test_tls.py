@@ -1,5 +1,6 @@
 """The server's own TLS: certificates that are wrong, that change while it serves, and that clients show."""
 
+import concurrent.futures
 import hashlib
 import os
 import signal
@@ -173,6 +174,22 @@ def test_a_broken_new_certificate_is_logged_and_the_old_one_stays(serve, authori
     assert server.client.ask(server.port, "GET", "/healthz").status == 200
 
 
+def test_handshakes_go_on_while_certificates_change(serve, authority):
+    server = serve("--tls-client-ca", authority.certificate)
+    node = Client(authority, authority.issue("node-17", san=NODE))
+
+    def shake(_):
+        return [node.ask(server.port, "GET", "/healthz").status for _ in range(25)]
+
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        shaking = [pool.submit(shake, n) for n in range(4)]
+        for n in range(10):
+            replace(server.pair, authority.server(f"renewed-{n}"))
+            server.process.send_signal(signal.SIGHUP)
+        assert {status for done in shaking for status in done.result()} == {200}
+    assert server.stop() == 0
+
+
 def test_sighup_reads_the_files_again_and_ends_no_server(serve, start, database):
     server = serve()
     server.process.send_signal(signal.SIGHUP)
@@ -183,6 +200,18 @@ def test_sighup_reads_the_files_again_and_ends_no_server(serve, start, database)
     assert plain.request("GET", "/healthz").status == 200 and server.request("GET", "/healthz").status == 200
 
 
+def test_a_server_with_tls_does_not_say_that_tokens_travel_unencrypted(authority, tmp_path):
+    alone = ["unshare", "--map-root-user", "--net"]  # a network of its own: nobody can reach it
+    if subprocess.run([*alone, "true"], capture_output=True, timeout=300).returncode != 0:
+        pytest.skip("no network namespace can be made")
+    pair = authority.server()
+    server = harness.Program([*alone, harness.BUILD / "wavetune-server", "serve", "--listen", "0.0.0.0", "--port", "0", "--database",
+                              "host=/nowhere dbname=x", "--tls-certificate", pair.certificate, "--tls-key", pair.key], tmp_path)
+    wait_until(lambda: "not ready" in server.messages and server.output, 20, "its start")
+    assert server.output.startswith("listening on https://127.0.0.1:") and "unencrypted" not in server.messages
+    assert server.stop() == 0
+
+
 def test_the_command_line_checks_the_servers_certificate(serve, authority, tmp_path):
     server = serve()
     assert harness.wavetune(server, "token", "list", environment=server.client.variables).returncode == 0
@@ -191,6 +220,17 @@ def test_the_command_line_checks_the_servers_certificate(serve, authority, tmp_p
     foreign = Authority(tmp_path, "foreign")
     done = harness.wavetune(server, "token", "list", check=False, environment={"SSL_CERT_FILE": str(foreign.certificate)})
     assert done.returncode == 3 and "certificate" in done.stderr
+
+
+def test_the_python_programs_check_the_servers_certificate(serve):
+    server = serve()
+    put = ("import os\nfrom wavetune.errors import PackError\nfrom wavetune.identity import put_identity\n"
+           "try:\n  put_identity('{}', 'sha256:' + '0' * 64, dict(os.environ))\nexcept PackError as error:\n  print(error)")
+    variables = {**os.environ, "WAVETUNE_URL": server.url, "WAVETUNE_TOKEN": server.token, "PYTHONPATH": str(harness.SOURCE / "python")}
+    for extra, words in (({}, "CERTIFICATE_VERIFY_FAILED"),
+                         (server.client.variables, "answered 4")):
+        done = subprocess.run(["python3", "-c", put], capture_output=True, text=True, env={**variables, **extra}, timeout=600)
+        assert done.returncode == 0 and words in done.stdout, (done.stdout, done.stderr)
 
 
 def test_a_client_key_that_others_may_read_is_refused(serve, node):

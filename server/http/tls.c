@@ -98,13 +98,19 @@ static bool key_read(const char *path, gnutls_x509_privkey_t *ret_key, struct er
 
 static bool authorities_read(const char *path, gnutls_x509_trust_list_t *ret_clients, struct error *error) {
   gnutls_x509_crt_t *authorities = NULL;
-  unsigned n = 0;
+  unsigned n = 0, not_one = 0;
   if (!chain_read(path, &authorities, &n, error))
     return false;
+  for (unsigned i = n; i > 0; i--)
+    if (gnutls_x509_crt_get_ca_status(authorities[i - 1], NULL) <= 0)
+      not_one = i;
   ALWAYS(gnutls_x509_trust_list_init(ret_clients, 0) == 0);
-  int taken = gnutls_x509_trust_list_add_cas(*ret_clients, authorities, n, 0); /* takes the certificates over */
+  gnutls_x509_trust_list_add_cas(*ret_clients, authorities, n, 0); /* takes the certificates over */
   gnutls_free(authorities);
-  return taken > 0 || error_set(error, "%s holds no certificate that can be an authority's", path);
+  return not_one == 0 || error_set(error,
+                                   "certificate %u in %s is no authority's; give the ones that sign clients' "
+                                   "certificates, not those themselves",
+                                   not_one, path);
 }
 
 static bool key_fits(const struct material *material) {

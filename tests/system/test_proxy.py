@@ -232,6 +232,7 @@ TRICKS = {
     "a header folded by a tab": b"Content-Length: 2\r\nX-Note: one,\r\n\ttwo\r\n\r\n{}",
     "Content-Length, then Transfer-Encoding": b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
     "Transfer-Encoding, then Content-Length": b"Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n",
+    "a sign before the length": b"Content-Length: +5\r\n\r\nhello",
     "Content-Length twice": b"Content-Length: 5\r\nContent-Length: 6\r\n\r\nhello",
 }
 

@@ -131,6 +131,9 @@ def test_wrong_files_are_one_sentence_at_the_start(authority, tmp_path):
     locked = tmp_path / "locked.key"
     certificates.openssl("pkcs8", "-topk8", "-in", good.key, "-out", locked, "-passout", "pass:x")
     locked.chmod(0o600)
+    leaf, many = tmp_path / "leaf.crt", tmp_path / "many.crt"
+    leaf.write_text(authority.certificate.read_text() + other.certificate.read_text())
+    many.write_text(good.certificate.read_text() * 17)
     cases = [
         (("--tls-certificate", good.certificate), "belong together"),
         (("--tls-certificate", tmp_path / "none", "--tls-key", good.key), "none"),
@@ -140,6 +143,8 @@ def test_wrong_files_are_one_sentence_at_the_start(authority, tmp_path):
         (("--tls-certificate", good.certificate, "--tls-key", locked), "encrypted with a passphrase"),
         (("--tls-certificate", good.certificate, "--tls-key", other.key), "is not the key of the first certificate"),
         (("--tls-certificate", good.certificate, "--tls-key", good.key, "--tls-client-ca", text), "--tls-client-ca: "),
+        (("--tls-certificate", good.certificate, "--tls-key", good.key, "--tls-client-ca", leaf), "certificate 2 in"),
+        (("--tls-certificate", many, "--tls-key", good.key), "holds 17 certificates"),
         (("--tls-client-ca", authority.certificate), "--tls-client-ca needs --tls-certificate"),
         (("--trusted-proxy", "10.0.0.0/33"), "behind the / there are 0 to 32 bits"),
         (("--trusted-proxy", "proxy.example"), "is no address"),
@@ -238,6 +243,8 @@ def test_a_client_key_that_others_may_read_is_refused(serve, node):
     node.pair.key.chmod(0o644)
     done = harness.wavetune(server, "token", "list", check=False, environment=node.variables)
     assert done.returncode == 2 and "--client-key: " in done.stderr and "chmod 600" in done.stderr
+    none = harness.wavetune(server, "token", "list", "--client-key", server.pair.key, "--client-certificate", "/none", check=False)
+    assert none.returncode == 2 and "cannot read the client certificate /none" in none.stderr
     half = harness.wavetune(server, "token", "list", "--client-key", node.pair.key, check=False)
     assert half.returncode == 2 and "belong together" in half.stderr
 

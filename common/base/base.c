@@ -5,13 +5,18 @@
 #include <stdarg.h>
 #include <time.h>
 
+#include "common/base/log.h"
+
 void die(const char *format, ...) {
   va_list arguments;
+  char message[1024];
   va_start(arguments, format);
-  fputs("fatal: ", stderr);
-  vfprintf(stderr, format, arguments);
-  fputc('\n', stderr);
+  vsnprintf(message, sizeof message, format, arguments);
   va_end(arguments);
+  if (log_format_now() == LOG_FORMAT_JSON)
+    log_error("fatal: %s", message);
+  else
+    fprintf(stderr, "fatal: %s\n", message);
   abort();
 }
 

@@ -6,10 +6,10 @@
 
 #include <stdarg.h>
 
-/* The bytes of the valid UTF-8 character at `text`, 0 when there is none (RFC 3629: no overlong forms, no surrogates,
- * nothing above U+10FFFF). */
-static size_t character_size(const unsigned char *text) {
-  unsigned char first = text[0], low = 0x80, high = 0xbf;
+/* RFC 3629: no overlong forms, no surrogates, nothing above U+10FFFF. */
+size_t utf8_character_size(const char *text, size_t length) {
+  const unsigned char *bytes = (const unsigned char *)text;
+  unsigned char first = bytes[0], low = 0x80, high = 0xbf;
   size_t size = first < 0x80 ? 1 : first < 0xc2 ? 0 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : first < 0xf5 ? 4 : 0;
   if (first == 0xe0)
     low = 0xa0;
@@ -20,7 +20,7 @@ static size_t character_size(const unsigned char *text) {
   else if (first == 0xf4)
     high = 0x8f;
   for (size_t i = 1; i < size; i++) {
-    if (text[i] < low || text[i] > high)
+    if (i >= length || bytes[i] < low || bytes[i] > high)
       return 0;
     low = 0x80;
     high = 0xbf;
@@ -30,7 +30,7 @@ static size_t character_size(const unsigned char *text) {
 
 static void text_make_utf8(char *text) {
   while (*text) {
-    size_t size = character_size((const unsigned char *)text);
+    size_t size = utf8_character_size(text, SIZE_MAX);
     if (!size) {
       *text = '?';
       size = 1;

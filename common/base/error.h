@@ -45,4 +45,7 @@ bool error_prefix(struct error *error, const char *format, ...) printf_like(2, 3
 /* Puts `prefix` (a JSON Pointer) before the pointer that is there. Returns false. */
 bool error_pointer_prefix(struct error *error, const char *prefix);
 
+/* The bytes of the valid UTF-8 character at `text`, of which there are `length` > 0 (SIZE_MAX: up to a NUL); 0: none. */
+size_t utf8_character_size(const char *text, size_t length);
+
 #endif

@@ -2,13 +2,17 @@
 #include "common/base/log.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdatomic.h>
+#include <sys/stat.h>
 #include <time.h>
+
+#define TIME_SIZE 40
 
 static const char *const level_names[] = {"error", "warning", "info", "debug"};
 static const int syslog_priorities[] = {3, 4, 6, 7}; /* syslog(3), as sd-daemon(3) prefixes lines */
-static atomic_int current_level = -1;
+static atomic_int current_level = -1, current_format = LOG_FORMAT_TEXT;
+static const char *_Atomic current_program;
+static _Thread_local char current_request[LOG_REQUEST_SIZE];
 
 bool log_level_parse(const char *name, enum log_level *ret_level) {
   for (size_t i = 0; i < ARRAY_LENGTH(level_names); i++)
@@ -33,34 +37,70 @@ static int log_level_now(void) {
   return (int)from_environment;
 }
 
-static int prefix_write(char *line, size_t size, enum log_level level) {
-  if (getenv("JOURNAL_STREAM"))
-    return snprintf(line, size, "<%d>", syslog_priorities[level]);
+void log_set_format(enum log_format format, const char *program) {
+  atomic_store(&current_program, program);
+  atomic_store(&current_format, (int)format);
+}
+
+enum log_format log_format_now(void) { return (enum log_format)atomic_load(&current_format); }
+
+bool log_format_parse(const char *name, enum log_format *ret_format) {
+  bool is_json = strcmp(name, "json") == 0;
+  if (!is_json && strcmp(name, "text") != 0)
+    return false;
+  *ret_format = is_json ? LOG_FORMAT_JSON : LOG_FORMAT_TEXT;
+  return true;
+}
+
+void log_set_request(const char *request) {
+  size_t length = request ? strnlen(request, LOG_REQUEST_SIZE - 1) : 0;
+  if (length)
+    memcpy(current_request, request, length);
+  current_request[length] = '\0';
+}
+
+void log_get_request(char ret_request[LOG_REQUEST_SIZE]) { memcpy(ret_request, current_request, LOG_REQUEST_SIZE); }
+
+/* systemd.exec(5): a process whose stderr was sent elsewhere inherits the variable all the same. */
+static bool stderr_is_journal(void) {
+  const char *stream = getenv("JOURNAL_STREAM");
+  struct stat status;
+  char name[64];
+  if (!stream || fstat(STDERR_FILENO, &status) < 0)
+    return false;
+  snprintf(name, sizeof name, "%ju:%ju", (uintmax_t)status.st_dev, (uintmax_t)status.st_ino);
+  return strcmp(stream, name) == 0;
+}
+
+static void time_write(char text[TIME_SIZE]) {
   struct timespec now;
   struct tm utc;
-  char date[32];
+  char date[24];
   clock_gettime(CLOCK_REALTIME, &now);
   gmtime_r(&now.tv_sec, &utc);
   strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%S", &utc);
-  return snprintf(line, size, "%s.%03ldZ %s ", date, now.tv_nsec / 1000000, level_names[level]);
+  snprintf(text, TIME_SIZE, "%s.%03ldZ", date, now.tv_nsec / 1000000);
 }
 
 void log_write(enum log_level level, const char *format, ...) {
   if ((int)level > log_level_now())
     return;
   int saved_errno = errno;
-  char line[2048];
-  size_t used = (size_t)prefix_write(line, sizeof line, level);
+  char line[LOG_LINE_SIZE], date[TIME_SIZE], prefix[4] = "";
+  bool is_journal = stderr_is_journal(), is_json = log_format_now() == LOG_FORMAT_JSON;
+  time_write(date);
+  if (is_journal)
+    snprintf(prefix, sizeof prefix, "<%d>", syslog_priorities[level]);
+  struct log_head head = {.format = log_format_now(),
+                          .prefix = prefix,
+                          .time = is_json || !is_journal ? date : NULL,
+                          .level = level_names[level],
+                          .program = atomic_load(&current_program),
+                          .request = current_request[0] ? current_request : NULL};
   va_list arguments;
   va_start(arguments, format);
-  int length = vsnprintf(line + used, sizeof line - used - 1, format, arguments);
+  size_t size = log_line_write(line, &head, format, arguments);
   va_end(arguments);
-  if (length > 0)
-    used += (size_t)length < sizeof line - used - 1 ? (size_t)length : sizeof line - used - 2;
-  for (size_t i = 0; i < used; i++) /* a logged value must not forge a second line, nor drive a terminal */
-    if ((unsigned char)line[i] < 0x20 || line[i] == 0x7f)
-      line[i] = ' ';
-  line[used++] = '\n';
-  (void)!write(STDERR_FILENO, line, used);
+  (void)!write(STDERR_FILENO, line, size);
   errno = saved_errno;
 }

@@ -47,6 +47,7 @@ int cli_refused(const struct http_response *response, const char *what) {
     error_at(&error, cli_member(problem, "pointer"), "%s: %s", what, detail);
   else
     error_set(&error, "%s: the server answered %d and did not say why", what, response->status);
+  http_error_name_request(response, &error);
   return cli_fail(cli_status_code(response->status), &error);
 }
 

@@ -49,7 +49,9 @@ static bool get(struct fetch *fetch, const char *path, const char *if_none_match
 static bool status_refused(const struct http_response *response, const char *what, struct error *error) {
   cleanup_json json_t *problem = json_loadb(response->body, response->size, 0, NULL);
   const char *detail = cli_member(problem, "detail");
-  return error_set(error, "%s: the server answered %d%s%s", what, response->status, detail[0] ? ": " : "", detail);
+  error_set(error, "%s: the server answered %d%s%s", what, response->status, detail[0] ? ": " : "", detail);
+  http_error_name_request(response, error);
+  return false;
 }
 
 /* The entity tag that may be asked with: of the same question, when what it came with is what current points at. */

@@ -74,6 +74,7 @@ static bool get(struct http_source *source, const char *path, struct http_respon
   if (ret->status == 200)
     return true;
   error_set(error, "the server answered %d to %s", ret->status, path);
+  http_error_name_request(ret, error);
   return ret->status == 404 ? false : fail(source, EXIT_UNREACHABLE, error);
 }
 

@@ -216,7 +216,11 @@ static bool object_put(struct agent *agent, const char *path, const char *digest
   }
   *ret_later = !answered || response.status < 400 || response.status >= 500 || response.status == 401 ||
                response.status == 403 || response.status == 408 || response.status == 429;
-  return answered ? error_set(error, "the server answered %d to PUT %s", response.status, target) : false;
+  if (answered) {
+    error_set(error, "the server answered %d to PUT %s", response.status, target);
+    http_error_name_request(&response, error);
+  }
+  return false;
 }
 
 /* Brings the code of a batch's measurements. A server that is away is waited for, as results do. One that takes results and,

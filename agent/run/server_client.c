@@ -57,6 +57,7 @@ struct server_answer server_ask(struct http_client *client, const char *method, 
     const char *pointer = json_string_value(json_object_get(answer.json, "pointer"));
     error_at(&answer.error, pointer ? pointer : "", "the server answered %d to %s %s: %s", answer.status, method, path,
              detail ? detail : "it did not say why");
+    http_error_name_request(&response, &answer.error);
   }
   return answer;
 }

@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 
 #include "common/base/file.h"
+#include "common/program/request_id.h"
 
 #define TIMEOUT_MS_DEFAULT 60000
 #define RESPONSE_MAX_DEFAULT ((size_t)64 << 20)
@@ -329,6 +330,7 @@ bool http_send(struct http_client *client, const struct http_request *request, s
       .size = receiver.size,
       .etag = header_copy(client->easy, "ETag"),
       .match = header_copy(client->easy, "Wavetune-Match"),
+      .request = header_copy(client->easy, REQUEST_ID_HEADER),
       .retry_after_s = retry_after_s > 0 ? retry_after_s : 0,
   };
   return true;
@@ -338,7 +340,20 @@ void http_response_release(struct http_response *response) {
   free(response->body);
   free(response->etag);
   free(response->match);
+  free(response->request);
   *response = (struct http_response){0};
+}
+
+/* The end of a long sentence makes room. */
+void http_error_name_request(const struct http_response *response, struct error *error) {
+  char named[REQUEST_ID_SIZE + sizeof " (request )"];
+  if (response->status < 500 || !response->request || !request_id_is_good(response->request))
+    return;
+  size_t length = (size_t)snprintf(named, sizeof named, " (request %s)", response->request);
+  size_t at = strlen(error->message), most = sizeof error->message - 1 - length;
+  while (at > most || (at && ((unsigned char)error->message[at] & 0xc0) == 0x80))
+    at--;
+  memcpy(error->message + at, named, length + 1);
 }
 
 /* Says why the server refused: its problem document (RFC 9457), else the bare status. */
@@ -350,10 +365,15 @@ static bool problem_error(const struct http_response *response, const char *meth
     const char *detail = json_string_value(json_object_get(problem, "detail"));
     const char *title = json_string_value(json_object_get(problem, "title"));
     const char *pointer = json_string_value(json_object_get(problem, "pointer"));
-    if (detail || title)
-      return error_at(error, pointer ? pointer : "", "%s", detail ? detail : title);
+    if (detail || title) {
+      error_at(error, pointer ? pointer : "", "%s", detail ? detail : title);
+      http_error_name_request(response, error);
+      return false;
+    }
   }
-  return error_set(error, "the server answered %d to %s %s and did not say why", response->status, method, path);
+  error_set(error, "the server answered %d to %s %s and did not say why", response->status, method, path);
+  http_error_name_request(response, error);
+  return false;
 }
 
 bool http_json(struct http_client *client, const char *method, const char *path, const json_t *body, int64_t timeout_ms,

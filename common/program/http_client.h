@@ -55,6 +55,7 @@ struct http_response {
   size_t size;
   char *etag;            /* or NULL */
   char *match;           /* Wavetune-Match, or NULL */
+  char *request;         /* X-Request-Id, or NULL */
   int64_t retry_after_s; /* 0: not said */
   bool is_truncated;     /* http_send was false because the connection ended in the middle of an answer */
 };
@@ -64,6 +65,9 @@ struct http_response {
 must_check bool http_send(struct http_client *client, const struct http_request *request, struct http_response *ret,
                           struct error *error);
 void http_response_release(struct http_response *response);
+/* Adds "(request ID)" to the sentence about an answer with a status of 5xx: by the id its server's operator finds the
+ * lines of the log. Nothing where the answer has no id. */
+void http_error_name_request(const struct http_response *response, struct error *error);
 #define cleanup_http_response __attribute__((cleanup(http_response_release)))
 
 /* Sends `body` (may be NULL; its members in their order, which means something in a space) and demands a 2xx answer: *ret_answer is its JSON (NULL where empty).

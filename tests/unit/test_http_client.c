@@ -479,6 +479,40 @@ Test(http_json, a_refusal_without_a_problem_document_names_the_status) {
   }
 }
 
+/* The sentence about an answer of this status with this X-Request-Id. */
+static struct error named(const char *status_line, const char *request, const char *detail) {
+  cleanup_free char *status = xasprintf("%s\r\nX-Request-Id: %s", status_line, request);
+  cleanup_free char *body = xasprintf("{\"detail\": \"%s\"}", detail);
+  int number;
+  return refused(status, body, &number);
+}
+
+Test(http_json, an_answer_of_5xx_is_named_by_its_request) {
+  cr_expect_str_eq(named("500 Oops", "d1zz-8r3c", "its log says why").message, "its log says why (request d1zz-8r3c)");
+  cr_expect_str_eq(named("404 Oops", "d1zz-8r3c", "no job").message, "no job");
+  int status;
+  assert_has(refused("502 Oops\r\nX-Request-Id: a-1", "<html>", &status).message, "did not say why (request a-1)");
+}
+
+Test(http_json, an_id_that_is_none_is_not_shown) {
+  cr_expect_str_eq(named("500 Oops", "a \x1b[2J", "its log says why").message, "its log says why");
+  cr_expect_str_eq(named("500 Oops", "", "its log says why").message, "its log says why");
+}
+
+Test(http_json, a_long_sentence_makes_room_for_the_request) {
+  char detail[901];
+  for (size_t i = 0; i < 900; i += 3)
+    memcpy(detail + i, "\xe2\x82\xac", 3);
+  detail[900] = '\0';
+  for (size_t cut = 0; cut < 3; cut++) {
+    cleanup_free char *shifted = xasprintf("%.*s%s", (int)cut, "xx", detail);
+    struct error error = named("503 Oops", "d1zz-8r3c", shifted);
+    const char *end = strstr(error.message, "\xac (request d1zz-8r3c)");
+    cr_assert_not_null(end, "%s", error.message);
+    cr_expect_gt(strlen(error.message), sizeof error.message - 5);
+  }
+}
+
 Test(http_json, an_answer_that_is_not_json_is_refused) {
   int status;
   struct error error = refused("200 OK", "<html>", &status);

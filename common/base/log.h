@@ -1,8 +1,8 @@
 /* Log lines on stderr, one write(2) a line, as text or as JSON (log_line.h says what of a format becomes what):
  *
- *   2026-11-21T06:40:04.123Z info lease: granted lease=17 agent=5c1f request=06f4-b3kz-81qd-7m2e
+ *   2026-11-21T06:40:04.123Z info lease: granted lease=17 agent=5c1f request=d1zz-8r3c-81qd-7m2e
  *   {"time":"2026-11-21T06:40:04.123Z","level":"info","program":"wavetune-server","component":"lease",
- *    "request":"06f4-b3kz-81qd-7m2e","message":"granted","lease":"17","agent":"5c1f"}
+ *    "request":"d1zz-8r3c-81qd-7m2e","message":"granted","lease":"17","agent":"5c1f"}
  *
  * Levels: error (someone must act), warning, info (what happened to jobs, leases, agents), debug. The level comes from
  * WAVETUNE_LOG (a level's name; default info) or log_set_level(). Where stderr is the journal ($JOURNAL_STREAM names

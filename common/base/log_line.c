@@ -8,7 +8,7 @@
 
 #define MESSAGE_SIZE 2048
 #define MEMBERS_SIZE 1800
-#define MEMBER_TEXT_MAX 512 /* bytes of one field's text */
+#define MEMBER_TEXT_MAX 512 /* bytes of one field's text, with its escapes */
 #define NUMBER_SIZE 352     /* the longest of printf: %f of the largest double */
 #define NAME_MAX 32         /* of a program or a component */
 #define TAIL_SIZE 24        /* ,"truncated":true} and a newline */
@@ -248,23 +248,23 @@ static bool name_is_id(const char *name, size_t size) {
 static void field_to_members(struct record *record, const char *name, size_t name_size, const struct value *value) {
   struct buffer *members = &record->members;
   size_t before = members->used;
-  bool was_cut = members->is_cut;
+  bool was_cut = members->is_cut, is_number = value->kind == VALUE_NUMBER && !name_is_id(name, name_size);
   if (!name_is_free(members, name, name_size))
     return;
   members->is_cut = false; /* a later field may be shorter */
   put_text(members, ",\"");
   put(members, name, name_size);
-  put_text(members, "\":");
-  if (value->kind == VALUE_NUMBER && !name_is_id(name, name_size)) {
+  put_text(members, is_number ? "\":" : "\":\"");
+  if (is_number) {
     put_text(members, value->json);
-  } else {
-    size_t length = value->length < MEMBER_TEXT_MAX ? value->length : MEMBER_TEXT_MAX;
-    while (length && length < value->length && ((unsigned char)value->text[length] & 0xc0) == 0x80)
-      length--;
+  } else if (!members->is_cut) {
+    size_t most = members->used + MEMBER_TEXT_MAX;
+    members->size = most < MEMBERS_SIZE ? most : MEMBERS_SIZE - 1;
+    put_json(members, value->text, value->length);
+    was_cut = was_cut || members->is_cut;
+    members->is_cut = false;
+    members->size = MEMBERS_SIZE;
     put_text(members, "\"");
-    put_json(members, value->text, length);
-    put_text(members, "\"");
-    was_cut = was_cut || length < value->length;
   }
   if (members->is_cut)
     members->used = before;

@@ -19,7 +19,8 @@
   {"compilers", OPTION_INTEGER, "N", "0", 0, 256, "compilers that run at once; 0: one to each CPU", false},           \
   {"require-sandbox", OPTION_TEXT, "LEVEL", NULL, 0, 0,                                                               \
    "do not start where kernels and compilers are confined by less: none, seccomp, landlock", false},                   \
-  {"worker-user", OPTION_TEXT, "NAME", NULL, 0, 0, "an agent that is root runs kernels as this user", false}
+  {"worker-user", OPTION_TEXT, "NAME", NULL, 0, 0, "an agent that is root runs kernels as this user", false},         \
+  OPTION_LOG_FORMAT
 /* clang-format on */
 
 /* Whether kernels run on a GPU there, and not on this machine's processors. */

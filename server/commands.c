@@ -6,6 +6,15 @@
 #include "common/base/log.h"
 #include "server/core/demand.h"
 #include "server/db/migrate.h"
+#include "server/http/traffic.h"
+
+int command_failed(enum exit_code code, const struct error *error) {
+  if (log_format_now() == LOG_FORMAT_JSON)
+    log_error("%s", error->message);
+  else
+    fprintf(stderr, "wavetune-server: %s\n", error->message);
+  return code;
+}
 
 static sigset_t ends(int also) {
   sigset_t set;
@@ -36,6 +45,10 @@ bool serve_options(const struct options *options, const char *database, struct s
   if (!demand_policy_parse(option_text(options, "demand"), &demand))
     return error_set(error, "--demand \"%.32s\" is unknown: it must be off, suggest or automatic",
                      option_text(options, "demand"));
+  enum request_log log_requests;
+  if (!request_log_parse(option_text(options, "log-requests"), &log_requests))
+    return error_set(error, "--log-requests \"%.32s\" is unknown: it must be off, errors or all",
+                     option_text(options, "log-requests"));
   *ret = (struct server_options){
       .listen = option_text(options, "listen"),
       .port = (int)option_integer(options, "port"),
@@ -54,6 +67,7 @@ bool serve_options(const struct options *options, const char *database, struct s
                             ? option_integer(options, "agent-token-ms")
                             : option_integer(options, "agent-token-days") * 24 * 60 * 60 * 1000,
       .queue_max = option_integer(options, "queue-max"),
+      .log_requests = log_requests,
   };
   ret->n_publisher_keys = option_list(options, "publisher-key", &ret->publisher_keys);
   return true;

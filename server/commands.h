@@ -7,6 +7,9 @@
 #include "common/program/options.h"
 #include "server/server.h"
 
+/* Says on stderr, in the log's format, why the command failed; returns `code`. */
+int command_failed(enum exit_code code, const struct error *error);
+
 /* SIGTERM, SIGINT and the signal `also` wait in every thread that is started from now on, for signals_wait. */
 void signals_block(int also);
 /* Returns the signal. */
@@ -30,7 +33,9 @@ int signals_wait(int also);
   {"require-enrolment", OPTION_FLAG, NULL, NULL, 0, 0, "take only agents that enrolled with a token of the role enrol and have tokens of their own", false}, \
   {"agent-token-days", OPTION_INTEGER, "DAYS", "30", 0, 3650, "how long an agent's own token lives; the agent replaces it in time; 0: for ever", false}, \
   {"agent-token-ms", OPTION_INTEGER, "MS", "0", 0, 315360000000, "the same in milliseconds, for tests; 0: --agent-token-days", false}, \
-  {"queue-max", OPTION_INTEGER, "N", "10000", 1, 1000000, "waiting requests beyond which 503 is answered", false}
+  {"queue-max", OPTION_INTEGER, "N", "10000", 1, 1000000, "waiting requests beyond which 503 is answered", false}, \
+  OPTION_LOG_FORMAT, \
+  {"log-requests", OPTION_TEXT, "WHICH", "errors", 0, 0, "which requests get a line in the log: off, errors (answered 5xx, or after a second and more of work) or all", false}
 /* clang-format on */
 
 /* From SERVE_OPTIONS; texts are borrowed from `options` and `database`. */

@@ -119,7 +119,5 @@ int dev_run(struct options *options) {
     code = serve(options, cluster, folder, &error);
     cluster_stop(cluster);
   }
-  if (code != EXIT_OK)
-    fprintf(stderr, "wavetune-server: %s\n", error.message);
-  return code;
+  return code == EXIT_OK ? code : command_failed((enum exit_code)code, &error);
 }

@@ -2,6 +2,7 @@
 #include <signal.h>
 #include <sys/prctl.h>
 
+#include "common/base/log.h"
 #include "server/commands.h"
 #include "server/db/database.h"
 #include "server/http/token_request.h"
@@ -10,11 +11,6 @@
 #define DATABASE_OPTION                                                                                                \
   {"database", OPTION_TEXT, "CONNINFO", NULL, 0, 0, "libpq connection string or postgresql:// URI", false}
 #define JSON_OPTION {"json", OPTION_FLAG, NULL, NULL, 0, 0, "answer in JSON", false}
-
-static int fail(enum exit_code code, const struct error *error) {
-  fprintf(stderr, "wavetune-server: %s\n", error->message);
-  return code;
-}
 
 /* The connection string; an error when there is none or it is none. */
 static bool database_of(const struct options *options, const char **ret_database, struct error *error) {
@@ -30,21 +26,25 @@ static int serve_run(struct options *options) {
   const char *database;
   struct server *server;
   if (!database_of(options, &database, &error))
-    return fail(EXIT_USAGE, &error);
+    return command_failed(EXIT_USAGE, &error);
   signals_block(SIGHUP);
   struct server_options server_options;
   if (!serve_options(options, database, &server_options, &error))
-    return fail(EXIT_USAGE, &error);
+    return command_failed(EXIT_USAGE, &error);
   server_options.migrate = option_flag(options, "migrate");
   server_options.tls_certificate = option_text(options, "tls-certificate");
   server_options.tls_key = option_text(options, "tls-key");
   server_options.tls_client_ca = option_text(options, "tls-client-ca");
   server_options.n_trusted_proxies = option_list(options, "trusted-proxy", &server_options.trusted_proxies);
   if (!server_start(&server_options, &server, &error))
-    return fail(EXIT_USAGE, &error);
+    return command_failed(EXIT_USAGE, &error);
   cleanup_free char *url = server_url(server);
-  printf("listening on %s\n", url);
-  fflush(stdout);
+  if (log_format_now() == LOG_FORMAT_JSON) { /* in one log with stdout every line shall be an object */
+    log_info("server: listening url=%s", url);
+  } else {
+    printf("listening on %s\n", url);
+    fflush(stdout);
+  }
   while (signals_wait(SIGHUP) == SIGHUP)
     server_reload(server);
   server_stop(server);
@@ -56,10 +56,10 @@ static int migrate_run(struct options *options) {
   const char *database;
   int applied;
   if (!database_of(options, &database, &error))
-    return fail(EXIT_USAGE, &error);
+    return command_failed(EXIT_USAGE, &error);
   enum exit_code code = migrate_database(database, &applied, &error);
   if (code != EXIT_OK)
-    return fail(code, &error);
+    return command_failed(code, &error);
   printf(option_flag(options, "json") ? "{\"applied\":%d}\n" : "%d migrations applied\n", applied);
   return EXIT_OK;
 }
@@ -84,7 +84,7 @@ static int token_make_with(struct db *db, const struct options *options) {
   cleanup_json json_t *environment_json = NULL;
   if (!name_of(options, &name, &error) ||
       (environment && !json_parse(environment, strlen(environment), &environment_json, &error)))
-    return fail(EXIT_USAGE, &error);
+    return command_failed(EXIT_USAGE, &error);
   cleanup_json json_t *body =
       json_pack("{s:s, s:s, s:s*, s:s*, s:s*, s:O*}", "name", name, "role", option_text(options, "role"), "expires",
                 option_text(options, "expires"), "agent_name", option_text(options, "agent-name"), "certificate",
@@ -93,15 +93,15 @@ static int token_make_with(struct db *db, const struct options *options) {
   if (option_integer(options, "uses"))
     json_object_set_new(body, "uses", json_integer(option_integer(options, "uses")));
   if (!token_request_parse(body, &asked, &error))
-    return fail(EXIT_USAGE, &error);
+    return command_failed(EXIT_USAGE, &error);
   asked.terms.certificate = asked.certificate ? &asked.digest : NULL;
   bool ok = tokens_make(db, &asked.terms, token, &is_new, &error);
   free(asked.terms.environment);
   if (!ok)
-    return fail(EXIT_UNREACHABLE, &error);
+    return command_failed(EXIT_UNREACHABLE, &error);
   if (!is_new) {
     token_request_taken(&asked, &error);
-    return fail(EXIT_REFUSED, &error);
+    return command_failed(EXIT_REFUSED, &error);
   }
   if (asked.certificate) {
     cleanup_json json_t *answer = json_pack("{s:s, s:s, s:s}", "certificate", asked.certificate, "name", name, "role",
@@ -120,12 +120,12 @@ static int token_revoke_with(struct db *db, const struct options *options) {
   const char *name;
   enum token_revocation revocation;
   if (!name_of(options, &name, &error))
-    return fail(EXIT_USAGE, &error);
+    return command_failed(EXIT_USAGE, &error);
   if (!tokens_revoke(db, name, true, &revocation, &error)) /* who has the database can make another admin */
-    return fail(EXIT_UNREACHABLE, &error);
+    return command_failed(EXIT_UNREACHABLE, &error);
   if (revocation == TOKEN_UNKNOWN) {
     error_set(&error, "there is no live token \"%s\"", name);
-    return fail(EXIT_REFUSED, &error);
+    return command_failed(EXIT_REFUSED, &error);
   }
   return EXIT_OK;
 }
@@ -155,7 +155,7 @@ static int token_list_with(struct db *db, const struct options *options) {
   for (bool more = true; more;) {
     cleanup_json json_t *items = NULL, *next = NULL;
     if (!tokens_list(db, after, 1000, &items, &next, &error))
-      return fail(EXIT_UNREACHABLE, &error);
+      return command_failed(EXIT_UNREACHABLE, &error);
     json_array_extend(all, items);
     more = json_is_string(next);
     after = more ? strtoll(json_string_value(next), NULL, 10) : 0;
@@ -176,7 +176,7 @@ static int with_database(const struct options *options, int (*run)(struct db *, 
   struct error error;
   const char *database;
   if (!database_of(options, &database, &error))
-    return fail(EXIT_USAGE, &error);
+    return command_failed(EXIT_USAGE, &error);
   struct db *db = db_new(database, "wavetune-server token");
   int code = run(db, options);
   db_free(db);
@@ -209,6 +209,7 @@ static const struct option_spec dev_specs[] = {
     {"json", OPTION_FLAG, NULL, NULL, 0, 0, "print one JSON object when it is ready", false},
 };
 static const struct option_spec database_specs[] = {DATABASE_OPTION, JSON_OPTION};
+static const struct option_spec migrate_specs[] = {DATABASE_OPTION, JSON_OPTION, OPTION_LOG_FORMAT};
 static const struct option_spec token_make_specs[] = {
     DATABASE_OPTION,
     {"role", OPTION_TEXT, "ROLE", "reader", 0, 0, "reader, submitter, agent, demand, enrol or admin", true},
@@ -234,7 +235,7 @@ static const struct command_spec commands[] = {
      "URL and an admin token. Ctrl-C stops both; nothing is lost.",
      dev_specs, ARRAY_LENGTH(dev_specs), dev_run},
     {"migrate", "", "bring the database to the version of this program",
-     "Safe to run twice and from several machines at once.", database_specs, ARRAY_LENGTH(database_specs), migrate_run},
+     "Safe to run twice and from several machines at once.", migrate_specs, ARRAY_LENGTH(migrate_specs), migrate_run},
     {"token make", "NAME", "make a token and print it, once", NULL, token_make_specs, ARRAY_LENGTH(token_make_specs),
      token_make_run},
     {"token list", "", "list the tokens, live and revoked", NULL, database_specs, ARRAY_LENGTH(database_specs),

@@ -11,6 +11,9 @@
 /* What becomes of the keys that deployments report as missing (core/demand.h). */
 enum demand_policy { DEMAND_OFF, DEMAND_SUGGEST, DEMAND_AUTOMATIC };
 
+/* Which requests get a line in the log (http/traffic.h). */
+enum request_log { REQUEST_LOG_OFF, REQUEST_LOG_ERRORS, REQUEST_LOG_ALL };
+
 struct server_options {
   /* Files of public keys, and folders with them: whose signatures move channels. Read by server_start and not kept. */
   size_t n_publisher_keys;
@@ -38,6 +41,7 @@ struct server_options {
   bool require_enrolment;  /* agents have tokens of their own; others are refused */
   int64_t agent_token_ms;  /* how long an agent's own token lives, 0: for ever; default 30 days */
   int64_t queue_max;       /* waiting requests beyond which 503 is answered, default 10000 */
+  enum request_log log_requests;
 };
 
 struct server;

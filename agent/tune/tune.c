@@ -12,6 +12,7 @@
 #include "agent/tune/tune_keys.h"
 #include "agent/tune/tune_report.h"
 #include "common/base/file.h"
+#include "common/base/log.h"
 #include "common/verdict/budget.h"
 #include "common/verdict/finalists.h"
 
@@ -288,7 +289,10 @@ static bool profile(const struct tuning *tuning, struct error *error) {
     return true;
   if (!profile_config(tuning->options, campaign->device->name, campaign->keys[0].verdict.winner, folder, error))
     return false;
-  fprintf(stderr, "the winner's profile is in %s\n", folder);
+  if (log_format_now() == LOG_FORMAT_JSON)
+    log_info("tune: the winner's profile is in folder=%s", folder);
+  else
+    fprintf(stderr, "the winner's profile is in %s\n", folder);
   return true;
 }
 

@@ -21,6 +21,7 @@
 #define READ_SIZE 65536
 #define UNASKED_READS 256
 #define PRINTED_MAX ((size_t)64 << 10)
+#define PRINTED_LINE 16 /* what a line counts for beside its text */
 
 struct worker_client {
   struct spawned process;
@@ -124,19 +125,18 @@ void worker_dismiss(struct worker_client *worker) { (void)shutdown(worker->proce
 /* Passes on what the worker printed, each line with where it comes from, as far as it is not more than anyone wants to
  * read. The rest is dropped. */
 static void output_pass_on(struct worker_client *worker) {
-  char bytes[4096], line[sizeof bytes + 32];
+  char bytes[1536]; /* a line of the log has room for them */
   for (ssize_t n; (n = read(worker->process.output, bytes, sizeof bytes - 1)) > 0;) {
     bytes[n] = '\0';
+    for (char *nul = bytes; (nul = memchr(nul, '\0', (size_t)(bytes + n - nul)));)
+      *nul = ' '; /* or what comes behind it would be lost */
     char *rest = bytes;
     for (char *text; worker->printed < PRINTED_MAX && (text = strsep(&rest, "\n"));) {
-      for (char *c = text; *c; c++)
-        *c = (unsigned char)*c < ' ' || *c == 0x7f ? ' ' : *c;
-      int length = snprintf(line, sizeof line, "worker %d: %s\n", (int)worker->process.pid, text);
-      worker->printed += (size_t)length;
+      worker->printed += strlen(text) + PRINTED_LINE;
       if (*text)
-        (void)!write(STDERR_FILENO, line, (size_t)length);
+        log_info("worker: pid=%d %s", (int)worker->process.pid, text);
       if (worker->printed >= PRINTED_MAX)
-        log_warning("worker: process %d prints too much, the rest is dropped", (int)worker->process.pid);
+        log_warning("worker: pid=%d prints too much, the rest is dropped", (int)worker->process.pid);
     }
   }
 }

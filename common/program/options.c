@@ -9,6 +9,7 @@
 #include <stdarg.h>
 
 #include "common/base/file.h"
+#include "common/base/log.h"
 #include "common/base/names.h"
 #include "common/program/secret.h"
 
@@ -77,6 +78,8 @@ static const char *const config_members[] = {"agent_token_days",
                                              "lease_ms",
                                              "lease_target_ms",
                                              "listen",
+                                             "log_format",
+                                             "log_requests",
                                              "match",
                                              "migrate",
                                              "name",
@@ -520,6 +523,18 @@ static void set_from_flags(struct options *options, int argc, char **argv) {
     options->arguments[options->n_arguments++] = argv[at];
 }
 
+/* As early as it can be: what follows, a refusal too, is in the log's format. */
+static void log_format_apply(const struct options *options) {
+  for (size_t i = 0; i < options->command->n_options; i++) {
+    enum log_format format;
+    if (!string_equal(options->command->options[i].name, "log-format"))
+      continue;
+    if (!log_format_parse(options->values[i].text, &format))
+      usage_error(options, "--log-format \"%.20s\" is unknown: it must be text or json", options->values[i].text);
+    log_set_format(format, options->program);
+  }
+}
+
 void options_parse(const char *program, const struct command_spec *command, int argc, char **argv,
                    struct options **ret_options) {
   struct options *options = xcalloc(1, sizeof *options);
@@ -533,6 +548,7 @@ void options_parse(const char *program, const struct command_spec *command, int 
   set_from_flags(options, argc, argv);
   if (options->n_arguments && !command->arguments[0])
     usage_error(options, "unexpected argument \"%.80s\": the command takes none", options->arguments[0]);
+  log_format_apply(options);
   *ret_options = options;
 }
 

@@ -29,6 +29,12 @@ struct option_spec {
   bool is_secret;           /* a text that is overwritten in argv and in the environment once it was read */
 };
 
+/* The option of every command that logs; options_parse applies it. */
+/* clang-format off */
+#define OPTION_LOG_FORMAT {.name = "log-format", .type = OPTION_TEXT, .argument = "FORMAT", .default_text = "text", \
+    .help = "how lines of the log on stderr are written: text, or json for one object each"}
+/* clang-format on */
+
 struct options;
 
 struct command_spec {

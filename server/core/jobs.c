@@ -55,8 +55,7 @@ static bool end_settle(struct worker *worker, const struct job_change *change, b
   if (!leases_cancel_ended(worker->db, change->jobs, change->n, error))
     return false;
   if (is_changed) {
-    log_info("job: %s job=%lld%s%s", job_state_name(change->to), (long long)*change->jobs,
-             change->reason ? " reason=" : "", change->reason ? change->reason : "");
+    log_info("job: %s job=%lld reason=%s", job_state_name(change->to), (long long)*change->jobs, change->reason);
     job_announce(worker, *change->jobs);
   }
   return true;

@@ -307,6 +307,8 @@ bool submissions_store(struct worker *worker, struct job_row *const *rows, size_
     return false;
   cleanup_free int64_t *raised = xcalloc(n + 1, sizeof *raised);
   size_t n_raised = 0;
+  char one[LOG_REQUEST_SIZE]; /* where they are not a batch */
+  log_get_request(one);
   for (size_t i = 0; i < n; i++) {
     const struct job_row *row = rows[i];
     if (!row->created) {
@@ -315,8 +317,11 @@ bool submissions_store(struct worker *worker, struct job_row *const *rows, size_
     }
     struct digest hardware = environment_hardware_digest(row->environment);
     leases_announce(worker, &hardware, row->plan.n);
+    if (row->request)
+      log_set_request(row->request);
     log_info("job: queued job=%lld configs=%llu leases=%zu", (long long)row->id, (unsigned long long)row->configs,
              row->plan.n);
   }
+  log_set_request(one);
   return n_raised == 0 || jobs_raise_leases(worker->db, raised, n_raised, error);
 }

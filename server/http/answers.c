@@ -11,8 +11,11 @@ void answer_failure(struct request *request, const struct error *error) {
     request_unavailable(request, error);
     return;
   }
-
+  char before[LOG_REQUEST_SIZE]; /* this may be one of a batch */
+  log_get_request(before);
+  log_set_request(request->id);
   log_error("request: %s", error->message);
+  log_set_request(before);
   if (error->kind == ERROR_INVALID) /* what is stored cannot be read; PostgreSQL's own sentences are for the log only */
     request_problem(request, 500, "", "%s", error->message);
   else

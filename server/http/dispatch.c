@@ -13,6 +13,7 @@
 #include "server/http/response_memory.h"
 #include "server/http/routes.h"
 #include "server/http/tokens.h"
+#include "server/http/traffic.h"
 #include "server/server_private.h"
 
 /* A refused body of at most so many bytes is read and forgotten, so that the client reads the answer and keeps its
@@ -102,7 +103,8 @@ static struct request_private *request_new(struct connection *connection) {
   request->request.magic = REQUEST_MAGIC;
   request->request.server = connection->server;
   request->request.private_ = request;
-  request->request.arrived_ms = clock_monotonic_ms();
+  request->request.arrived_ms = connection->began_ns / 1000000;
+  request->request.id = connection->request_id;
   request->connection = connection;
   connection->request = request;
   atomic_fetch_add(&connection->server->n_open, 1);
@@ -146,6 +148,9 @@ static enum MHD_Result header_note(void *context, enum MHD_ValueKind kind, const
       head->n_client_certificate++;
     } else if (strcasecmp(name, "X-Forwarded-Proto") == 0) {
       head->is_forwarded_http = strcasecmp(value, "http") == 0;
+    } else if (strcasecmp(name, REQUEST_ID_HEADER) == 0) {
+      head->request_id = value;
+      head->n_request_id++;
     }
     break;
   default:
@@ -257,6 +262,17 @@ static void credentials_read(struct connection *connection, const struct head *h
 
 static enum MHD_Result send_response(struct request_private *request) {
   struct MHD_Response *response = TAKE(request->response);
+  const struct connection *connection = request->connection;
+  int64_t from_ns = request->complete_ns ? request->complete_ns : connection->began_ns;
+  struct traffic_answer answer = {.route = request->route,
+                                  .method = connection->method,
+                                  .status = request->status,
+                                  .bytes = request->request.is_head ? 0 : request->bytes,
+                                  .work_ns = request->answered_ns - from_ns - request->parked_ns,
+                                  .waited_ns = request->parked_ns,
+                                  .token_name = request->request.token_name,
+                                  .mhd = connection->mhd};
+  traffic_note(request->request.server, &answer);
   enum MHD_Result result = MHD_queue_response(request->connection->mhd, request->status, response);
   MHD_destroy_response(response);
   return result;
@@ -293,13 +309,16 @@ static enum MHD_Result hand_over(struct request_private *request, int kind) {
 static enum MHD_Result begin_body(struct request_private *request) {
   const struct route *route = request->route;
   if (!role_may(request->request.role, route->role)) {
+    traffic_note_refusal(TRAFFIC_REFUSED_ROLE);
     request_problem(&request->request, MHD_HTTP_FORBIDDEN, "",
                     "%s %s needs the role %s; the token \"%s\" has the role %s", route->method, route->path,
                     role_name(route->role), request->request.token_name, role_name(request->request.role));
     return refuse(request, true);
   }
-  if (!identity_suffices(&request->request))
+  if (!identity_suffices(&request->request)) {
+    traffic_note_refusal(TRAFFIC_REFUSED_IDENTITY);
     return refuse(request, true);
+  }
   if (route->body_max == 0 && (request->body_declared || request->is_chunked)) {
     request_problem(&request->request, MHD_HTTP_CONTENT_TOO_LARGE, "", "%s %s takes no body", route->method,
                     route->path);
@@ -319,7 +338,8 @@ static enum MHD_Result begin_body(struct request_private *request) {
   return head_has_body(&request->connection->head) ? MHD_YES : body_complete(request);
 }
 
-static enum MHD_Result unauthorised(struct request_private *request, const char *why) {
+static enum MHD_Result unauthorised(struct request_private *request, enum traffic_refusal refusal, const char *why) {
+  traffic_note_refusal(refusal);
   client_note_refused(&request->request, why);
   request_problem(&request->request, MHD_HTTP_UNAUTHORIZED, "", "%s", why);
   return refuse(request, true);
@@ -329,9 +349,9 @@ static enum MHD_Result begin_route(struct request_private *request, const struct
   if (request->route->role == TOKEN_ANYONE)
     return begin_body(request);
   if (*credentials->refusal.message)
-    return unauthorised(request, credentials->refusal.message);
+    return unauthorised(request, TRAFFIC_REFUSED_UNKNOWN, credentials->refusal.message);
   if (!credentials->authorization && !credentials->certificate)
-    return unauthorised(request, "a token is needed: send \"Authorization: Bearer TOKEN\"");
+    return unauthorised(request, TRAFFIC_REFUSED_MISSING, "a token is needed: send \"Authorization: Bearer TOKEN\"");
   request->request.is_by_certificate = !credentials->authorization;
   switch (credentials->answer) {
   case AUTH_KNOWN:
@@ -388,8 +408,19 @@ static enum MHD_Result begin(struct connection *connection, const char *method, 
   }
 }
 
-static void send_remembered(void *context, unsigned status, struct MHD_Response *response) {
-  MHD_queue_response(((struct connection *)context)->mhd, status, response);
+static void send_remembered(void *context, const struct remembered_answer *remembered) {
+  struct connection *connection = context;
+  struct traffic_answer answer = {.route = route_of(remembered->route),
+                                  .method = connection->method,
+                                  .status = remembered->status,
+                                  .bytes = connection->method[0] == 'H' ? 0 : remembered->size,
+                                  .work_ns = clock_monotonic_ns() - connection->began_ns,
+                                  .token_name = connection->auth_name,
+                                  .mhd = connection->mhd};
+  MAGIC_CHECK(connection, CONNECTION_MAGIC);
+  traffic_note(connection->server, &answer);
+  response_header(remembered->response, REQUEST_ID_HEADER, connection->request_id);
+  MHD_queue_response(connection->mhd, remembered->status, remembered->response);
 }
 
 static enum MHD_Result begin_connection(struct connection *connection, const char *method) {
@@ -471,6 +502,7 @@ static void run_in_memory(struct request_private *request) {
 }
 
 static enum MHD_Result body_complete(struct request_private *request) {
+  request->complete_ns = clock_monotonic_ns();
   if (request->route->place == ROUTE_DATABASE)
     return hand_over(request, (int)request->route->id);
   request->state = REQUEST_RUNNING;
@@ -480,16 +512,27 @@ static enum MHD_Result body_complete(struct request_private *request) {
   return send_response(request);
 }
 
-enum MHD_Result dispatch_access(void *server, struct MHD_Connection *mhd, const char *url, const char *method,
-                                const char *version, const char *upload_data, size_t *upload_data_size,
-                                void **context) {
-  (void)server, (void)url, (void)version;
-  struct connection *connection = *context;
-  MAGIC_CHECK(connection, CONNECTION_MAGIC);
+static void head_read(struct connection *connection, const char *method) {
+  struct head *head = &connection->head;
+  connection->is_read = true;
+  connection->began_ns = clock_monotonic_ns();
+  *head = (struct head){0};
+  MHD_get_connection_values(connection->mhd, MHD_HEADER_KIND, header_note, head);
+
+  size_t length = strnlen(method, METHOD_SIZE - 1);
+  memcpy(connection->method, method, length);
+  connection->method[length] = '\0';
+  if (head->n_request_id == 1 && request_id_is_good(head->request_id))
+    memcpy(connection->request_id, head->request_id, strlen(head->request_id) + 1);
+  else
+    request_id_make(connection->request_id);
+  log_set_request(connection->request_id);
+}
+
+static enum MHD_Result access_go_on(struct connection *connection, const char *method, const char *upload_data,
+                                    size_t *upload_data_size) {
   if (!connection->is_read) {
-    connection->is_read = true;
-    connection->head = (struct head){0};
-    MHD_get_connection_values(mhd, MHD_HEADER_KIND, header_note, &connection->head);
+    head_read(connection, method);
     return head_has_body(&connection->head) ? begin_connection(connection, method) : MHD_YES;
   }
   if (!connection->is_begun)
@@ -511,4 +554,17 @@ enum MHD_Result dispatch_access(void *server, struct MHD_Connection *mhd, const 
   default:
     die("the connection of a request in state %d was resumed", (int)request->state);
   }
+}
+
+enum MHD_Result dispatch_access(void *server, struct MHD_Connection *mhd, const char *url, const char *method,
+                                const char *version, const char *upload_data, size_t *upload_data_size,
+                                void **context) {
+  (void)server, (void)mhd, (void)url, (void)version;
+  struct connection *connection = *context;
+  MAGIC_CHECK(connection, CONNECTION_MAGIC);
+  if (connection->is_read)
+    log_set_request(connection->request_id);
+  enum MHD_Result result = access_go_on(connection, method, upload_data, upload_data_size);
+  log_set_request(NULL);
+  return result;
 }

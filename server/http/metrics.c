@@ -6,6 +6,7 @@
 #include "server/core/housekeep.h"
 #include "server/counters.h"
 #include "server/db/db.h"
+#include "server/http/traffic.h"
 #include "server/server_private.h"
 
 static void head_write(FILE *out, const char *name, const char *type, const char *help) {
@@ -54,6 +55,7 @@ char *metrics_text(struct server *server, size_t *ret_size) {
     head_write(out, counter_name((enum counter)i), "counter", counter_help((enum counter)i));
     fprintf(out, "%s %" PRIu64 "\n", counter_name((enum counter)i), counter_read((enum counter)i));
   }
+  traffic_write(out);
   gauge_write(out, "wavetune_queue_length", "Requests that wait for a database worker", (double)state.queued);
   gauge_write(out, "wavetune_parked", "Requests that wait for something to happen (long polls)", (double)state.parked);
   gauge_write(out, "wavetune_suspended", "Requests that the event threads wait for", (double)server->n_suspended);

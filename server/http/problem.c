@@ -13,16 +13,20 @@ const char *status_title(int status) {
   return title ? title : "Error";
 }
 
-struct MHD_Response *response_problem(int status, const struct error *error, json_t *extra) {
-  json_t *problem = json_pack("{s:s, s:s, s:i, s:s, s:s}", "type", "about:blank", "title", status_title(status),
-                              "status", status, "detail", error->message, "pointer", error->pointer);
+/* `extra` (may be NULL) is taken over. Adds WWW-Authenticate to 401 and Retry-After to 503. */
+static struct MHD_Response *response_problem(int status, const struct error *error, json_t *extra, const char *request,
+                                             size_t *ret_size) {
+  json_t *problem =
+      json_pack("{s:s, s:s, s:i, s:s, s:s, s:s}", "type", "about:blank", "title", status_title(status), "status",
+                status, "detail", error->message, "pointer", error->pointer, "request", request);
   ALWAYS(problem != NULL);
   if (extra)
     json_object_update_missing_new(problem, extra);
   char *text = json_dumps(problem, JSON_COMPACT);
   ALWAYS(text != NULL);
   json_decref(problem);
-  struct MHD_Response *response = response_text("application/problem+json", text, strlen(text));
+  *ret_size = strlen(text);
+  struct MHD_Response *response = response_text("application/problem+json", text, *ret_size);
   if (status == MHD_HTTP_UNAUTHORIZED)
     response_header(response, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer");
   if (status == MHD_HTTP_SERVICE_UNAVAILABLE)
@@ -31,7 +35,11 @@ struct MHD_Response *response_problem(int status, const struct error *error, jso
 }
 
 void request_problem_extra(struct request *request, int status, const struct error *error, json_t *extra) {
-  request_finish(request_private_of(request), (unsigned)status, response_problem(status, error, extra));
+  struct request_private *private_ = request_private_of(request);
+  size_t size;
+  struct MHD_Response *response = response_problem(status, error, extra, request->id, &size);
+  private_->bytes = size;
+  request_finish(private_, (unsigned)status, response);
 }
 
 void request_problem(struct request *request, int status, const char *pointer, const char *format, ...) {

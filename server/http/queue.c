@@ -88,9 +88,16 @@ static struct request_private *pop(struct queue *queue, int kind) {
   return request;
 }
 
+static void parked_end(struct request_private *request) {
+  if (request->parked_at_ns)
+    request->parked_ns += clock_monotonic_ns() - request->parked_at_ns;
+  request->parked_at_ns = 0;
+}
+
 static void unpark(struct queue *queue, struct park_item *item, int64_t now_ms) {
   struct request_private *request = request_of_item(item);
   request->request.is_parked_before = true;
+  parked_end(request);
   request->request.deadline_passed = now_ms >= request->deadline_ms;
   append(queue, request);
 }
@@ -201,6 +208,7 @@ bool queue_park(struct queue *queue, struct request_private *request, const char
   if (!is_stopping) {
     int64_t now_ms = clock_monotonic_ms(), due_ms = poll_due(queue, now_ms);
     request->state = REQUEST_PARKED;
+    request->parked_at_ns = clock_monotonic_ns();
     request->deadline_ms = deadline_ms;
     request->kind = (int)request->request.route;
     park_add(queue->park, &request->park, key, now_ms, deadline_ms < due_ms ? deadline_ms : due_ms);
@@ -242,8 +250,10 @@ struct request_private *queue_drain(struct queue *queue) {
   struct request_private *request = queue->first ? pop(queue, queue->first->kind) : NULL;
   if (!request) {
     struct park_item *item = park_take_any(queue->park);
-    if (item)
+    if (item) {
       request = request_of_item(item);
+      parked_end(request);
+    }
   }
   pthread_mutex_unlock(&queue->lock);
   return request;

@@ -20,6 +20,7 @@ struct request {
   struct server *server;
   enum route_id route;
   bool is_head;
+  const char *id;                             /* X-Request-Id; until it is answered */
   const char *segments[REQUEST_SEGMENTS_MAX]; /* what the path's {…} matched, percent-decoded, in order */
   char *body;                                 /* NUL-terminated; NULL when the route takes none */
   size_t body_size;

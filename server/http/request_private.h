@@ -8,6 +8,7 @@
 
 #include <microhttpd.h>
 
+#include "common/program/request_id.h"
 #include "server/http/park.h"
 #include "server/http/router.h"
 #include "server/http/uri.h"
@@ -16,12 +17,13 @@
 #define CONNECTION_TARGET_SIZE 512
 #define CONNECTION_AUTHORIZATION_SIZE 288
 #define REQUEST_HEADERS_MAX 6
+#define METHOD_SIZE 16 /* what is longer is none that there is, and cut */
 
 /* What the headers say, from one walk over them. Texts are libmicrohttpd's, as long as the request. */
 struct head {
-  const char *authorization, *if_none_match;
+  const char *authorization, *if_none_match, *request_id;
   const char *client_certificate; /* X-Client-Cert, for what it is worth: see client.h */
-  int n_authorization, n_client_certificate, n_host, n_length;
+  int n_authorization, n_client_certificate, n_host, n_length, n_request_id;
   bool is_chunked, has_bad_coding, has_bad_length;
   bool is_forwarded_http; /* X-Forwarded-Proto: http */
   uint64_t length;
@@ -40,6 +42,9 @@ struct connection {
    * call makes libmicrohttpd close the connection, so that a request without a body is begun by the last call. */
   bool is_read; /* its headers were looked at */
   bool is_begun;
+  int64_t began_ns;                 /* its headers were there */
+  char request_id[REQUEST_ID_SIZE]; /* of the request that it has or had last */
+  char method[METHOD_SIZE];
   /* The request target as it was sent; `target_long` where it does not fit. */
   size_t target_size;
   char target[CONNECTION_TARGET_SIZE];
@@ -78,7 +83,11 @@ struct request_private {
   bool has_length, is_chunked;
   uint64_t body_declared; /* Content-Length */
   size_t body_capacity, swallowed;
+  int64_t complete_ns;             /* its body was there; 0: it was refused before */
+  int64_t parked_ns, parked_at_ns; /* in the park, all in all and since; 0: it is not */
+  int64_t answered_ns;
   unsigned status;
+  uint64_t bytes;                /* of the answer's body */
   struct MHD_Response *response; /* owned until it was handed over */
   size_t n_headers;
   struct {

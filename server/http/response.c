@@ -39,8 +39,10 @@ void request_finish(struct request_private *request, unsigned status, struct MHD
   ALWAYS(request->response == NULL && request->state != REQUEST_PARKED);
   for (size_t i = 0; i < request->n_headers; i++)
     response_header(response, request->headers[i].name, request->headers[i].value);
+  response_header(response, REQUEST_ID_HEADER, request->request.id);
   request->status = status;
   request->response = response;
+  request->answered_ns = clock_monotonic_ns();
   request->state = REQUEST_ANSWERED;
   requests_settled++;
   counter_add(COUNTER_requests, 1);
@@ -59,7 +61,9 @@ void request_add_header(struct request *request, const char *name, const char *v
 }
 
 void request_answer_text(struct request *request, int status, const char *content_type, char *body, size_t size) {
-  request_finish(request_private_of(request), (unsigned)status, response_text(content_type, body, size));
+  struct request_private *private_ = request_private_of(request);
+  private_->bytes = size;
+  request_finish(private_, (unsigned)status, response_text(content_type, body, size));
 }
 
 void request_answer_json(struct request *request, int status, json_t *body) {
@@ -93,6 +97,7 @@ void request_answer_entity(struct request *request, const char *content_type, ch
   }
   struct MHD_Response *response = response_text(content_type, body, size);
   response_entity_headers(response, etag, immutable);
+  request_private_of(request)->bytes = size;
   request_finish(request_private_of(request), MHD_HTTP_OK, response);
 }
 
@@ -139,7 +144,9 @@ void request_answer_blob(struct request *request, struct blob *blob) {
     cleanup_free char *content_range = xasprintf("bytes %zu-%zu/%zu", first, last, blob->size);
     request_add_header(request, MHD_HTTP_HEADER_CONTENT_RANGE, content_range);
   }
-  struct MHD_Response *response = blob_part(blob, first, range == RANGE_PART ? last - first + 1 : blob->size);
+  size_t size = range == RANGE_PART ? last - first + 1 : blob->size;
+  struct MHD_Response *response = blob_part(blob, first, size);
   response_entity_headers(response, etag, true);
+  request_private_of(request)->bytes = size;
   request_finish(request_private_of(request), range == RANGE_PART ? MHD_HTTP_PARTIAL_CONTENT : MHD_HTTP_OK, response);
 }

@@ -13,8 +13,6 @@ must_check struct MHD_Response *response_empty(void);
 void response_header(struct MHD_Response *response, const char *name, const char *value);
 /* ETag and Cache-Control. */
 void response_entity_headers(struct MHD_Response *response, const char *etag, bool immutable);
-/* `extra` (may be NULL) is taken over. Adds WWW-Authenticate to 401 and Retry-After to 503. */
-must_check struct MHD_Response *response_problem(int status, const struct error *error, json_t *extra);
 const char *status_title(int status);
 
 /* A stored file with its range, ETag and 304; the blob's reference is taken over. */

@@ -1,4 +1,4 @@
-/* A hash of targets under a reader-writer lock. Entries own their two responses. */
+/* A hash of targets under a reader-writer lock. Entries own their texts and have a share in their body. */
 #include "server/http/response_memory.h"
 
 #include <pthread.h>
@@ -11,7 +11,13 @@
 
 #define BUCKETS 4096
 #define ENTRIES_MAX 8192
-#define ENTRY_OVERHEAD 2048 /* two responses with their headers */
+#define ENTRY_OVERHEAD 512 /* the entry and its texts */
+
+/* An entry's and that of each response that is being sent: libmicrohttpd has it after the entry is gone. */
+struct shared_body {
+  atomic_size_t n_users;
+  char *bytes;
+};
 
 struct entry {
   struct entry *next;
@@ -20,8 +26,9 @@ struct entry {
   size_t target_size, cost;
   enum route_id route;
   enum memory_kind kind;
-  char *etag;
-  struct MHD_Response *whole, *not_modified;
+  char *etag, *content_type, *match; /* match may be NULL */
+  struct shared_body *body;
+  size_t size;
   atomic_uint_fast64_t used; /* clock of the last use */
 };
 
@@ -43,11 +50,20 @@ struct response_memory *response_memory_new(size_t bytes_max) {
   return memory;
 }
 
+static void body_unreference(void *context) {
+  struct shared_body *body = context;
+  if (atomic_fetch_sub(&body->n_users, 1) > 1)
+    return;
+  free(body->bytes);
+  free(body);
+}
+
 static void entry_free(struct entry *entry) {
-  MHD_destroy_response(entry->whole);
-  MHD_destroy_response(entry->not_modified);
+  body_unreference(entry->body);
   free(entry->target);
   free(entry->etag);
+  free(entry->content_type);
+  free(entry->match);
   free(entry);
 }
 
@@ -103,7 +119,6 @@ static void evict_oldest(struct response_memory *memory) {
 
 static struct entry *entry_new(const char *target, size_t target_size, const struct remembered *remembered) {
   struct entry *entry = xcalloc(1, sizeof *entry);
-  bool is_immutable = remembered->kind == MEMORY_IMMUTABLE;
   entry->target = xmemdup(target, target_size);
   entry->target_size = target_size;
   entry->hash = target_hash(target, target_size);
@@ -111,14 +126,11 @@ static struct entry *entry_new(const char *target, size_t target_size, const str
   entry->route = remembered->route;
   entry->kind = remembered->kind;
   entry->etag = xstrdup(remembered->etag);
-  entry->whole = response_text(remembered->content_type, remembered->body, remembered->size);
-  entry->not_modified = response_empty();
-  response_entity_headers(entry->whole, remembered->etag, is_immutable);
-  response_entity_headers(entry->not_modified, remembered->etag, is_immutable);
-  if (remembered->match) {
-    response_header(entry->whole, "Wavetune-Match", remembered->match);
-    response_header(entry->not_modified, "Wavetune-Match", remembered->match);
-  }
+  entry->content_type = xstrdup(remembered->content_type);
+  entry->match = remembered->match ? xstrdup(remembered->match) : NULL;
+  entry->body = xmalloc(sizeof *entry->body);
+  *entry->body = (struct shared_body){.n_users = 1, .bytes = remembered->body};
+  entry->size = remembered->size;
   atomic_store(&entry->used, (uint64_t)clock_monotonic_ms());
   return entry;
 }
@@ -178,9 +190,27 @@ static void entry_use(struct entry *entry, uint64_t now_ms) {
   fetch_note(entry);
 }
 
+/* A response of its own for each request, because each has its own X-Request-Id. */
+static struct MHD_Response *entry_response(const struct entry *entry, bool is_known) {
+  struct MHD_Response *response;
+  if (is_known) {
+    response = response_empty();
+  } else {
+    atomic_fetch_add(&entry->body->n_users, 1);
+    response = MHD_create_response_from_buffer_with_free_callback_cls(entry->size, entry->body->bytes, body_unreference,
+                                                                      entry->body);
+    ALWAYS(response != NULL);
+    response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, entry->content_type);
+  }
+  response_entity_headers(response, entry->etag, entry->kind == MEMORY_IMMUTABLE);
+  if (entry->match)
+    response_header(response, "Wavetune-Match", entry->match);
+  return response;
+}
+
 enum memory_answer response_memory_answer(struct response_memory *memory, const char *target, size_t target_size,
                                           enum token_role role, const char *if_none_match,
-                                          void (*send)(void *context, unsigned status, struct MHD_Response *response),
+                                          void (*send)(void *context, const struct remembered_answer *answer),
                                           void *context) {
   enum memory_answer answer = MEMORY_ABSENT;
   uint64_t hash = target_hash(target, target_size);
@@ -195,10 +225,12 @@ enum memory_answer response_memory_answer(struct response_memory *memory, const 
         now_ms) /* seldom: no shared writes when hot */
       entry_use(entry, now_ms);
     answer = MEMORY_ANSWERED;
-    if (is_known)
-      send(context, MHD_HTTP_NOT_MODIFIED, entry->not_modified);
-    else
-      send(context, MHD_HTTP_OK, entry->whole);
+    struct remembered_answer remembered = {.status = is_known ? MHD_HTTP_NOT_MODIFIED : MHD_HTTP_OK,
+                                           .response = entry_response(entry, is_known),
+                                           .size = is_known ? 0 : entry->size,
+                                           .route = entry->route};
+    send(context, &remembered);
+    MHD_destroy_response(remembered.response);
   }
   pthread_rwlock_unlock(&memory->lock);
   return answer;

@@ -1,6 +1,6 @@
-/* Answers that event threads give from memory: path and query as they were sent → a prebuilt response, its 304 beside it.
+/* Answers that event threads give from memory: path and query as they were sent → what is answered, or 304.
  *
- * Memory: owns its responses, bounded in bytes; the one that was used longest ago goes first.
+ * Memory: owns the bodies, bounded in bytes, and each lives until it was sent to all who get it; the one that was used longest ago goes first.
  * Threads: any; looking up takes a reader's lock. */
 #ifndef WAVETUNE_SERVER_HTTP_RESPONSE_MEMORY_H
 #define WAVETUNE_SERVER_HTTP_RESPONSE_MEMORY_H
@@ -26,11 +26,18 @@ uint64_t response_memory_generation(struct response_memory *memory);
 void response_memory_forget(struct response_memory *memory); /* the MEMORY_CHANNELS ones */
 
 enum memory_answer { MEMORY_ABSENT, MEMORY_FORBIDDEN, MEMORY_ANSWERED };
-/* Finds the answer and, when `role` may have it, gives it to `send` with its status: 304 when `if_none_match` (may be
+/* An answer to one request: `response` is its own, so that `send` may add headers, and is destroyed after `send`. */
+struct remembered_answer {
+  unsigned status;
+  struct MHD_Response *response;
+  size_t size; /* of the body */
+  enum route_id route;
+};
+/* Finds the answer and, when `role` may have it, gives it to `send`: with status 304 when `if_none_match` (may be
  * NULL) names it. `send` must not block: the memory is locked for reading. */
 enum memory_answer response_memory_answer(struct response_memory *memory, const char *target, size_t target_size,
                                           enum token_role role, const char *if_none_match,
-                                          void (*send)(void *context, unsigned status, struct MHD_Response *response),
+                                          void (*send)(void *context, const struct remembered_answer *answer),
                                           void *context);
 
 #endif

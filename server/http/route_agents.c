@@ -111,8 +111,7 @@ static void drain(struct worker *worker, struct request *request) {
   }
   if (!device)
     agent_table_drain(server_agents(worker->server), id, reason != NULL);
-  log_info("agent: %s agent=%s%s%s%s%s", reason ? "draining" : "drained no more", id, device ? " device=" : "",
-           device ? device : "", reason ? " reason=" : "", reason ? reason : "");
+  log_info("agent: %s agent=%s device=%s reason=%s", reason ? "draining" : "drained no more", id, device, reason);
   json_t *answer = json_pack("{s:s, s:s?, s:s?}", "agent", id, "device", device, "drain_reason", reason);
   ALWAYS(answer != NULL);
   request_answer_json(request, 200, answer);

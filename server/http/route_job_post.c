@@ -119,8 +119,12 @@ static size_t rows_to_store(struct job_post *posts, size_t n_posts, struct job_r
                             size_t *ret_n_known) {
   size_t kept = 0;
   for (size_t p = 0; p < n_posts; p++)
-    for (size_t i = 0; posts[p].is_open && i < posts[p].n; i++)
-      posts[p].submissions[i].stored->wanted = true;
+    for (size_t i = 0; posts[p].is_open && i < posts[p].n; i++) {
+      struct job_row *row = posts[p].submissions[i].stored;
+      row->wanted = true;
+      if (!row->request)
+        row->request = posts[p].request->id;
+    }
   *ret_n_known = 0;
   for (size_t i = 0; i < n; i++) {
     struct job_row *row = rows[i];

@@ -246,6 +246,7 @@ static void renewed_answer(struct request *request, const struct lease_renewal *
 static void stale_answer(struct worker *worker, struct request *request, int64_t lease, const char *what) {
   struct error error;
   int64_t epoch = 0;
+  log_set_request(request->id);
   if (!identities_held_epoch(worker->db, lease, request->token_agent, request->token_id, &epoch, &error))
     log_warning("lease: cannot tell who holds lease=%lld: %s", (long long)lease, error.message);
   if (epoch)
@@ -373,6 +374,7 @@ static bool handback_parse(struct request *request, struct lease_handback *handb
     request_refuse(request, 422, &error);
     return false;
   }
+  log_set_request(request->id);
   log_info("lease: handed back lease=%lld epoch=%lld reason=%.200s", (long long)handback->lease,
            (long long)handback->epoch, reason ? reason : "none given");
   handback->is_spent = string_equal(reason, RELEASE_REASON_SPENT);
@@ -403,6 +405,7 @@ void route_lease_release(struct worker *worker, struct request **requests, size_
     else if (!handback->done)
       stale_answer(worker, askers[i], handback->lease, "");
     else {
+      log_set_request(askers[i]->id);
       handback_settle(worker, handback);
       request_answer_json(askers[i], 200, json_pack("{s:s}", "state", lease_state_name(handback->state)));
     }
@@ -501,6 +504,8 @@ static bool postings_settle(struct worker *worker, struct posting *postings, siz
   cleanup_free int64_t *budgeted = xcalloc(n, sizeof *budgeted);
   cleanup_free struct drift_end *ends = xcalloc(n, sizeof *ends);
   size_t n_ended = 0, n_ends = 0, n_budgeted = 0, n_done = 0;
+  char one[LOG_REQUEST_SIZE]; /* where they are not a batch */
+  log_get_request(one);
   for (size_t i = 0; i < n; i++) {
     const struct lease_post *post = &postings[i].post;
     const char *failure = baseline_failure(&postings[i].results, post->baseline);
@@ -509,6 +514,8 @@ static bool postings_settle(struct worker *worker, struct posting *postings, siz
       job_announce(worker, post->job);
     if (post->verdict != POST_TAKEN)
       continue;
+    if (postings[i].is_stored) /* else it is answered, and gone */
+      log_set_request(postings[i].request->id);
     if (failure && !job_end(worker, post->job, JOB_FAILED, failure, &job_ended, error))
       log_warning("job: cannot end job=%lld: %s", (long long)post->job, error->message);
     if (post->has_budget)
@@ -521,6 +528,7 @@ static bool postings_settle(struct worker *worker, struct posting *postings, siz
     if (post->state == LEASE_OPEN)
       opened_settle(worker, post->lease, post->job, post->fruitless, &post->hardware_digest);
   }
+  log_set_request(one);
   counter_add(COUNTER_leases_done, n_done);
   drift_look(worker, ends, n_ends); /* before a job is decided from what a device measured that drifts */
   if (!budgets_settle(worker, budgeted, n_budgeted, ended, &n_ended, error))

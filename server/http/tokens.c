@@ -7,6 +7,7 @@
 #include "server/http/client.h"
 #include "server/http/identity.h"
 #include "server/http/response.h"
+#include "server/http/traffic.h"
 #include "server/server_private.h"
 #include "server/store/tokens.h"
 
@@ -66,6 +67,7 @@ void tokens_answer_unknown(struct request_private *request, bool is_expired) {
         name, name);
   else
     error_set(&why, "%s", is_expired ? TOKEN_EXPIRED_TEXT : "the token is unknown or revoked");
+  traffic_note_refusal(is_expired ? TRAFFIC_REFUSED_EXPIRED : TRAFFIC_REFUSED_UNKNOWN);
   client_note_refused(&request->request, why.message);
   request_problem(&request->request, MHD_HTTP_UNAUTHORIZED, "", "%s", why.message);
 }

@@ -1,4 +1,5 @@
 /* The database workers: take what waits, run its handler, see that everything was answered. Each owns its connection. */
+#include "common/base/log.h"
 #include "server/counters.h"
 #include "server/db/db.h"
 #include "server/http/dispatch.h"
@@ -6,6 +7,7 @@
 #include "server/http/response_memory.h"
 #include "server/http/routes.h"
 #include "server/http/tokens.h"
+#include "server/http/traffic.h"
 #include "server/server_private.h"
 
 static void handle(struct worker *worker, enum route_id id, struct request **requests, size_t n) {
@@ -40,6 +42,7 @@ static bool is_worth_running(struct request_private *request, uint64_t memory_ge
     return false;
   }
   if (request->request.is_parked_before && !is_still_allowed(request)) {
+    traffic_note_refusal(TRAFFIC_REFUSED_UNKNOWN);
     request_problem(&request->request, MHD_HTTP_UNAUTHORIZED, "", "the token was revoked");
     return false;
   }
@@ -61,7 +64,10 @@ static void run(struct worker *worker, enum route_id id, struct request_private 
     counter_add(COUNTER_batched_requests, n_worth);
   }
   uint64_t settled = requests_settled;
+  /* Of a batch the handler knows which line is whose. */
+  log_set_request(n_worth == 1 ? requests[0]->id : NULL);
   handle(worker, id, requests, n_worth);
+  log_set_request(NULL);
   if (requests_settled - settled != n_worth)
     die("%s answered %llu of %zu requests", route_of(id)->name, (unsigned long long)(requests_settled - settled),
         n_worth);

@@ -53,9 +53,10 @@ struct job_row {
   struct job_incumbent incumbents[JOB_INCUMBENTS_MAX];
   struct lease_plan plan; /* of a job that is new: owned */
 
-  bool wanted;  /* by a request that was not refused */
-  bool known;   /* in the database */
-  bool created; /* by jobs_insert */
+  bool wanted;         /* by a request that was not refused */
+  const char *request; /* the id of the first of these, for the log; NULL: no request's */
+  bool known;          /* in the database */
+  bool created;        /* by jobs_insert */
   int64_t id, known_priority, configs;
   enum baseline_from baseline_from;
   enum job_state state;

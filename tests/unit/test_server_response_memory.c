@@ -5,6 +5,7 @@
 
 static struct response_memory *memory;
 static unsigned sent_status;
+static size_t sent_size;
 
 static void setup(void) { memory = response_memory_new(1 << 20); }
 static void teardown(void) { response_memory_free(memory); }
@@ -16,10 +17,13 @@ static void add(const char *target, enum memory_kind kind, size_t size, uint64_t
   response_memory_add(memory, target, strlen(target), &remembered, generation);
 }
 
-static void send_note(void *context, unsigned status, struct MHD_Response *response) {
+static void send_note(void *context, const struct remembered_answer *answer) {
   (void)context;
-  cr_assert_not_null(response);
-  sent_status = status;
+  cr_assert_not_null(answer->response);
+  cr_assert_eq(MHD_add_response_header(answer->response, "X-Request-Id", "mine"), MHD_YES);
+  cr_expect_eq(answer->route, ROUTE_cache_get);
+  sent_status = answer->status;
+  sent_size = answer->size;
 }
 
 static enum memory_answer ask(const char *target, enum token_role role, const char *if_none_match) {
@@ -47,8 +51,10 @@ Test(response_memory, a_client_that_has_it_gets_304) {
   add("/a", MEMORY_IMMUTABLE, 100, 0);
   cr_expect_eq(ask("/a", TOKEN_READER, "\"old\", \"tag\""), MEMORY_ANSWERED);
   cr_expect_eq(sent_status, 304);
+  cr_expect_eq(sent_size, (size_t)0);
   cr_expect_eq(ask("/a", TOKEN_READER, "\"old\""), MEMORY_ANSWERED);
   cr_expect_eq(sent_status, 200);
+  cr_expect_eq(sent_size, (size_t)100);
 }
 
 Test(response_memory, forgetting_the_channels_keeps_what_is_immutable) {

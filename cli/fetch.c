@@ -301,18 +301,9 @@ static bool match_of_option(const struct options *options, enum fetch_match *ret
 }
 
 static bool keys_of_option(const struct options *options, struct trusted_keys *keys, struct error *error) {
-  const char *const *paths, *more = getenv("WAVETUNE_TRUSTED_KEYS");
+  const char *const *paths;
   size_t n = option_list(options, "trusted-key", &paths);
-  for (size_t i = 0; i < n; i++)
-    if (!trusted_keys_add(keys, paths[i], error))
-      return false;
-  while (more && *more) {
-    cleanup_free char *path = xstrndup(more, strcspn(more, ":"));
-    more += strlen(path) + (more[strlen(path)] == ':');
-    if (*path && !trusted_keys_add(keys, path, error))
-      return error_prefix(error, "WAVETUNE_TRUSTED_KEYS: ");
-  }
-  return true;
+  return trusted_keys_add_all(keys, paths, n, error);
 }
 
 #define X(member, hardware)                                                                                            \

@@ -187,20 +187,13 @@ bool channel_entry_sign(struct channel_entry *entry, const struct signing_key *k
   return true;
 }
 
-static const struct signing_key *trusted_find(const struct trusted_keys *keys, const struct digest *id) {
-  for (size_t i = 0; i < keys->n; i++)
-    if (digest_equal(&keys->all[i].id, id))
-      return &keys->all[i];
-  return NULL;
-}
-
 bool channel_entry_verify(const struct channel_entry *entry, const struct trusted_keys *keys, struct error *error) {
   size_t size;
   cleanup_free char *bytes = channel_entry_signed_bytes(entry, &size);
   const struct channel_signature *wrong = NULL;
   for (size_t i = 0; i < entry->n_signatures; i++) {
     const struct channel_signature *signature = &entry->signatures[i];
-    const struct signing_key *key = trusted_find(keys, &signature->key);
+    const struct signing_key *key = trusted_keys_find(keys, &signature->key);
     if (key && signing_key_verify(key, bytes, size, signature->text))
       return true;
     if (key)

@@ -13,7 +13,8 @@
  *   job: the id of the job that chose it, 0 when none did (a pin without a job, an import).
  * ordinal and space: of a config that a job's space holds; absent for what was imported.
  * Provenance is a flat object (members are null, booleans, numbers, strings). "origin" is one of tuned, pinned, imported;
- * "build" is the digest of the build that was measured, where there was one; "spent_device_seconds" of what was tuned is the
+ * "build" is the digest of the build that was measured, where there was one; "kernel_key" and "build_key" are the ids of the
+ * keys whose signatures every agent that measured the winner's final demanded (several with a space between); "spent_device_seconds" of what was tuned is the
  * device time of the job that chose the winner, with three digits; imports add "format", "source" and what the
  * format wants back on export.
  * Kernels are sorted by (name, kernel); configs and provenance by their canonical text, each there once and used; winners

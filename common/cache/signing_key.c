@@ -210,6 +210,52 @@ bool trusted_keys_add(struct trusted_keys *keys, const char *path, struct error 
   return is_good;
 }
 
+bool trusted_keys_add_all(struct trusted_keys *keys, const char *const *paths, size_t n, struct error *error) {
+  const char *more = getenv("WAVETUNE_TRUSTED_KEYS");
+  for (size_t i = 0; i < n; i++)
+    if (!trusted_keys_add(keys, paths[i], error))
+      return false;
+  while (more && *more) {
+    cleanup_free char *path = xstrndup(more, strcspn(more, ":"));
+    more += strlen(path) + (more[strlen(path)] == ':');
+    if (*path && !trusted_keys_add(keys, path, error))
+      return error_prefix(error, "WAVETUNE_TRUSTED_KEYS: ");
+  }
+  return true;
+}
+
+const struct signing_key *trusted_keys_find(const struct trusted_keys *keys, const struct digest *id) {
+  for (size_t i = 0; i < keys->n; i++)
+    if (digest_equal(&keys->all[i].id, id))
+      return &keys->all[i];
+  return NULL;
+}
+
+void signing_key_public_text(const struct signing_key *key, char text[PUBLIC_KEY_TEXT_SIZE]) {
+  uint8_t raw[PUBLIC_SIZE];
+  size_t size = sizeof raw;
+  ALWAYS(EVP_PKEY_get_raw_public_key(key->pkey, raw, &size) == 1 && size == sizeof raw);
+  ALWAYS(EVP_EncodeBlock((unsigned char *)text, raw, sizeof raw) == PUBLIC_KEY_TEXT_SIZE - 1);
+}
+
+bool signing_key_of_public_text(const char *text, struct signing_key *ret, struct error *error) {
+  uint8_t raw[PUBLIC_KEY_TEXT_SIZE];
+  char again[PUBLIC_KEY_TEXT_SIZE];
+  bool is_key = strlen(text) == PUBLIC_KEY_TEXT_SIZE - 1 &&
+                EVP_DecodeBlock(raw, (const unsigned char *)text, PUBLIC_KEY_TEXT_SIZE - 1) == PUBLIC_SIZE + 1;
+  if (is_key) { /* one text to each key, as of signatures */
+    EVP_EncodeBlock((unsigned char *)again, raw, PUBLIC_SIZE);
+    is_key = strcmp(text, again) == 0;
+  }
+  if (!is_key)
+    return error_set(error, "this is no public key: it must be base64 of %d bytes", PUBLIC_SIZE);
+  struct signing_key key = {.pkey = EVP_PKEY_new_raw_public_key(EVP_PKEY_ED25519, NULL, raw, PUBLIC_SIZE),
+                            .id = digest_of(raw, PUBLIC_SIZE)};
+  ALWAYS(key.pkey != NULL);
+  *ret = key;
+  return true;
+}
+
 void signing_key_sign(const struct signing_key *key, const void *bytes, size_t size, char text[SIGNATURE_TEXT_SIZE]) {
   uint8_t signature[SIGNATURE_SIZE];
   size_t signature_size = sizeof signature;

@@ -34,8 +34,18 @@ struct trusted_keys {
   struct signing_key *all;
 };
 must_check bool trusted_keys_add(struct trusted_keys *keys, const char *path, struct error *error);
+/* Those of the option --trusted-key, and those of $WAVETUNE_TRUSTED_KEYS, with ':' between. */
+must_check bool trusted_keys_add_all(struct trusted_keys *keys, const char *const *paths, size_t n,
+                                     struct error *error);
+/* The key with this id; NULL: it is not among them. */
+const struct signing_key *trusted_keys_find(const struct trusted_keys *keys, const struct digest *id);
 void trusted_keys_release(struct trusted_keys *keys);
 #define cleanup_trusted_keys __attribute__((cleanup(trusted_keys_release)))
+
+/* A public key as base64 of its 32 raw bytes, for whoever has no file of it. */
+#define PUBLIC_KEY_TEXT_SIZE 45
+void signing_key_public_text(const struct signing_key *key, char text[PUBLIC_KEY_TEXT_SIZE]);
+must_check bool signing_key_of_public_text(const char *text, struct signing_key *ret, struct error *error);
 
 /* The signature of the bytes, as base64. The key is private. */
 void signing_key_sign(const struct signing_key *key, const void *bytes, size_t size, char text[SIGNATURE_TEXT_SIZE]);

@@ -131,6 +131,11 @@ DEFINE_CLEANUP(struct kernel *, cleanup_kernel_free, kernel_free)
 must_check bool kernel_accepts(const struct kernel *kernel, const struct key *key, const struct space *space,
                                struct error *error);
 
+/* Whether the space, which is a submitter's, leaves the kernel's sources what their author wrote: its parameters become
+ * definitions of the compiler, and with --trusted-key none of them may rename a function, a type or a keyword. So each is
+ * named in capitals, digits and _, a letter first, and none has the role env. Triton's are no definitions: always true. */
+must_check bool kernel_space_is_plain(const struct kernel *kernel, const struct space *space, struct error *error);
+
 /* Elements of a buffer argument; at most 2^40. */
 must_check bool argument_elements(const struct argument *argument, const struct scope *scope, int64_t *ret_elements,
                                   struct error *error);

@@ -56,6 +56,33 @@ static bool parameter_fits(const struct kernel *kernel, const struct parameter *
          error_at(error, at, "parameter \"%s\" would replace the argument or entry point of that name", name);
 }
 
+/* An option's name is put in capitals before it becomes a definition. */
+static bool parameter_is_plain(const struct parameter *parameter, struct error *error) {
+  const char *name = parameter->name;
+  char at[JSON_POINTER_SIZE];
+  json_pointer_member(at, sizeof at, "/space/parameters", name);
+  if (parameter->role == ROLE_ENV)
+    return error_at(
+        error, at,
+        "parameter \"%s\" of role env changes the compiler's environment, which nobody signed; leave it out "
+        "of the space",
+        name);
+  if (name[0] != '_' &&
+      (parameter->role == ROLE_OPTION || !name[strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")]))
+    return true;
+  return error_at(error, at,
+                  "parameter \"%s\" could rename what the signed sources use, and nobody signed the space; name it in "
+                  "capitals, digits and _, a letter first",
+                  name);
+}
+
+bool kernel_space_is_plain(const struct kernel *kernel, const struct space *space, struct error *error) {
+  for (size_t i = 0; kernel->language != LANGUAGE_TRITON && i < space->n_parameters; i++)
+    if (!parameter_is_plain(&space->parameters[i], error))
+      return false;
+  return true;
+}
+
 static struct names names_of(const struct kernel *kernel, const struct space *space) {
   struct names names = {0};
   size_t n = 0;

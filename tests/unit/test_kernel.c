@@ -552,3 +552,41 @@ Test(argument_elements, an_extent_below_one_is_refused) {
   cr_assert_not(elements_of("n", "n - n", &elements, &error));
   assert_has(error.message, "extent 1 of argument \"x\", n - n: ");
 }
+
+static bool is_plain(const char *manifest, const char *space_text, struct error *error) {
+  cleanup_kernel struct kernel *kernel = kernel_of(manifest);
+  cleanup_json json_t *json = json_of(space_text);
+  cleanup_space struct space *space = NULL;
+  cr_assert(space_parse(json, &space, error), "%s", error->message);
+  return kernel_space_is_plain(kernel, space, error);
+}
+
+Test(kernel_space_is_plain, names_in_capitals_rename_nothing) {
+  static const char *const wrong[] = {"exp", "return", "Block", "_BLOCK", "__GNUC__"};
+  struct error error = {0};
+  cr_expect(is_plain(c_manifest, "{\"parameters\": {\"BLOCK_M2\": [4]}}", &error), "%s", error.message);
+  cr_expect(is_plain(hip_manifest,
+                     "{\"parameters\": {\"waves_per_eu\": [1]}, \"roles\": {\"waves_per_eu\": \"option\"}}", &error),
+            "an option becomes a definition in capitals: %s", error.message);
+  for (size_t i = 0; i < ARRAY_LENGTH(wrong); i++) {
+    cleanup_free char *space = xasprintf("{\"parameters\": {\"%s\": [\"system\"]}}", wrong[i]);
+    cleanup_free char *pointer = xasprintf("/space/parameters/%s", wrong[i]);
+    cr_expect_not(is_plain(c_manifest, space, &error), "%s", space);
+    cr_expect_str_eq(error.pointer, pointer);
+    assert_has(error.message, "in capitals");
+  }
+}
+
+Test(kernel_space_is_plain, the_compilers_environment_stays) {
+  struct error error = {0};
+  cr_expect_not(is_plain(hip_manifest, "{\"parameters\": {\"FLAGS\": [1]}, \"roles\": {\"FLAGS\": \"env\"}}", &error));
+  assert_has(error.message, "role env");
+}
+
+Test(kernel_space_is_plain, a_builds_configs_are_no_definitions) {
+  struct error error = {0};
+  cleanup_json json_t *manifest = json_of(hip_manifest);
+  json_object_set_new(manifest, "language", json_string("triton"));
+  cleanup_free char *text = json_dumps(manifest, 0);
+  cr_expect(is_plain(text, "{\"parameters\": {\"block\": [1]}}", &error), "%s", error.message);
+}

@@ -21,6 +21,8 @@
 
 /* With this reason an agent hands a lease back that has spent its `device_us`: it is not leased again. */
 #define RELEASE_REASON_SPENT "the device time is spent"
+/* What the reason begins with when no key that the agent trusts signed what it was to run. */
+#define RELEASE_REASON_UNSIGNED "not signed for this agent: "
 
 #define X(id, name) OUTCOME_##id,
 enum outcome { OUTCOMES(X) OUTCOME_COUNT };

@@ -46,8 +46,28 @@ static bool device_parse(const json_t *json, const char *pointer, struct enrolme
   return true;
 }
 
+/* The ids of the keys that must have signed what the agent is given. */
+static bool trusted_keys_parse(const json_t *json, struct enrolment *enrolment, struct error *error) {
+  json_t *keys = NULL;
+  if (!json_get_array(json, "", "trusted_keys", JSON_NOT_NULL, &keys, error))
+    return false;
+  size_t n = json_array_size(keys);
+  if (keys && (n == 0 || n > ENROLMENT_KEYS_MAX))
+    return error_at(error, "/trusted_keys", "%zu trusted keys; an agent that wants signatures has 1 to %d", n,
+                    ENROLMENT_KEYS_MAX);
+  for (size_t i = 0; i < n; i++) {
+    char at[JSON_POINTER_SIZE];
+    const char *text = json_string_value(json_array_get(keys, i));
+    if (!text || !digest_parse(text, &enrolment->trusted_keys[i]))
+      return error_at(error, json_pointer_index(at, sizeof at, "/trusted_keys", i),
+                      "a trusted key is named by its id, \"sha256:\" and 64 hexadecimal digits");
+  }
+  enrolment->n_trusted_keys = n;
+  return true;
+}
+
 bool enrolment_parse(const json_t *json, struct enrolment *ret, struct error *error) {
-  static const char *const members[] = {"agent", "boot", "name", "version", "machine", "devices", NULL};
+  static const char *const members[] = {"agent", "boot", "name", "version", "machine", "trusted_keys", "devices", NULL};
   cleanup_enrolment struct enrolment enrolment = {0};
   json_t *devices;
   if (!json_only_members(json, "", members, error) ||
@@ -61,7 +81,8 @@ bool enrolment_parse(const json_t *json, struct enrolment *ret, struct error *er
     return error_at(error, "/agent",
                     "\"agent\" must be the 32 hexadecimal digits of an earlier enrolment; leave it out for "
                     "a new one");
-  if (enrolment.machine && !text_get(json, "", "machine", &enrolment.machine, error))
+  if ((enrolment.machine && !text_get(json, "", "machine", &enrolment.machine, error)) ||
+      !trusted_keys_parse(json, &enrolment, error))
     return false;
   size_t n = json_array_size(devices);
   if (n == 0 || n > ENROLMENT_DEVICES_MAX)

@@ -7,6 +7,7 @@
 #include "common/node/environment.h"
 
 #define ENROLMENT_DEVICES_MAX 64
+#define ENROLMENT_KEYS_MAX 64
 
 struct enrolment_device {
   const char *device, *backend;
@@ -16,7 +17,9 @@ struct enrolment_device {
 struct enrolment {
   const char *agent; /* NULL: the server chooses */
   const char *boot, *name, *version;
-  const char *machine; /* a digest of what tells the machine apart; NULL: not said */
+  const char *machine;   /* a digest of what tells the machine apart; NULL: not said */
+  size_t n_trusted_keys; /* 0: it takes what is not signed, too */
+  struct digest trusted_keys[ENROLMENT_KEYS_MAX];
   size_t n_devices;
   struct enrolment_device devices[ENROLMENT_DEVICES_MAX];
 };

@@ -139,7 +139,7 @@ static bool config_read(const json_t *config, const char *at, struct import_row 
 
 /* What a release adds itself would be said twice. */
 static bool provenance_read(const json_t *provenance, const char *at, struct import_row *row, struct error *error) {
-  static const char *const added[] = {"origin", "format", "build"};
+  static const char *const added[] = {"origin", "format", "build", "kernel_key", "build_key"};
   for (size_t i = 0; i < ARRAY_LENGTH(added); i++) {
     char member_at[JSON_POINTER_SIZE];
     if (json_object_get(provenance, added[i]))

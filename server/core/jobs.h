@@ -21,7 +21,9 @@ must_check bool jobs_start(struct worker *worker, const int64_t *jobs, size_t n,
 
 /* Keys of the park. */
 #define PARK_KEY_SIZE 96
-char *lease_park_key(const struct digest *hardware_digest, char text[PARK_KEY_SIZE]);
+/* Devices that want signatures wait apart: one that is woken for work that it may not have must not cost another its
+ * wake-up. */
+char *lease_park_key(const struct digest *hardware_digest, bool wants_signatures, char text[PARK_KEY_SIZE]);
 char *job_park_key(int64_t job, char text[PARK_KEY_SIZE]);
 /* n leases for this hardware are open now; something happened to this job. */
 void leases_announce(struct worker *worker, const struct digest *hardware_digest, size_t n);

@@ -194,7 +194,16 @@ int64_t match_devices(const struct environment *environment, const struct known_
   return n;
 }
 
-json_t *match_agents(const struct environment *environment, const struct known_environments *known) {
+bool match_wants_signatures(const struct environment *environment, const struct known_environments *known) {
+  struct digest hardware = environment_hardware_digest(environment);
+  for (size_t i = 0; i < known->n; i++)
+    if (known->all[i].wants_signatures && digest_equal(&known->all[i].hardware_digest, &hardware))
+      return true;
+  return false;
+}
+
+json_t *match_agents(const struct environment *environment, const struct known_environments *known, int64_t refusing,
+                     const char *reason) {
   struct digest hardware = environment_hardware_digest(environment);
   int64_t matching = 0;
   const struct known_environment *nearest = NULL;
@@ -214,7 +223,9 @@ json_t *match_agents(const struct environment *environment, const struct known_e
     }
   }
   json_t *answer = json_object();
-  set_new(answer, "matching", json_integer(matching));
+  set_new(answer, "matching", json_integer(matching > refusing ? matching - refusing : 0));
+  if (refusing > 0)
+    set_new(answer, "refusing", json_pack("{s:I, s:s}", "agents", (json_int_t)refusing, "reason", reason));
   if (matching > 0 || !nearest) {
     set_new(answer, "nearest", json_null());
     return answer;

@@ -13,6 +13,7 @@ struct known_environment {
   struct digest digest, hardware_digest;
   int64_t agents;           /* live ones that are not draining, with such a device */
   int64_t devices;          /* such devices of theirs */
+  bool wants_signatures;    /* some of them take only kernels that keys of theirs signed */
   char *agent, *agent_name; /* one that has it, a live one where there is any */
 };
 struct known_environments {
@@ -49,7 +50,13 @@ must_check bool match_build(const struct environment *environment, const struct 
 /* Live devices with the environment's hardware: what must be equal between a job and a device. */
 int64_t match_devices(const struct environment *environment, const struct known_environments *known);
 
-/* {"matching": n, "nearest": null or {"agent", "name", "differences"}}: the answer's "agents"; a new reference. */
-must_check json_t *match_agents(const struct environment *environment, const struct known_environments *known);
+/* Whether some live device with the environment's hardware takes only what certain keys signed. */
+bool match_wants_signatures(const struct environment *environment, const struct known_environments *known);
+
+/* {"matching": n, "nearest": null or {"agent", "name", "differences"}}: the answer's "agents"; a new reference.
+ * `refusing` of those that match want signed kernels and would not be given the job: they do not count, and
+ * "refusing": {"agents": n, "reason": text} says so where there are any. */
+must_check json_t *match_agents(const struct environment *environment, const struct known_environments *known,
+                                int64_t refusing, const char *reason);
 
 #endif

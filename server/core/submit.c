@@ -5,6 +5,7 @@
 #include "server/core/agents.h"
 #include "server/core/jobs.h"
 #include "server/core/search_rounds.h"
+#include "server/store/code_signatures.h"
 #include "server/store/environments.h"
 
 #define STORE_ATTEMPTS 5
@@ -172,6 +173,25 @@ static bool likely_read(struct worker *worker, struct catalog_kernel *entry, str
   return true;
 }
 
+/* Who can run the job, as its answer says. */
+static bool agents_find(struct worker *worker, const struct catalog *catalog, const struct kernel *kernel,
+                        const struct build *build, struct submission *submission, struct error *error) {
+  const struct environment *environment = &submission->environment;
+  struct digest hardware = environment_hardware_digest(environment);
+  struct error reason;
+  int64_t refusing = 0;
+  submission->row.is_plain = kernel_space_is_plain(kernel, submission->space, &reason);
+  if (submission->row.is_plain)
+    error_set(&reason, "no key that they trust signed %s; sign it with `wavetune kernel sign`",
+              build ? "the kernel or the build that it runs" : "the kernel");
+  if (match_wants_signatures(environment, &catalog->environments) &&
+      !agents_refusing(worker->db, &hardware, &kernel->hash, build ? &build->digest : NULL, submission->row.is_plain,
+                       agent_live_ms(server_options(worker->server)), &refusing, error))
+    return false;
+  submission->agents = match_agents(environment, &catalog->environments, refusing, reason.message);
+  return true;
+}
+
 enum submit_answer submission_check(struct worker *worker, struct catalog *catalog, struct submission *submission,
                                     json_t **ret_extra, struct error *error) {
   static const struct match_builds no_builds;
@@ -212,8 +232,7 @@ enum submit_answer submission_check(struct worker *worker, struct catalog *catal
                             match_devices(&submission->environment, &catalog->environments)};
   if (request->search.wanted && !likely_read(worker, entry, submission, error))
     return SUBMIT_FAILED;
-  submission->agents = match_agents(&submission->environment, &catalog->environments);
-  return SUBMIT_OK;
+  return agents_find(worker, catalog, kernel, build, submission, error) ? SUBMIT_OK : SUBMIT_FAILED;
 }
 
 /* Whether the config is a point of the space that holds. */

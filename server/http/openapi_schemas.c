@@ -15,6 +15,8 @@ const struct openapi_operation openapi_operations[ROUTE_COUNT] = {
   [ROUTE_build_get] = {"", NULL, NULL, "200 304", "Build", JSON_TYPE},
   [ROUTE_build_list] = {"limit after", NULL, NULL, "200", "BuildList", JSON_TYPE},
   [ROUTE_job_post] = {"", "JobRequests", JSON_TYPE, "200 201", "JobAnswers", JSON_TYPE},
+  [ROUTE_kernel_signature_post] = {"", "CodeSignatureRequest", JSON_TYPE, "200", "CodeSignatures", JSON_TYPE},
+  [ROUTE_build_signature_post] = {"", "CodeSignatureRequest", JSON_TYPE, "200", "CodeSignatures", JSON_TYPE},
   [ROUTE_job_list] = {"limit after state tag kernel", NULL, NULL, "200", "JobList", JSON_TYPE},
   [ROUTE_job_get] = {"", NULL, NULL, "200", "Job", JSON_TYPE},
   [ROUTE_job_measurements] = {"limit after", NULL, NULL, "200", "MeasurementList", JSON_TYPE},
@@ -131,13 +133,25 @@ const char openapi_schemas[] = JSON({
     "blob": {"$ref": "#/components/schemas/Digest"}, "size": {"type": "integer"}}},
   "KernelAnswer": {"type": "object", "required": ["kernel", "name"], "properties": {
     "kernel": {"$ref": "#/components/schemas/Digest"}, "name": {"type": "string"}}},
-  "Kernel": {"type": "object", "required": ["kernel", "manifest", "created_at"], "properties": {
+  "Kernel": {"type": "object", "required": ["kernel", "manifest", "created_at", "signatures"], "properties": {
     "kernel": {"$ref": "#/components/schemas/Digest"}, "manifest": {"$ref": "#/components/schemas/Manifest"},
-    "created_at": {"$ref": "#/components/schemas/Time"}}},
+    "created_at": {"$ref": "#/components/schemas/Time"},
+    "signatures": {"type": "array", "items": {"$ref": "#/components/schemas/CodeSignature"}}}},
+  "CodeSignature": {"type": "object", "required": ["key", "signature"], "properties": {
+    "key": {"$ref": "#/components/schemas/Digest"}, "expires": {"type": "string"},
+    "signature": {"type": "string", "pattern": "^[A-Za-z0-9+/]{86}==$"}}},
+  "CodeSignatureRequest": {"type": "object", "required": ["public_key", "signature"], "additionalProperties": false, "properties": {
+    "public_key": {"type": "string", "pattern": "^[A-Za-z0-9+/]{43}=$"},
+    "signature": {"type": "string", "pattern": "^[A-Za-z0-9+/]{86}==$"},
+    "expires": {"type": ["string", "null"], "pattern": "^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$"}}},
+  "CodeSignatures": {"type": "object", "required": ["kernel", "signatures"], "properties": {
+    "kernel": {"$ref": "#/components/schemas/Digest"}, "build": {"$ref": "#/components/schemas/Digest"},
+    "signatures": {"type": "array", "items": {"$ref": "#/components/schemas/CodeSignature"}}}},
   "KernelList": {"type": "object", "required": ["items", "next"], "properties": {
-    "items": {"type": "array", "items": {"type": "object", "required": ["kernel", "name", "language", "created_at"], "properties": {
+    "items": {"type": "array", "items": {"type": "object", "required": ["kernel", "name", "language", "created_at", "signatures"], "properties": {
       "kernel": {"$ref": "#/components/schemas/Digest"}, "name": {"type": "string"}, "language": {"type": "string"},
-      "created_at": {"$ref": "#/components/schemas/Time"}}}},
+      "created_at": {"$ref": "#/components/schemas/Time"},
+      "signatures": {"type": "array", "items": {"$ref": "#/components/schemas/CodeSignature"}}}}},
     "next": {"$ref": "#/components/schemas/Next"}}},
   "Build": {"type": "object", "required": ["kernel", "toolchain", "arch", "warp_size", "variants"], "properties": {
     "kernel": {"$ref": "#/components/schemas/Digest"}, "toolchain": {"type": "object"}, "arch": {"type": "string"},
@@ -151,7 +165,8 @@ const char openapi_schemas[] = JSON({
         "config": {"$ref": "#/components/schemas/Config"}, "error": {"type": "string"}}}}}}}}},
   "BuildAnswer": {"type": "object", "required": ["build"], "properties": {"build": {"$ref": "#/components/schemas/Digest"}}},
   "BuildList": {"type": "object", "required": ["items", "next"], "properties": {
-    "items": {"type": "array", "items": {"type": "object", "required": ["build", "toolchain", "arch", "variants", "created_at"], "properties": {
+    "items": {"type": "array", "items": {"type": "object", "required": ["build", "toolchain", "arch", "variants", "created_at", "signatures"], "properties": {
+      "signatures": {"type": "array", "items": {"$ref": "#/components/schemas/CodeSignature"}},
       "build": {"$ref": "#/components/schemas/Digest"}, "toolchain": {"type": "object"}, "arch": {"type": "string"},
       "variants": {"type": "integer"}, "created_at": {"$ref": "#/components/schemas/Time"}}}},
     "next": {"$ref": "#/components/schemas/Next"}}},
@@ -177,7 +192,9 @@ const char openapi_schemas[] = JSON({
     "job": {"$ref": "#/components/schemas/Id"}, "created": {"type": "boolean"}, "state": {"$ref": "#/components/schemas/JobState"},
     "configs": {"type": "integer"}, "baseline_from": {"$ref": "#/components/schemas/BaselineFrom"},
     "environment": {"$ref": "#/components/schemas/Environment"}, "agents": {"type": "object", "required": ["matching", "nearest"], "properties": {
-      "matching": {"type": "integer"}, "nearest": {"type": ["object", "null"]}}}}},
+      "matching": {"type": "integer"}, "refusing": {"type": "object", "description": "agents that would match, but take only what a key that they trust signed",
+        "properties": {"agents": {"type": "integer"}, "reason": {"type": "string"}}},
+      "nearest": {"type": ["object", "null"]}}}}},
   "JobAnswers": {"oneOf": [{"$ref": "#/components/schemas/JobAnswer"}, {"type": "object", "required": ["jobs"], "properties": {
     "jobs": {"type": "array", "items": {"$ref": "#/components/schemas/JobAnswer"}}}}]},
   "Job": {"type": "object", "required": ["job", "state", "kernel", "key", "environment", "tag", "run", "regime", "purpose", "priority", "configs", "measured", "created_at"], "properties": {
@@ -236,7 +253,9 @@ const char openapi_schemas[] = JSON({
     "next": {"$ref": "#/components/schemas/Next"}}},
   "AgentRequest": {"type": "object", "required": ["boot", "name", "version", "devices"], "properties": {
     "agent": {"type": ["string", "null"], "pattern": "^[0-9a-f]{32}$"}, "boot": {"type": "string"}, "name": {"type": "string"},
-    "version": {"type": "string"}, "machine": {"type": ["string", "null"]}, "devices": {"type": "array", "items": {"type": "object",
+    "version": {"type": "string"}, "machine": {"type": ["string", "null"]},
+    "trusted_keys": {"type": "array", "minItems": 1, "maxItems": 64, "items": {"$ref": "#/components/schemas/Digest"},
+      "description": "it takes only work that one of these keys signed"}, "devices": {"type": "array", "items": {"type": "object",
       "required": ["device", "backend", "environment"], "properties": {"device": {"type": "string"}, "backend": {"type": "string"},
       "environment": {"$ref": "#/components/schemas/Environment"}, "facts": {"type": ["object", "null"]}}}}}},
   "AgentAnswer": {"type": "object", "required": ["agent", "heartbeat_every_ms", "lease_ms", "reclaimed"], "properties": {
@@ -252,7 +271,8 @@ const char openapi_schemas[] = JSON({
   "AgentList": {"type": "object", "required": ["items", "next"], "properties": {
     "items": {"type": "array", "items": {"type": "object", "required": ["agent", "name", "version", "state"], "properties": {
       "agent": {"type": "string"}, "name": {"type": "string"}, "version": {"type": "string"},
-      "state": {"type": "string", "enum": ["live", "lost", "draining"]}, "drain_reason": {"type": ["string", "null"]},
+      "state": {"type": "string", "enum": ["live", "lost", "draining"]},
+      "trusted_keys": {"type": ["array", "null"], "items": {"$ref": "#/components/schemas/Digest"}}, "drain_reason": {"type": ["string", "null"]},
       "refused": {"type": ["object", "null"], "description": "the last enrolment of its id from another machine, of the last day",
         "properties": {"at": {"$ref": "#/components/schemas/Time"}, "machine": {"type": "string"}, "name": {"type": "string"}}},
       "devices": {"type": "array", "items": {"type": "object"}}, "last_seen": {"type": ["string", "null"]}}}},
@@ -266,6 +286,8 @@ const char openapi_schemas[] = JSON({
     "kernel": {"$ref": "#/components/schemas/Digest"}, "manifest": {"$ref": "#/components/schemas/Manifest"},
     "key": {"$ref": "#/components/schemas/Key"}, "space": {"$ref": "#/components/schemas/Space"},
     "build": {"type": ["string", "null"]},
+    "signatures": {"type": "array", "items": {"$ref": "#/components/schemas/CodeSignature"}, "description": "of the kernel, for an agent with trusted keys"},
+    "build_signatures": {"type": "array", "items": {"$ref": "#/components/schemas/CodeSignature"}},
     "configs": {"$ref": "#/components/schemas/Ranges"}, "likely": {"type": "array", "items": {"type": "integer"}},
     "best_ratio": {"type": ["number", "null"]}, "device_us": {"type": ["integer", "null"]},
     "budget_us": {"type": ["integer", "null"]},

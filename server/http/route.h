@@ -41,6 +41,8 @@ enum route_place { ROUTE_MEMORY, ROUTE_DATABASE };
   ROUTE(build_put, "PUT", "/v1/kernels/{hash}/builds/{digest}", TOKEN_SUBMITTER, ROUTE_DATABASE, 16 * MIB, 1, "Register compiled code") \
   ROUTE(build_get, "GET", "/v1/kernels/{hash}/builds/{digest}", TOKEN_ANY, ROUTE_DATABASE, 0, 1, "Read a build's canonical bytes") \
   ROUTE(build_list, "GET", "/v1/kernels/{hash}/builds", TOKEN_ANY, ROUTE_DATABASE, 0, 1, "List a kernel's builds") \
+  ROUTE(kernel_signature_post, "POST", "/v1/kernels/{hash}/signatures", TOKEN_SUBMITTER, ROUTE_DATABASE, 4 * KIB, 1, "Add a signature to a kernel") \
+  ROUTE(build_signature_post, "POST", "/v1/kernels/{hash}/builds/{digest}/signatures", TOKEN_SUBMITTER, ROUTE_DATABASE, 4 * KIB, 1, "Add a signature to a build") \
   ROUTE(job_post, "POST", "/v1/jobs", TOKEN_SUBMITTER, ROUTE_DATABASE, 4 * MIB, 64, "Submit a job or a batch of jobs") \
   ROUTE(job_list, "GET", "/v1/jobs", TOKEN_READER, ROUTE_DATABASE, 0, 1, "List jobs") \
   ROUTE(job_get, "GET", "/v1/jobs/{id}", TOKEN_READER, ROUTE_DATABASE, 0, 1, "Read a job") \

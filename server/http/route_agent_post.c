@@ -161,6 +161,8 @@ static bool agent_write(struct worker *worker, struct enrolling *enrolling, stru
                             .version = enrolment->version,
                             .machine = enrolment->machine,
                             .token = enrolling->owner.token,
+                            .n_trusted_keys = enrolment->n_trusted_keys,
+                            .trusted_keys = enrolment->trusted_keys,
                             .n_devices = enrolment->n_devices,
                             .devices = devices};
   if (!agent_enrol(worker->db, &agent, &enrolling->boot_before, error))

@@ -4,6 +4,7 @@
 #include "server/http/response.h"
 #include "server/http/routes.h"
 #include "server/server_private.h"
+#include "server/store/code_signatures.h"
 #include "server/store/kernels.h"
 
 static bool digest_of_path(struct request *request, int segment, const char *what, struct digest *ret_digest) {
@@ -69,15 +70,22 @@ static json_t *manifest_load(struct worker *worker, struct request *request, con
 void route_kernel_get(struct worker *worker, struct request **requests, size_t n) {
   struct request *request = requests[0];
   cleanup_free char *created_at = NULL;
+  json_t *signatures;
   struct digest hash;
+  struct error error;
   ALWAYS(n == 1);
   if (!digest_of_path(request, 0, "kernel", &hash))
     return;
-  json_t *manifest = manifest_load(worker, request, &hash, &created_at);
-  if (manifest)
-    request_answer_json(request, MHD_HTTP_OK,
-                        json_pack("{s:o, s:o, s:s}", "kernel", json_digest_text(&hash), "manifest", manifest,
-                                  "created_at", created_at));
+  cleanup_json json_t *manifest = manifest_load(worker, request, &hash, &created_at);
+  if (!manifest)
+    return;
+  if (!code_signatures_load(worker->db, &hash, &signatures, &error)) {
+    answer_failure(request, &error);
+    return;
+  }
+  request_answer_json(request, MHD_HTTP_OK,
+                      json_pack("{s:o, s:O, s:s, s:o}", "kernel", json_digest_text(&hash), "manifest", manifest,
+                                "created_at", created_at, "signatures", signatures));
 }
 
 /* Reads the body as a build of this kernel whose digest is the path's. Answers what is wrong. */

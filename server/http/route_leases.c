@@ -121,6 +121,9 @@ static void lease_answer(struct worker *worker, const struct pull *pull, const s
   fprintf(out, job->build ? "\"build\":\"%s\",\"configs\":" : "\"build\":null,\"configs\":", job->build);
   ranges_write(out, &wish->configs);
   fputc(',', out);
+  if (wish->wants_signatures)
+    fprintf(out, "\"signatures\":%s,\"build_signatures\":%s,", job->signatures,
+            job->build_signatures ? job->build_signatures : "[]");
   likely_write(out, wish, job);
   bounds_write(out, wish, job);
   fprintf(out,
@@ -151,7 +154,8 @@ static void no_lease_answer(struct worker *worker, struct pull *pull) {
   else if (clock_monotonic_ms() >= pull->deadline_ms)
     request_answer_empty(pull->request, 204);
   else
-    request_park(worker, pull->request, lease_park_key(&wish->hardware_digest, key), pull->deadline_ms);
+    request_park(worker, pull->request, lease_park_key(&wish->hardware_digest, wish->wants_signatures, key),
+                 pull->deadline_ms);
 }
 
 static const struct lease_job *job_find(const struct lease_job *jobs, size_t n, int64_t id) {
@@ -194,6 +198,7 @@ static bool pulls_serve(struct worker *worker, struct pull *pulls, size_t n, str
   cleanup_free struct lease_wish **wishes = xcalloc(n + 1, sizeof *wishes);
   cleanup_free int64_t *granted = xcalloc(n + 1, sizeof *granted);
   size_t n_granted = 0, n_jobs = 0;
+  bool with_signatures = false;
   struct lease_job *jobs = NULL;
   for (size_t i = 0; i < n; i++)
     wishes[i] = &pulls[i].wish;
@@ -201,9 +206,11 @@ static bool pulls_serve(struct worker *worker, struct pull *pulls, size_t n, str
     return false;
   leases_take_tails(worker, wishes, n);
   for (size_t i = 0; i < n; i++)
-    if (pulls[i].wish.lease)
+    if (pulls[i].wish.lease) {
       granted[n_granted++] = pulls[i].wish.job;
-  if (n_granted && !leases_jobs(worker->db, granted, n_granted, &jobs, &n_jobs, error))
+      with_signatures |= pulls[i].wish.wants_signatures;
+    }
+  if (n_granted && !leases_jobs(worker->db, granted, n_granted, with_signatures, &jobs, &n_jobs, error))
     return false;
   leases_choose_likely(worker, wishes, n, jobs, n_jobs);
   duplicates_join(pulls, n);
@@ -378,6 +385,7 @@ static bool handback_parse(struct request *request, struct lease_handback *handb
   log_info("lease: handed back lease=%lld epoch=%lld reason=%.200s", (long long)handback->lease,
            (long long)handback->epoch, reason ? reason : "none given");
   handback->is_spent = string_equal(reason, RELEASE_REASON_SPENT);
+  handback->is_unsigned = reason && string_starts(reason, RELEASE_REASON_UNSIGNED);
   return true;
 }
 

@@ -44,6 +44,7 @@ static const struct statement environments_known_statement = {
     "environments_known",
     "SELECT e.digest, e.hardware_digest, e.identity, count(DISTINCT a.id) FILTER (WHERE " SQL_WORKS ") AS agents,"
     "  count(*) FILTER (WHERE " SQL_WORKS ") AS devices,"
+    "  count(*) FILTER (WHERE " SQL_WORKS " AND a.trusted_keys IS NOT NULL) > 0 AS wants_signatures,"
     "  (array_agg(a.id ORDER BY " SQL_WORKS " DESC, a.id))[1] AS agent,"
     "  (array_agg(a.name ORDER BY " SQL_WORKS " DESC, a.id))[1] AS agent_name"
     " FROM devices d JOIN agents a ON a.id = d.agent JOIN environments e ON e.id = d.environment_id"
@@ -65,6 +66,7 @@ bool environments_known(struct db *db, int64_t live_ms, struct known_environment
     environment->hardware_digest = db_get_digest(rows, row, "hardware_digest");
     environment->agents = db_get_integer(rows, row, "agents");
     environment->devices = db_get_integer(rows, row, "devices");
+    environment->wants_signatures = db_get_bool(rows, row, "wants_signatures");
     environment->agent = xstrdup(db_get(rows, row, "agent"));
     environment->agent_name = xstrdup(db_get(rows, row, "agent_name"));
   }
@@ -98,10 +100,11 @@ bool environments_list(struct db *db, int64_t live_ms, int64_t after, int64_t li
 static const struct statement agent_enrol_statement = {
     "agent_enrol",
     "WITH before AS MATERIALIZED (SELECT boot FROM agents WHERE id = $1 FOR UPDATE),"
-    " stored AS (INSERT INTO agents (id, boot, name, version, machine, token_id)"
-    "  VALUES ($1, $2, $3, $4, $5, NULLIF($6::bigint, 0))"
+    " stored AS (INSERT INTO agents (id, boot, name, version, machine, token_id, trusted_keys)"
+    "  VALUES ($1, $2, $3, $4, $5, NULLIF($6::bigint, 0), $7::bytea[])"
     "  ON CONFLICT (id) DO UPDATE SET boot = excluded.boot, name = excluded.name, version = excluded.version,"
-    "  machine = excluded.machine, token_id = COALESCE(excluded.token_id, agents.token_id), last_seen = now())"
+    "  machine = excluded.machine, trusted_keys = excluded.trusted_keys, token_id = COALESCE(excluded.token_id, "
+    "agents.token_id), last_seen = now())"
     " SELECT COALESCE((SELECT boot FROM before), '') AS boot_before"};
 
 static const struct statement agent_devices_statement = {
@@ -154,12 +157,19 @@ bool agent_enrol(struct db *db, const struct agent_row *agent, char **ret_boot_b
   db_text(&parameters, agent->version);
   db_text(&parameters, agent->machine);
   db_integer(&parameters, agent->token);
+  struct db_array keys;
+  db_array_init(&keys);
+  for (size_t i = 0; i < agent->n_trusted_keys; i++)
+    db_array_digest(&keys, &agent->trusted_keys[i]);
+  const char *keys_text = db_array_finish(&keys);
+  db_text(&parameters, agent->n_trusted_keys ? keys_text : NULL);
   cleanup_rows struct db_rows *rows = NULL;
-  if (!environments_store(db, environments, agent->n_devices, error) ||
-      !db_run(db, &agent_enrol_statement, &parameters, &rows, error) || !devices_store(db, agent, error))
-    return false;
-  *ret_boot_before = xstrdup(db_get(rows, 0, "boot_before"));
-  return true;
+  bool ok = environments_store(db, environments, agent->n_devices, error) &&
+            db_run(db, &agent_enrol_statement, &parameters, &rows, error) && devices_store(db, agent, error);
+  db_array_release(&keys);
+  if (ok)
+    *ret_boot_before = xstrdup(db_get(rows, 0, "boot_before"));
+  return ok;
 }
 
 static const struct statement agent_drain_statement = {
@@ -180,7 +190,8 @@ static const struct statement agents_list_statement = {
     "agents_list",
     "SELECT a.id, json_build_object('agent', a.id, 'name', a.name, 'version', a.version,"
     "  'state', CASE WHEN a.drain_reason IS NOT NULL THEN 'draining' WHEN " SQL_LIVE " THEN 'live' ELSE 'lost' END,"
-    "  'drain_reason', a.drain_reason, 'devices', (SELECT COALESCE(json_agg(json_build_object("
+    "  'drain_reason', a.drain_reason, 'trusted_keys', (SELECT json_agg('sha256:' || encode(k, 'hex'))"
+    "   FROM unnest(a.trusted_keys) k), 'devices', (SELECT COALESCE(json_agg(json_build_object("
     "   'device', d.device, 'backend', d.backend, 'environment', e.identity, 'facts', d.facts,"
     "   'drain_reason', d.drain_reason) ORDER BY d.device), "
     "'[]')"

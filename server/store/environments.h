@@ -27,8 +27,10 @@ struct device_row {
 };
 struct agent_row {
   const char *id, *boot, *name, *version;
-  const char *machine; /* NULL: not said */
-  int64_t token;       /* that it belongs to; 0: to whom it did before, or nobody */
+  const char *machine;   /* NULL: not said */
+  int64_t token;         /* that it belongs to; 0: to whom it did before, or nobody */
+  size_t n_trusted_keys; /* 0: it takes what is not signed, too */
+  const struct digest *trusted_keys;
   size_t n_devices;
   const struct device_row *devices;
 };

@@ -171,20 +171,22 @@ static const struct statement jobs_insert_statement = {
     "  $4::bytea[], $5::text[], $6::text[], $7::text[], $8::text[], $9::int[], $10::bigint[], $11::bigint[],"
     "  $12::bigint[], $13::bigint[], $14::bytea[], $15::bytea[], $16::text[], $17::bigint[], $18::bigint[], "
     "$19::text[],"
-    "  $20::int[], $21::int[], $22::text[], $23::bool[]) WITH ORDINALITY AS i(kernel, key_digest, space_digest,"
+    "  $20::int[], $21::int[], $22::text[], $23::bool[], $24::bool[]) WITH ORDINALITY AS i(kernel, key_digest, "
+    "space_digest,"
     "  environment, tag, run, regime, key, priority, budget, baseline, seed, configs, build, device_class,"
     "  baseline_from, default_config, config_us, search_strategy, search_trials, final_devices, likely,"
-    "  is_revalidation, n)"
+    "  is_revalidation, is_plain, n)"
     "  JOIN environments e ON e.digest = i.environment),"
     " stored AS (INSERT INTO jobs AS j (kernel, key, key_digest, space_digest, environment_id, tag, run, regime, "
     "priority,"
     "  budget_device_ms, baseline, seed, configs, build, device_class, baseline_from, default_config, "
     "config_us,"
-    "  search_strategy, search_trials, final_devices, likely, purpose, events)"
+    "  search_strategy, search_trials, final_devices, likely, purpose, is_plain, events)"
     "  SELECT kernel, key::json, key_digest, space_digest, environment_id, tag, run, regime, priority, budget, "
     "baseline,"
     "  seed, configs, build, device_class, baseline_from, default_config, config_us, search_strategy,"
-    "  search_trials, final_devices, likely::bigint[], CASE WHEN is_revalidation THEN 'revalidate' ELSE 'tune' END, 1"
+    "  search_trials, final_devices, likely::bigint[], CASE WHEN is_revalidation THEN 'revalidate' ELSE 'tune' END,"
+    "  is_plain, 1"
     "  FROM input"
     "  ORDER BY kernel, key_digest, space_digest, environment_id, tag, run, regime"
     "  ON CONFLICT (kernel, key_digest, space_digest, environment_id, tag, run, regime)"
@@ -238,6 +240,7 @@ enum job_column {
   DEVICES,
   LIKELY,
   REVALIDATION,
+  PLAIN,
   COLUMNS
 };
 
@@ -260,6 +263,7 @@ static void job_add(struct db_array *columns, const struct job_row *job) {
   db_array_integer(&columns[DEVICES], job->final_devices);
   db_array_text(&columns[LIKELY], likely);
   db_array_bool(&columns[REVALIDATION], job->is_revalidation);
+  db_array_bool(&columns[PLAIN], job->is_plain);
 }
 
 static bool jobs_store(struct db *db, struct job_row *const *jobs, size_t n, struct error *error) {

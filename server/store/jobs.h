@@ -35,6 +35,7 @@ struct job_row {
   const char *tag, *run;
   enum regime regime;
   bool is_revalidation;
+  bool is_plain;           /* kernel_space_is_plain */
   const char *key, *space; /* JSON texts */
   const struct environment *environment;
   int64_t priority, budget_ms;

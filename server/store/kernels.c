@@ -2,6 +2,7 @@
 #include "server/store/kernels.h"
 
 #include "server/db/values.h"
+#include "server/store/code_signatures.h"
 
 static void digests_parameter(struct db_parameters *parameters, struct db_array *array, const struct digest *digests,
                               size_t n) {
@@ -149,17 +150,18 @@ static json_t *digest_item(const struct db_rows *rows, int row, const char *colu
 }
 
 static json_t *kernel_item(const struct db_rows *rows, int row) {
-  return json_pack("{s:o, s:s, s:s, s:s}", "kernel", digest_item(rows, row, "hash"), "name", db_get(rows, row, "name"),
-                   "language", db_get(rows, row, "language"), "created_at", db_get(rows, row, "created_at"));
+  return json_pack("{s:o, s:s, s:s, s:s, s:o}", "kernel", digest_item(rows, row, "hash"), "name",
+                   db_get(rows, row, "name"), "language", db_get(rows, row, "language"), "created_at",
+                   db_get(rows, row, "created_at"), "signatures", db_get_json(rows, row, "signatures"));
 }
 
 bool kernels_list(struct db *db, const char *name, int64_t after, int64_t limit, json_t **ret_items, json_t **ret_next,
                   struct error *error) {
   static const struct statement list = {
       "kernels_list",
-      "SELECT id, hash, name, language, " SQL_TIME(
-          "created_at") " AS created_at FROM kernels "
-                        "WHERE ($1::text IS NULL OR name = $1) AND id > $2::bigint ORDER BY id LIMIT $3::bigint + 1"};
+      "SELECT id, hash, name, language, " SQL_TIME("created_at") " AS created_at, " SQL_SIGNATURES(
+          "hash") " AS signatures FROM kernels "
+                  "WHERE ($1::text IS NULL OR name = $1) AND id > $2::bigint ORDER BY id LIMIT $3::bigint + 1"};
   cleanup_rows struct db_rows *rows = NULL;
   struct db_parameters parameters = {0};
   db_text(&parameters, name);
@@ -173,17 +175,19 @@ bool kernels_list(struct db *db, const char *name, int64_t after, int64_t limit,
 
 static json_t *build_item(const struct db_rows *rows, int row) {
   json_t *toolchain = db_get_json(rows, row, "toolchain");
-  return json_pack("{s:o, s:o, s:s, s:I, s:s}", "build", digest_item(rows, row, "digest"), "toolchain", toolchain,
+  return json_pack("{s:o, s:o, s:s, s:I, s:s, s:o}", "build", digest_item(rows, row, "digest"), "toolchain", toolchain,
                    "arch", db_get(rows, row, "arch"), "variants", (json_int_t)db_get_integer(rows, row, "variants"),
-                   "created_at", db_get(rows, row, "created_at"));
+                   "created_at", db_get(rows, row, "created_at"), "signatures", db_get_json(rows, row, "signatures"));
 }
 
 bool builds_list(struct db *db, const struct digest *kernel, int64_t after, int64_t limit, json_t **ret_items,
                  json_t **ret_next, struct error *error) {
   static const struct statement list = {
-      "builds_list", "SELECT id, digest, head -> 'toolchain' AS toolchain, arch, variants, " SQL_TIME(
-                         "created_at") " AS created_at FROM builds WHERE kernel = $1::bytea AND id > $2::bigint "
-                                       "ORDER BY id LIMIT $3::bigint + 1"};
+      "builds_list",
+      "SELECT id, digest, head -> 'toolchain' AS toolchain, arch, variants, " SQL_TIME(
+          "created_at") " AS created_at, " SQL_SIGNATURES("builds.digest") " AS signatures FROM builds WHERE kernel = "
+                                                                           "$1::bytea AND id > $2::bigint "
+                                                                           "ORDER BY id LIMIT $3::bigint + 1"};
   cleanup_rows struct db_rows *rows = NULL;
   struct db_parameters parameters = {0};
   db_digest(&parameters, kernel);

@@ -2,6 +2,7 @@
  * leases.h says. */
 #include "server/core/job_plan.h"
 #include "server/db/values.h"
+#include "server/store/code_signatures.h"
 #include "server/store/leases.h"
 
 /* Opens what `gone` selects, counts a loss for the config that was being measured, and says so in the job's events. */
@@ -172,13 +173,14 @@ bool lease_give_up(struct db *db, int64_t lease, int64_t config, const char *det
 
 static const struct statement unwanted_statement = {
     "leases_unwanted",
-    "SELECT l.id, l.job_id FROM leases l JOIN LATERAL (SELECT count(*) AS n,"
+    "SELECT l.id, l.job_id FROM leases l JOIN jobs j ON j.id = l.job_id JOIN LATERAL (SELECT count(*) AS n,"
     "  count(*) FILTER (WHERE a.id <> ALL (l.avoid_agents)) AS willing FROM environments e"
     "  JOIN devices d ON d.environment_id = e.id JOIN agents a ON a.id = d.agent"
     "  WHERE (e.digest = l.device_class OR e.hardware_digest = l.device_class)"
-    "  AND COALESCE(a.drain_reason, d.drain_reason) IS NULL"
-    "  AND a.last_seen > now() - $1::bigint * interval '1 ms') live ON live.n > 0 AND live.willing = 0"
-    " WHERE l.state = 'open' AND l.avoid_agents <> '{}' ORDER BY l.id LIMIT $2"};
+    "  AND COALESCE(a.drain_reason, d.drain_reason) IS NULL AND " SQL_MAY_RUN(
+        "a.trusted_keys") "  AND a.last_seen > now() - $1::bigint * interval '1 ms') live ON live.n > 0 AND "
+                          "live.willing = 0"
+                          " WHERE l.state = 'open' AND l.avoid_agents <> '{}' ORDER BY l.id LIMIT $2"};
 
 bool leases_unwanted(struct db *db, int64_t live_ms, int64_t limit, int64_t **ret_leases, int64_t **ret_jobs,
                      size_t *ret_n, struct error *error) {

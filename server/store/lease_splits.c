@@ -2,6 +2,7 @@
  * the lease that is measured first. Nothing here waits for a lock. Memory and threads: as leases.h says. */
 #include "server/core/lease_plan.h"
 #include "server/db/values.h"
+#include "server/store/code_signatures.h"
 #include "server/store/leases.h"
 
 #define TEXT(number) #number
@@ -19,9 +20,9 @@
 /* The job's row is held, too, so that it cannot end before its new lease is there to be cancelled with it. */
 static const struct statement choose_statement = {
     "leases_split_choose",
-    "WITH wish AS MATERIALIZED (SELECT r.agent, r.device, c.class FROM unnest($1::text[], $2::text[])"
+    "WITH wish AS MATERIALIZED (SELECT r.agent, r.device, a.trusted_keys, c.class FROM unnest($1::text[], $2::text[])"
     "   AS r(agent, device) JOIN devices d ON d.agent = r.agent AND d.device = r.device"
-    "  JOIN environments e ON e.id = d.environment_id"
+    "  JOIN agents a ON a.id = d.agent JOIN environments e ON e.id = d.environment_id"
     "  CROSS JOIN LATERAL (SELECT e.hardware_digest UNION SELECT e.digest) AS c(class)),"
     " demand AS MATERIALIZED (SELECT class, count(*) AS n FROM wish GROUP BY class)"
     " SELECT chosen.* FROM demand CROSS JOIN LATERAL (SELECT l.id, l.remaining FROM leases l"
@@ -33,8 +34,10 @@ static const struct statement choose_statement = {
     "  WHERE l.device_class = demand.class AND l.state = 'held' AND l.config_us IS NOT NULL"
     "  AND l.expires_at > now() AND j.state = 'running' AND j.stage = l.stage AND " SQL_IS_WORTH_IT
     "  AND NOT EXISTS (SELECT FROM wish w WHERE w.agent = l.agent AND w.device = l.device)"
-    "  ORDER BY predicted.us DESC, l.id LIMIT demand.n"
-    "  FOR UPDATE OF l SKIP LOCKED FOR SHARE OF j SKIP LOCKED) chosen"};
+    "  AND EXISTS (SELECT FROM wish w WHERE w.class = demand.class AND " SQL_MAY_RUN(
+        "w.trusted_keys") ")"
+                          "  ORDER BY predicted.us DESC, l.id LIMIT demand.n"
+                          "  FOR UPDATE OF l SKIP LOCKED FOR SHARE OF j SKIP LOCKED) chosen"};
 
 static const struct statement split_statement = {
     "leases_split",

@@ -4,6 +4,7 @@
 
 #include "server/core/lease_plan.h"
 #include "server/db/values.h"
+#include "server/store/code_signatures.h"
 
 const char *lease_state_name(enum lease_state state) {
   static const char *const names[] = {"open", "held", "done", "cancelled"};
@@ -18,6 +19,9 @@ void lease_wish_release(struct lease_wish *wish) {
 /* A device waits for leases of two classes: those of its hardware, and those of its whole environment (of older databases).
  * The highest priority comes first, then the oldest job, so that jobs end in the order in which they were submitted. A nonce
  * is one device's: another one gets nothing by it.
+ * An agent with trusted keys gets only what one of them signed. Those with the same keys are a group, so that open leases that
+ * it may not have do not stand before those that it may. Two groups may choose one lease: one of the two wishes gets it, the
+ * other looks again with the next poll.
  * A final that is to be apart is, for a while, not given to a device that has, or had, one of its job.
  * Wishes and open leases of a class are paired by rank; a lease is never given to an agent that it avoids, and the rank of
  * wishes is random so that such a pair does not meet for ever. Class and rank are one value, the place: the planner, who
@@ -28,13 +32,17 @@ void lease_wish_release(struct lease_wish *wish) {
 #define SQL_HAS_FINAL(job, agent, device)                                                                              \
   "EXISTS (SELECT FROM leases f WHERE f.job_id = " job " AND f.stage = 'final' AND f.state IN ('held', 'done')"        \
   " AND f.agent = " agent " AND f.device = " device ")"
+#define SQL_DEMAND_MAY_RUN                                                                                             \
+  "(demand.trusted_keys IS NULL OR (SELECT " SQL_MAY_RUN(                                                              \
+      "demand.trusted_keys") "  FROM jobs j WHERE j.id = leases.job_id))"
 #define GRANT_MAX 256
 #define GRANT_MAX_TEXT "256"
 static const struct statement grant_statement = {
     "leases_grant",
     "WITH request AS MATERIALIZED (SELECT r.n, r.agent, r.device, r.nonce, r.token, a.id IS NOT NULL AS agent_known,"
     "   COALESCE(a.drain_reason, d.drain_reason) AS drain_reason, a.drain_reason IS NULL AS only_device,"
-    "   d.environment_id, e.hardware_digest, e.digest"
+    "   d.environment_id, e.hardware_digest, e.digest, a.trusted_keys,"
+    "   (SELECT string_agg(k, '' ORDER BY k) FROM unnest(a.trusted_keys) k) AS trust"
     "  FROM unnest($1::text[], $2::text[], $3::text[], $5::bigint[]) WITH ORDINALITY AS r(agent, device, nonce, token, "
     "n)"
     "  LEFT JOIN agents a ON a.id = r.agent LEFT JOIN devices d ON d.agent = r.agent AND d.device = r.device"
@@ -43,27 +51,32 @@ static const struct statement grant_statement = {
     "  JOIN leases l ON l.agent = r.agent AND l.nonce = r.nonce AND l.state = 'held'),"
     " hungry AS MATERIALIZED (SELECT DISTINCT ON (agent, nonce) * FROM request r WHERE environment_id IS NOT NULL"
     "  AND drain_reason IS NULL AND NOT EXISTS (SELECT FROM replay WHERE replay.n = r.n) ORDER BY agent, nonce, n),"
-    " wish AS MATERIALIZED (SELECT h.n, h.agent, h.device, c.class,"
-    "  c.class || int8send(row_number() OVER (PARTITION BY c.class ORDER BY random())) AS place"
-    "  FROM hungry h CROSS JOIN LATERAL (SELECT h.hardware_digest UNION SELECT h.digest) AS c(class)),"
-    " demand AS MATERIALIZED (SELECT class, count(*) AS n, array_agg(agent) AS agents FROM wish GROUP BY class),"
-    " candidate AS MATERIALIZED (SELECT demand.class, l.* FROM demand CROSS JOIN LATERAL"
+    " wish AS MATERIALIZED (SELECT g.*,"
+    "  g.pool || int8send(row_number() OVER (PARTITION BY g.pool ORDER BY random())) AS place"
+    "  FROM (SELECT h.n, h.agent, h.device, h.trusted_keys, c.class,"
+    "    CASE WHEN h.trust IS NULL THEN c.class ELSE c.class || h.trust END AS pool"
+    "   FROM hungry h CROSS JOIN LATERAL (SELECT h.hardware_digest UNION SELECT h.digest) AS c(class)) g),"
+    " demand AS MATERIALIZED (SELECT pool, class, trusted_keys, count(*) AS n, array_agg(agent) AS agents"
+    "  FROM wish GROUP BY pool, class, trusted_keys),"
+    " candidate AS MATERIALIZED (SELECT demand.pool, l.* FROM demand CROSS JOIN LATERAL"
     "  (SELECT * FROM (SELECT id, job_id, priority, avoid_agents, apart_until FROM leases"
     "    WHERE device_class = demand.class AND state = 'open' AND NOT avoid_agents @> demand.agents"
-    "    AND (apart_until IS NULL OR apart_until < now() OR EXISTS (SELECT FROM wish w WHERE w.class = demand.class"
+    "    AND " SQL_DEMAND_MAY_RUN "    AND (apart_until IS NULL OR apart_until < now()"
+    "     OR EXISTS (SELECT FROM wish w WHERE w.pool = demand.pool"
     "     AND NOT " SQL_HAS_FINAL(
         "leases.job_id", "w.agent",
         "w.device") "))"
                     "    ORDER BY priority DESC, job_id, id LIMIT demand.n"
                     "    FOR UPDATE SKIP LOCKED) first LIMIT " GRANT_MAX_TEXT ") l),"
-                    " pick AS MATERIALIZED (SELECT DISTINCT ON (w.n) w.n, c.id FROM wish w JOIN"
-                    "  (SELECT *, class || int8send(row_number() OVER (PARTITION BY class ORDER BY priority DESC, id)) "
+                    " pick AS MATERIALIZED (SELECT DISTINCT ON (id) n, id"
+                    "  FROM (SELECT DISTINCT ON (w.n) w.n, c.id FROM wish w JOIN"
+                    "  (SELECT *, pool || int8send(row_number() OVER (PARTITION BY pool ORDER BY priority DESC, id)) "
                     "AS place"
                     "   FROM candidate) c USING (place) WHERE NOT w.agent = ANY (c.avoid_agents)"
                     "  AND (c.apart_until IS NULL OR c.apart_until < now()"
                     "   OR NOT " SQL_HAS_FINAL(
                         "c.job_id", "w.agent",
-                        "w.device") ") ORDER BY w.n, c.priority DESC, c.id),"
+                        "w.device") ") ORDER BY w.n, c.priority DESC, c.id) first ORDER BY id, n),"
                                     " granted AS (UPDATE leases l SET state = 'held', epoch = l.epoch + 1, agent = "
                                     "r.agent, device = r.device,"
                                     "   nonce = r.nonce, granted_at = now(), expires_at = clock_timestamp() + "
@@ -75,6 +88,7 @@ static const struct statement grant_statement = {
                                     "  RETURNING pick.n, l.id, l.epoch, l.job_id, l.stage, l.round, l.process, "
                                     "l.remaining, l.config_us, l.expires_at)"
                                     " SELECT r.n, r.agent_known, r.drain_reason, r.only_device, r.hardware_digest, "
+                                    "r.trusted_keys IS NOT NULL AS wants_signatures, "
                                     "g.id, g.epoch, "
                                     "g.job_id, g.stage, g.round, "
                                     "g.process,"
@@ -122,6 +136,7 @@ bool leases_grant(struct db *db, struct lease_wish *const *wishes, size_t n, int
     if (!db_is_null(rows, row, "drain_reason"))
       wish->drain_reason = xstrdup(db_get(rows, row, "drain_reason"));
     wish->only_device_drains = db_get_bool(rows, row, "only_device");
+    wish->wants_signatures = db_get_bool(rows, row, "wants_signatures");
     if (wish->device_known)
       wish->hardware_digest = db_get_digest(rows, row, "hardware_digest");
     if (db_is_null(rows, row, "id"))
@@ -139,6 +154,12 @@ bool leases_grant(struct db *db, struct lease_wish *const *wishes, size_t n, int
   return true;
 }
 
+/* $2: whether they are asked for. */
+#define SQL_JOB_SIGNATURES                                                                                             \
+  "CASE WHEN $2::bool THEN " SQL_SIGNATURES(                                                                           \
+      "j.kernel") " END AS signatures,"                                                                                \
+                  " CASE WHEN $2::bool AND j.build IS NOT NULL THEN " SQL_SIGNATURES(                                  \
+                      "j.build") " END AS build_signatures"
 static const struct statement lease_jobs_statement = {
     "leases_jobs",
     "SELECT j.id, j.state, j.baseline, j.seed, j.kernel AS kernel_hash, j.key_digest, e.digest AS environment_digest,"
@@ -148,18 +169,19 @@ static const struct statement lease_jobs_statement = {
     " j.final_devices, " SQL_BUDGET ","
     " CASE WHEN j.budget_device_ms IS NOT NULL THEN (SELECT sum(upper(r) - lower(r)) FROM leases l, "
     "unnest(l.remaining) r"
-    "  WHERE l.job_id = j.id AND l.state IN ('open', 'held')) END AS configs_left"
+    "  WHERE l.job_id = j.id AND l.state IN ('open', 'held')) END AS configs_left, " SQL_JOB_SIGNATURES
     " FROM jobs j JOIN kernels k ON k.hash = j.kernel JOIN spaces s ON s.digest = j.space_digest"
     " JOIN environments e ON e.id = j.environment_id" SQL_BUDGET_JOIN " WHERE j.id = ANY ($1::bigint[])"};
 
-bool leases_jobs(struct db *db, const int64_t *jobs, size_t n, struct lease_job **ret_jobs, size_t *ret_n,
-                 struct error *error) {
+bool leases_jobs(struct db *db, const int64_t *jobs, size_t n, bool with_signatures, struct lease_job **ret_jobs,
+                 size_t *ret_n, struct error *error) {
   struct db_array ids;
   db_array_init(&ids);
   for (size_t i = 0; i < n; i++)
     db_array_integer(&ids, jobs[i]);
   struct db_parameters parameters = {0};
   db_text(&parameters, db_array_finish(&ids));
+  db_text(&parameters, with_signatures ? "t" : "f");
   cleanup_rows struct db_rows *rows = NULL;
   bool ok = db_run(db, &lease_jobs_statement, &parameters, &rows, error);
   db_array_release(&ids);
@@ -188,6 +210,10 @@ bool leases_jobs(struct db *db, const int64_t *jobs, size_t n, struct lease_job 
     job->budget = db_get_budget(rows, row);
     job->final_devices = db_get_integer(rows, row, "final_devices");
     job->configs_left = (uint64_t)db_get_integer(rows, row, "configs_left");
+    if (with_signatures)
+      job->signatures = xstrdup(db_get(rows, row, "signatures"));
+    if (with_signatures && job->build)
+      job->build_signatures = xstrdup(db_get(rows, row, "build_signatures"));
   }
   return true;
 }
@@ -199,6 +225,8 @@ void lease_jobs_free(struct lease_job *jobs, size_t n) {
     free(jobs[i].key);
     free(jobs[i].space);
     free(jobs[i].build);
+    free(jobs[i].signatures);
+    free(jobs[i].build_signatures);
     free(jobs[i].regime);
   }
   free(jobs);
@@ -253,17 +281,17 @@ bool leases_renew(struct db *db, struct lease_renewal *const *renewals, size_t n
 
 static const struct statement release_statement = {
     "leases_release",
-    "WITH request AS MATERIALIZED (SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bool[], $4::bigint[])"
-    "  WITH ORDINALITY AS r(lease, epoch, is_spent, opening_us, n)),"
+    "WITH request AS MATERIALIZED (SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bool[], $4::bigint[],"
+    "  $5::bool[]) WITH ORDINALITY AS r(lease, epoch, is_spent, opening_us, is_unsigned, n)),"
     " locked AS MATERIALIZED (SELECT * FROM leases WHERE id = ANY ($1::bigint[]) ORDER BY id FOR UPDATE),"
-    " ended AS (UPDATE leases l SET current_config = NULL,"
+    " ended AS (UPDATE leases l SET current_config = NULL, fruitless = GREATEST(l.fruitless - r.is_unsigned::int, 0),"
     "   state = CASE WHEN r.is_spent AND j.budget_device_ms IS NOT NULL AND l.stage <> 'final' THEN 'cancelled'"
     "    ELSE 'open' END::lease_state,"
     "   opening_us = l.opening_us + " SQL_OPENING_MORE ", epoch_opening_us = l.epoch_opening_us + " SQL_OPENING_MORE
-    "  FROM locked JOIN (SELECT lease, epoch, bool_or(is_spent) AS is_spent, max(opening_us) AS opening_us"
-    "   FROM request GROUP BY lease, epoch) r"
+    "  FROM locked JOIN (SELECT lease, epoch, bool_or(is_spent) AS is_spent, max(opening_us) AS opening_us,"
+    "   bool_and(is_unsigned) AS is_unsigned FROM request GROUP BY lease, epoch) r"
     "   ON r.lease = locked.id AND r.epoch = locked.epoch JOIN jobs j ON j.id = locked.job_id"
-    "  WHERE l.id = locked.id AND locked.state = 'held' RETURNING l.id, l.epoch, l.state, l.job_id),"
+    "  WHERE l.id = locked.id AND locked.state = 'held' RETURNING l.id, l.epoch, l.state, l.job_id, l.fruitless),"
     " counter AS (UPDATE jobs SET events = events + 1 FROM " SQL_COUNT_BY_JOB(
         "ended WHERE state = 'cancelled'") " c"
                                            "  WHERE jobs.id = c.job_id RETURNING jobs.id, jobs.events, c.n),"
@@ -274,35 +302,39 @@ static const struct statement release_statement = {
                                            "NULL AS done,"
                                            "  ended.state = 'cancelled' AS is_cancelled, "
                                            "  j.budget_device_ms IS NOT NULL AS has_budget, locked.job_id, "
-                                           "locked.fruitless, e.hardware_digest"
+                                           "COALESCE(ended.fruitless, locked.fruitless) AS fruitless, e.hardware_digest"
                                            " FROM request r LEFT JOIN locked ON locked.id = r.lease"
                                            " LEFT JOIN ended ON ended.id = r.lease AND ended.epoch = r.epoch"
                                            " LEFT JOIN jobs j ON j.id = locked.job_id LEFT JOIN environments e ON e.id "
                                            "= j.environment_id"};
 
 bool leases_release(struct db *db, struct lease_handback *const *handbacks, size_t n, struct error *error) {
-  struct db_array leases, epochs, are_spent, openings;
+  struct db_array leases, epochs, are_spent, openings, are_unsigned;
   db_array_init(&leases);
   db_array_init(&epochs);
   db_array_init(&are_spent);
   db_array_init(&openings);
+  db_array_init(&are_unsigned);
   for (size_t i = 0; i < n; i++) {
     db_array_integer(&leases, handbacks[i]->lease);
     db_array_integer(&epochs, handbacks[i]->epoch);
     db_array_bool(&are_spent, handbacks[i]->is_spent);
     db_array_integer(&openings, handbacks[i]->opening_us);
+    db_array_bool(&are_unsigned, handbacks[i]->is_unsigned);
   }
   struct db_parameters parameters = {0};
   db_text(&parameters, db_array_finish(&leases));
   db_text(&parameters, db_array_finish(&epochs));
   db_text(&parameters, db_array_finish(&are_spent));
   db_text(&parameters, db_array_finish(&openings));
+  db_text(&parameters, db_array_finish(&are_unsigned));
   cleanup_rows struct db_rows *rows = NULL;
   bool ok = db_run(db, &release_statement, &parameters, &rows, error);
   db_array_release(&leases);
   db_array_release(&epochs);
   db_array_release(&are_spent);
   db_array_release(&openings);
+  db_array_release(&are_unsigned);
   for (int row = 0; ok && row < db_count(rows); row++) {
     struct lease_handback *handback = handbacks[db_get_integer(rows, row, "n") - 1];
     handback->known = db_get_bool(rows, row, "known");

@@ -17,6 +17,7 @@ struct lease_wish {
   bool agent_known, device_known;
   char *drain_reason;            /* NULL: not draining */
   bool only_device_drains;       /* if so: the agent's others do not */
+  bool wants_signatures;         /* it gets only what a key that its agent trusts signed */
   struct digest hardware_digest; /* what it waits for; set when the device is known */
   int64_t lease;                 /* 0: no lease */
   int64_t epoch, job, round, process, expires_in_ms;
@@ -51,10 +52,11 @@ struct lease_job {
   double best_ratio; /* least so far; 0: none */
   struct budget budget;
   int64_t final_devices;
-  uint64_t configs_left; /* of all its open and held leases; only where it has a budget */
+  uint64_t configs_left;               /* of all its open and held leases; only where it has a budget */
+  char *signatures, *build_signatures; /* arrays; NULL: not asked for, or it has no build */
 };
-must_check bool leases_jobs(struct db *db, const int64_t *jobs, size_t n, struct lease_job **ret_jobs, size_t *ret_n,
-                            struct error *error);
+must_check bool leases_jobs(struct db *db, const int64_t *jobs, size_t n, bool with_signatures,
+                            struct lease_job **ret_jobs, size_t *ret_n, struct error *error);
 void lease_jobs_free(struct lease_job *jobs, size_t n);
 
 /* Moves those of `configs` that other open screen leases of its job have to a lease that was granted just now and not told to
@@ -105,6 +107,7 @@ struct lease_handback {
   int64_t lease, epoch;
   bool is_spent;      /* it has spent the device time that it was given */
   int64_t opening_us; /* what opening the kernel took in this epoch; 0: not stated */
+  bool is_unsigned;   /* no key that its agent trusts signed it: the grant does not count as one in vain */
   /* Out: */
   bool known, done;
   bool has_budget;        /* its job has one */

@@ -44,16 +44,28 @@ bool release_environments_load(struct db *db, const char *tag, enum regime regim
   return true;
 }
 
+/* The keys by which agents let the winner through, where all that measured it in the final asked for a signature; nothing is
+ * looked up of what nobody signed. */
+#define SQL_MEASURED_KEY(member, signed_sql)                                                                           \
+  "CASE WHEN EXISTS (SELECT FROM code_signatures c WHERE c.digest = " signed_sql ") THEN"                              \
+  " (SELECT CASE WHEN bool_and(m.conditions ->> '" member "' IS NOT NULL) THEN"                                        \
+  "   string_agg(DISTINCT m.conditions ->> '" member "', ' ') END FROM measurements m WHERE m.job_id = w.job_id"       \
+  "   AND m.stage = 'final' AND m.config = w.config AND NOT m.late) END"
+
 static const struct statement release_candidates_statement = {
     "release_candidates",
     "SELECT j.id, k.name, k.id AS kernel_order, k.manifest -> 'key' AS key_names, j.kernel, j.key, j.space_digest,"
     "  j.state, j.reason, j.build,"
     "  COALESCE((extract(epoch FROM j.finished_at) * 1000000)::bigint, 0) AS finished_us, w.config, w.config_values,"
     "  (SELECT sum(device_us + opening_us) FROM leases WHERE job_id = w.job_id)::bigint AS device_us,"
-    "  j.baseline, w.verdict, w.flagged ->> 'job' AS flagged_by, w.flagged ->> 'ratio' AS flagged_ratio, w.quarantined"
-    " FROM jobs j JOIN kernels k ON k.hash = j.kernel LEFT JOIN winners w ON w.job_id = j.id"
-    " WHERE j.environment_id = (SELECT id FROM environments WHERE digest = $1::bytea) AND j.tag = $2"
-    "  AND ($3::bytea[] IS NULL OR j.kernel = ANY ($3::bytea[])) AND j.regime = $4"};
+    "  " SQL_MEASURED_KEY("kernel_key", "j.kernel") " AS kernel_key, " SQL_MEASURED_KEY(
+        "build_key",
+        "j.build") " AS build_key,"
+                   "  j.baseline, w.verdict, w.flagged ->> 'job' AS flagged_by, w.flagged ->> 'ratio' AS "
+                   "flagged_ratio, w.quarantined"
+                   " FROM jobs j JOIN kernels k ON k.hash = j.kernel LEFT JOIN winners w ON w.job_id = j.id"
+                   " WHERE j.environment_id = (SELECT id FROM environments WHERE digest = $1::bytea) AND j.tag = $2"
+                   "  AND ($3::bytea[] IS NULL OR j.kernel = ANY ($3::bytea[])) AND j.regime = $4"};
 
 /* Seconds with three digits: thousands of winners then share a few hundred provenances, where each of them would have one
  * of its own, which every start of a container reads. */
@@ -72,6 +84,10 @@ static json_t *tuned_provenance(const struct db_rows *rows, int row) {
     struct digest build = db_get_digest(rows, row, "build");
     ALWAYS(json_object_set_new(provenance, "build", json_digest_text(&build)) == 0);
   }
+  static const char *const keys[] = {"kernel_key", "build_key"};
+  for (size_t i = 0; i < ARRAY_LENGTH(keys); i++)
+    if (!db_is_null(rows, row, keys[i]))
+      ALWAYS(json_object_set_new(provenance, keys[i], json_string(db_get(rows, row, keys[i]))) == 0);
   return provenance;
 }
 

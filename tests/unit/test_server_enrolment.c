@@ -52,6 +52,23 @@ Test(enrolment, wrong_members_are_refused_where_they_stand) {
           "/devices/0/device");
 }
 
+#define KEY(digit) "\"sha256:" digit "000000000000000000000000000000000000000000000000000000000000000\""
+
+Test(enrolment, trusted_keys_are_ids) {
+  cleanup_json json_t *json = NULL;
+  cleanup_enrolment struct enrolment enrolment = {0};
+  struct error error;
+  cr_assert(
+      parsed(AGENT(", \"trusted_keys\": [" KEY("1") ", " KEY("2") "]", DEVICE("cpu0")), &json, &enrolment, &error),
+      "%s", error.message);
+  cr_expect_eq(enrolment.n_trusted_keys, (size_t)2);
+  cr_expect_eq(enrolment.trusted_keys[1].bytes[0], 0x20);
+  refuses(AGENT(", \"trusted_keys\": []", DEVICE("cpu0")), "/trusted_keys");
+  refuses(AGENT(", \"trusted_keys\": null", DEVICE("cpu0")), "/trusted_keys");
+  refuses(AGENT(", \"trusted_keys\": [" KEY("1") ", 2]", DEVICE("cpu0")), "/trusted_keys/1");
+  refuses(AGENT(", \"trusted_keys\": [\"stable.pub\"]", DEVICE("cpu0")), "/trusted_keys/0");
+}
+
 Test(enrolment, more_devices_than_a_node_has_are_refused) {
   cleanup_json json_t *json = NULL;
   cleanup_enrolment struct enrolment enrolment = {0};

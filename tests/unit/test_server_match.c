@@ -216,7 +216,7 @@ Test(match, a_kernel_compiled_from_source_needs_no_build) {
 
 static json_t *agents_for(const char *environment_text, const struct known_environments *known) {
   cleanup_environment struct environment environment = environment_of(environment_text);
-  return match_agents(&environment, known);
+  return match_agents(&environment, known, 0, "");
 }
 
 Test(match, agents_match_by_hardware_whatever_their_toolchain) {
@@ -225,6 +225,20 @@ Test(match, agents_match_by_hardware_whatever_their_toolchain) {
   known_add(&known, "{" MI300X "}", 1);
   cleanup_json json_t *agents = agents_for("{" MI300X ",\"triton\":\"3.6.0\"}", &known);
   cr_expect_eq(json_integer_value(json_object_get(agents, "matching")), 3);
+}
+
+Test(match, agents_that_refuse_what_is_not_signed_do_not_match) {
+  cleanup_known_environments struct known_environments known = {0};
+  known_add(&known, "{" MI300X "}", 3);
+  cleanup_environment struct environment environment = environment_of("{" MI300X "}");
+  cr_expect_not(match_wants_signatures(&environment, &known));
+  known.all[0].wants_signatures = true;
+  cr_expect(match_wants_signatures(&environment, &known));
+  cleanup_json json_t *agents = match_agents(&environment, &known, 2, "because");
+  const json_t *refusing = json_object_get(agents, "refusing");
+  cr_expect_eq(json_integer_value(json_object_get(agents, "matching")), 1);
+  cr_expect_eq(json_integer_value(json_object_get(refusing, "agents")), 2);
+  cr_expect_str_eq(json_string_value(json_object_get(refusing, "reason")), "because");
 }
 
 Test(match, where_none_matches_the_nearest_says_what_differs) {

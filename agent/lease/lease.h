@@ -33,7 +33,9 @@ struct lease {
                       * from (common/verdict/budget.h); 0: not known, then it is taken from nothing */
   bool has_build;
   struct digest build;
-  struct build_objects *objects; /* of the build: its objects for the configs and the baseline */
+  struct build_objects *objects;       /* of the build: its objects for the configs and the baseline */
+  bool is_signed;                      /* the keys were verified: this agent takes nothing else */
+  struct digest kernel_key, build_key; /* ids; the latter where it has a build */
 };
 void lease_release(struct lease *lease);
 

@@ -14,6 +14,7 @@
 #include "agent/run/spool.h"
 #include "agent/worker/devices.h"
 #include "agent/worker/supervise.h"
+#include "common/cache/signing_key.h"
 #include "common/program/options.h"
 
 #define AGENT_MAGIC 0x41474e54u
@@ -42,7 +43,8 @@ struct agent {
   char *faults;  /* folder in it, of what debug agents say */
   char boot[33]; /* nonce of this process */
   char *name;
-  struct devices devices; /* of this machine */
+  struct trusted_keys trusted; /* none: it takes what is not signed, too */
+  struct devices devices;      /* of this machine */
   size_t n_threads;
   struct device_thread *threads; /* those that work */
   struct compile_pool *pool;

@@ -1,9 +1,12 @@
 /* One device's thread: asks for a lease, gets the kernel's sources, executes the lease, spools what it yields. */
+#include <time.h>
+
 #include "agent/compile/sources.h"
 #include "agent/lease/lease_read.h"
 #include "agent/run/agent.h"
 #include "common/base/file.h"
 #include "common/base/log.h"
+#include "common/cache/code_signature.h"
 
 #define LEASE_WAIT_S 20
 #define LEASE_ANSWER_MS 15000 /* beyond the wait */
@@ -19,6 +22,7 @@
 struct working {
   struct device_thread *thread;
   const struct lease_terms *terms;
+  bool is_unsigned; /* so it was refused */
   size_t n_measured;
   struct backoff backoff;
 };
@@ -79,6 +83,24 @@ static void resources_add(json_t *json, const struct measurement *measurement) {
   known_add(json, "occupancy", measurement->occupancy);
 }
 
+static void key_note(json_t *conditions, const char *member, bool is_verified, const struct digest *key) {
+  json_object_del(conditions, member);
+  if (is_verified)
+    ALWAYS(json_object_set_new(conditions, member, json_digest_text(key)) == 0);
+}
+
+/* What the worker says, which may run a stranger's code, and the keys that were verified here. A new reference; NULL where
+ * nothing is known. */
+static json_t *conditions_of(const struct lease *lease, const struct measurement *measurement) {
+  if (!measurement->conditions && !lease->is_signed)
+    return NULL;
+  json_t *conditions = measurement->conditions ? json_copy((json_t *)measurement->conditions) : json_object();
+  ALWAYS(conditions != NULL);
+  key_note(conditions, "kernel_key", lease->is_signed, &lease->kernel_key);
+  key_note(conditions, "build_key", lease->is_signed && lease->has_build, &lease->build_key);
+  return conditions;
+}
+
 static json_t *measurement_to_json(const struct lease *lease, const struct measurement *measurement) {
   json_t *json = json_pack("{s:I, s:I, s:I, s:s, s:s, s:I, s:I}", "config", (json_int_t)measurement->config, "process",
                            (json_int_t)lease->process, "round", (json_int_t)lease->round, "outcome",
@@ -98,8 +120,9 @@ static json_t *measurement_to_json(const struct lease *lease, const struct measu
   if (measurement->clock_mhz > 0)
     json_object_set_new(json, "clock_mhz", json_real(measurement->clock_mhz));
   resources_add(json, measurement);
-  if (measurement->conditions)
-    json_object_set(json, "conditions", (json_t *)measurement->conditions);
+  json_t *conditions = conditions_of(lease, measurement);
+  if (conditions)
+    json_object_set_new(json, "conditions", conditions);
   return json;
 }
 
@@ -198,13 +221,37 @@ static bool lease_objects_get(struct working *working, struct lease *lease, stru
          build_objects_prepare(folder, thread->build, &request, &reader, &lease->objects, error);
 }
 
+/* Whether keys that this agent trusts signed what the lease is to compile and load. The server is not believed: the hash was
+ * computed here of the manifest that came with the lease, and names every source and the reference by its digest; the
+ * build's digest is held against its bytes before they are read. So this is asked before anything else is fetched. */
+static bool lease_is_signed(const json_t *json, const struct trusted_keys *keys, struct lease *lease,
+                            struct error *error) {
+  struct signed_code kernel = {.kernel = lease->kernel->hash};
+  struct signed_code build = {.kernel = lease->kernel->hash, .is_build = true, .build = lease->build};
+  struct code_signature by;
+  int64_t now_s = time(NULL);
+  if (!code_signature_find(&kernel, json_object_get(json, "signatures"), keys, now_s, &by, error))
+    return false;
+  lease->kernel_key = by.key;
+  if (lease->has_build) {
+    if (!code_signature_find(&build, json_object_get(json, "build_signatures"), keys, now_s, &by, error))
+      return false;
+    lease->build_key = by.key;
+  }
+  lease->is_signed = true;
+  return true;
+}
+
 static bool lease_prepare(struct working *working, const json_t *json, struct lease *ret, struct error *error) {
   struct lease lease = {0};
   cleanup_free char *root = xasprintf("%s/kernels", working->thread->agent->state);
   struct source_reader reader = {blob_read, working};
+  const struct trusted_keys *trusted = &working->thread->agent->trusted;
   if (!lease_read(json, working->thread->executor.is_gpu, &lease, error))
     return false;
-  if (!sources_prepare(root, lease.kernel, &reader, &lease.sources, error) ||
+  working->is_unsigned = trusted->n && !lease_is_signed(json, trusted, &lease, error);
+  if (working->is_unsigned || (trusted->n && !kernel_space_is_plain(lease.kernel, lease.space, error)) ||
+      !sources_prepare(root, lease.kernel, &reader, &lease.sources, error) ||
       (lease.has_build && !lease_objects_get(working, &lease, error))) {
     lease_release(&lease);
     return false;
@@ -245,7 +292,8 @@ static bool end_append(struct working *working, enum lease_end end, const struct
                        : end == LEASE_SPENT       ? RELEASE_REASON_SPENT
                        : agent_is_stopping(agent) ? "the agent ends"
                                                   : "the agent could not renew it in time or store what it measured";
-  return record_append(working, "release", text_to_json(reason), NULL);
+  cleanup_free char *told = xasprintf("%s%s", working->is_unsigned ? RELEASE_REASON_UNSIGNED : "", reason);
+  return record_append(working, "release", text_to_json(told), NULL);
 }
 
 static const char *end_name(enum lease_end end) {

@@ -53,6 +53,12 @@ static json_t *enrol_body(struct agent *agent) {
                            WAVETUNE_VERSION, "machine", machine, "devices", devices);
   if (id)
     json_object_set_new(body, "agent", json_string(id));
+  if (agent->trusted.n) {
+    json_t *keys = json_array();
+    for (size_t i = 0; i < agent->trusted.n; i++)
+      ALWAYS(json_array_append_new(keys, json_digest_text(&agent->trusted.all[i].id)) == 0);
+    ALWAYS(json_object_set_new(body, "trusted_keys", keys) == 0);
+  }
   return body;
 }
 
@@ -89,6 +95,11 @@ static struct server_answer enrol_ask(struct agent *agent) {
   cleanup_json json_t *body = enrol_body(agent);
   struct server_answer answer = server_ask(agent->keeper_client, "POST", "/v1/agents", body, REQUEST_MS);
   const char *id = json_string_value(json_object_get(answer.json, "agent"));
+  if (answer.reply == REPLY_REFUSED && agent->trusted.n &&
+      string_equal(json_string_value(json_object_get(answer.json, "pointer")), "/trusted_keys"))
+    error_prefix(&answer.error,
+                 "the server keeps no signatures of kernels, so that with --trusted-key there is no work "
+                 "here; upgrade it: ");
   if (answer.reply == REPLY_OK && !id_is_plain(id)) {
     answer.reply = REPLY_LATER;
     error_set(&answer.error, "the server's answer to POST /v1/agents names no agent");

@@ -89,6 +89,7 @@ static void agent_release(struct agent *agent) {
   held_table_free(agent->held);
   json_decref(agent->stored);
   devices_release(&agent->devices);
+  trusted_keys_release(&agent->trusted);
   free(agent->state);
   free(agent->faults);
   free(agent->name);
@@ -135,11 +136,25 @@ static char *name_default(void) {
   return gethostname(name, sizeof name - 1) == 0 && name[0] ? xstrdup(name) : xstrdup("agent");
 }
 
+static bool trusted_prepare(struct agent *agent, struct error *error) {
+  const char *const *paths;
+  size_t n = option_list(agent->options, "trusted-key", &paths);
+  if (!trusted_keys_add_all(&agent->trusted, paths, n, error))
+    return false;
+  for (size_t i = 0; i < agent->trusted.n; i++) {
+    char id[DIGEST_TEXT_SIZE];
+    log_info("agent: takes only what is signed: trusts key=%s", digest_format(&agent->trusted.all[i].id, id));
+  }
+  return true;
+}
+
 /* What needs no server. */
 static bool agent_prepare(struct agent *agent, struct error *error) {
   const char *state = option_text(agent->options, "state"), *name = option_text(agent->options, "name");
   if (!option_text(agent->options, "url"))
     return error_set(error, "give the server's URL with --url or WAVETUNE_URL");
+  if (!trusted_prepare(agent, error))
+    return false;
   if (!client_new(agent, &agent->poster_client, error) || !client_new(agent, &agent->keeper_client, error))
     return false;
   agent->state = state ? xstrdup(state) : state_folder_default();
@@ -277,6 +292,11 @@ static const struct option_spec run_options[] = {
      false},
     {"name", OPTION_TEXT, "NAME", NULL, 0, 0, "what people call this agent; default: the host's name", false},
     {"device", OPTION_LIST, "NAME", NULL, 0, 0, "work on this device only; default: all GPUs, else the CPU", false},
+    {"trusted-key", OPTION_LIST, "FILE|FOLDER", NULL, 0, 0,
+     "a public key, or a folder of *.pub: compile and load only kernels and builds that one of them signed; more of "
+     "them "
+     "in WAVETUNE_TRUSTED_KEYS, separated by ':'",
+     false},
     OPTION_PYTHON,
     {"idle-exit", OPTION_INTEGER, "SECONDS", "0", 0, 86400, "end after so long without work; 0: never", false},
     MEASURE_OPTIONS,

@@ -30,6 +30,9 @@ static int command_agents(struct options *options) {
   table_print(table, stdout);
   json_array_foreach (items, index, agent) {
     const json_t *refused = json_object_get(agent, "refused");
+    cleanup_free char *keys = json_dumps(json_object_get(agent, "trusted_keys"), JSON_COMPACT);
+    if (keys)
+      printf("agent %s: takes only what one of these keys signed: %s\n", cli_member(agent, "agent"), keys);
     if (json_is_object(refused))
       printf(
           "agent %s: an enrolment as \"%s\" from another machine was refused at %s; one of the two has a copy of the "

@@ -52,16 +52,24 @@ static bool follow_of_option(const struct options *options, struct signers *sign
          error_set(error, "--follow %.40s: give the counter that you signed last, 0 when there was none", text);
 }
 
-bool signers_of_option(const struct options *options, struct signers *ret, struct error *error) {
-  cleanup_signers struct signers signers = {0};
+bool signers_of_keys(const struct options *options, struct signers *ret, struct error *error) {
+  cleanup_signers struct signers signers = {.followed = -1};
   const char *const *paths;
   size_t n = option_list(options, "sign-key", &paths);
   const char *variable = getenv("WAVETUNE_SIGN_KEYS");
   for (size_t i = 0; i < n; i++)
     if (!signer_add(&signers, paths[i], error))
       return error_prefix(error, "--sign-key: ");
-  if ((!n && variable && !signers_of_variable(&signers, variable, error)) ||
-      !follow_of_option(options, &signers, error))
+  if (!n && variable && !signers_of_variable(&signers, variable, error))
+    return false;
+  *ret = signers;
+  signers.n = 0;
+  return true;
+}
+
+bool signers_of_option(const struct options *options, struct signers *ret, struct error *error) {
+  cleanup_signers struct signers signers = {0};
+  if (!signers_of_keys(options, &signers, error) || !follow_of_option(options, &signers, error))
     return false;
   *ret = signers;
   signers.n = 0;

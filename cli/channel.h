@@ -25,7 +25,9 @@ struct signers {
   char *paths[CHANNEL_SIGNATURES_MAX];
   int64_t followed; /* the counter that was signed last, as who signs states it; -1: not stated */
 };
-/* From OPTION_SIGN_KEY and OPTION_FOLLOW; no key is success. */
+/* From OPTION_SIGN_KEY; no key is success. */
+must_check bool signers_of_keys(const struct options *options, struct signers *ret, struct error *error);
+/* From that and OPTION_FOLLOW. */
 must_check bool signers_of_option(const struct options *options, struct signers *ret, struct error *error);
 void signers_release(struct signers *signers);
 #define cleanup_signers __attribute__((cleanup(signers_release)))

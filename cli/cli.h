@@ -89,6 +89,7 @@ must_check int job_print_devices(struct http_client *client, const json_t *job, 
 
 #define COMMANDS(COMMAND)                                                                                              \
   COMMAND(kernel_push)                                                                                                 \
+  COMMAND(kernel_sign)                                                                                                 \
   COMMAND(kernel_list)                                                                                                 \
   COMMAND(kernel_show)                                                                                                 \
   COMMAND(kernel_builds)                                                                                               \

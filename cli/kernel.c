@@ -1,8 +1,6 @@
 /* wavetune kernel push|list|show|builds|hash: kernels and their builds on the server. */
-#include "cli/cli.h"
+#include "cli/kernel.h"
 #include "common/base/file.h"
-#include "common/builds/build.h"
-#include "common/kernel/kernel_folder.h"
 #include "common/program/progress.h"
 #include "common/program/table.h"
 
@@ -119,12 +117,6 @@ int kernel_push(struct http_client *client, const struct kernel_folder *folder) 
   return register_with_files(client, &registration);
 }
 
-/* A folder as `python3 -m wavetune pack` writes it (docs/builds.md). */
-struct build_folder {
-  const char *path;
-  struct build *build;
-};
-
 static bool build_names(const struct build *build, const struct digest *digest) {
   for (size_t i = 0; i < build->n_objects; i++)
     if (digest_equal(&build->objects[i], digest))
@@ -154,6 +146,17 @@ static int object_find(const void *owner, const struct digest *digest, struct co
   return EXIT_OK;
 }
 
+bool build_folder_is_whole(const struct build_folder *folder, struct error *error) {
+  for (size_t i = 0; i < folder->build->n_objects; i++) {
+    struct content content = {0};
+    int code = object_find(folder, &folder->build->objects[i], &content, error);
+    free(content.bytes);
+    if (code != EXIT_OK)
+      return false;
+  }
+  return true;
+}
+
 static int build_push(struct http_client *client, const struct build_folder *folder) {
   char kernel[DIGEST_TEXT_SIZE], digest[DIGEST_TEXT_SIZE];
   cleanup_free char *path = xasprintf("/v1/kernels/%s/builds/%s", digest_format(&folder->build->kernel, kernel),
@@ -164,14 +167,8 @@ static int build_push(struct http_client *client, const struct build_folder *fol
   return register_with_files(client, &registration);
 }
 
-/* What one call pushes: read whole before the server hears of any of it. */
-struct push {
-  size_t n_kernels, n_builds;
-  struct kernel_folder **kernels;
-  struct build_folder *builds;
-};
-
-static void push_release(struct push *push) {
+/* What one call pushes is read whole before the server hears of any of it. */
+void push_release(struct push *push) {
   for (size_t i = 0; i < push->n_kernels; i++)
     kernel_folder_free(push->kernels[i]);
   for (size_t i = 0; i < push->n_builds; i++)
@@ -197,7 +194,7 @@ static bool build_folder_load(const struct push *push, const char *path, struct 
   return build_parse(json, kernel, &ret->build, error) || error_prefix(error, "%s: ", file);
 }
 
-static bool push_load(const struct options *options, struct push *push, struct error *error) {
+bool push_load(const struct options *options, struct push *push, struct error *error) {
   char *const *places;
   const char *const *paths;
   size_t n = options_arguments(options, &places), n_paths = option_list(options, "build", &paths);
@@ -220,14 +217,38 @@ static void build_print(const struct build *build, const char *name) {
          build->triton, build->torch ? ", torch " : "", build->torch ? build->torch : "");
 }
 
-/* Pushes the builds of a kernel; adds their digests to `digests`. */
-static int builds_push(struct http_client *client, const struct push *push, const struct kernel *kernel, bool as_json,
-                       json_t *digests) {
+/* Who signs what is pushed, and for how long. */
+struct signing {
+  struct signers signers;
+  int64_t expires_s;
+};
+
+/* Only with a key on the command line: what signs channels need not be what signs kernels. */
+static bool signing_read(const struct options *options, struct signing *signing, struct error *error) {
+  const char *const *keys;
+  if (!option_list(options, "sign-key", &keys))
+    return !option_text(options, "expires") || error_set(error, "--expires: nothing is signed; give --sign-key too");
+  return signers_of_keys(options, &signing->signers, error) && expires_of_option(options, &signing->expires_s, error);
+}
+
+static void signing_release(struct signing *signing) { signers_release(&signing->signers); }
+
+static int pushed_sign(struct http_client *client, const struct signing *signing, const struct signed_code *code) {
+  cleanup_json json_t *signatures = NULL;
+  return code_sign_and_post(client, code, &signing->signers, signing->expires_s, &signatures);
+}
+
+/* Pushes and signs the builds of a kernel; adds their digests to `digests`. */
+static int builds_push(struct http_client *client, const struct push *push, const struct kernel *kernel,
+                       const struct signing *signing, bool as_json, json_t *digests) {
   for (size_t i = 0; i < push->n_builds; i++) {
     const struct build *build = push->builds[i].build;
     if (!digest_equal(&build->kernel, &kernel->hash))
       continue;
+    struct signed_code signed_build = {.kernel = kernel->hash, .is_build = true, .build = build->digest};
     int code = build_push(client, &push->builds[i]);
+    if (code == EXIT_OK)
+      code = pushed_sign(client, signing, &signed_build);
     if (code != EXIT_OK)
       return code;
     json_array_append_new(digests, json_digest_text(&build->digest));
@@ -238,9 +259,10 @@ static int builds_push(struct http_client *client, const struct push *push, cons
 }
 
 static int command_kernel_push(struct options *options) {
-  __attribute__((cleanup(push_release))) struct push push = {0};
+  cleanup_push struct push push = {0};
+  __attribute__((cleanup(signing_release))) struct signing signing = {0};
   struct error error;
-  if (!push_load(options, &push, &error))
+  if (!signing_read(options, &signing, &error) || !push_load(options, &push, &error))
     return cli_fail(EXIT_USAGE, &error);
   cleanup_http_client struct http_client *client = cli_connect(options);
   if (!client)
@@ -252,11 +274,13 @@ static int command_kernel_push(struct options *options) {
     cleanup_json json_t *builds = json_array();
     char hash[DIGEST_TEXT_SIZE];
     int code = kernel_push(client, push.kernels[i]);
+    if (code == EXIT_OK)
+      code = pushed_sign(client, &signing, &(struct signed_code){.kernel = kernel->hash});
     if (code != EXIT_OK)
       return code;
     if (!as_json)
       printf("%s  %s\n", digest_format(&kernel->hash, hash), kernel->name);
-    code = builds_push(client, &push, kernel, as_json, builds);
+    code = builds_push(client, &push, kernel, &signing, as_json, builds);
     if (code != EXIT_OK)
       return code;
     json_array_append_new(answers, json_pack("{s:s, s:s, s:O}", "kernel", digest_format(&kernel->hash, hash), "name",
@@ -274,8 +298,11 @@ static int command_kernel_list(struct options *options) {
     return code;
   size_t index;
   json_t *item;
-  json_array_foreach (items, index, item)
-    printf("%s  %-7s %s\n", cli_member(item, "kernel"), cli_member(item, "language"), cli_member(item, "name"));
+  json_array_foreach (items, index, item) {
+    cleanup_free char *keys = signature_keys_format(json_object_get(item, "signatures"));
+    printf("%s  %-7s %s%s%s\n", cli_member(item, "kernel"), cli_member(item, "language"), cli_member(item, "name"),
+           keys[0] ? "  signed by " : "", keys);
+  }
   return EXIT_OK;
 }
 
@@ -293,9 +320,16 @@ static int command_kernel_show(struct options *options) {
   cleanup_free char *path = xasprintf("/v1/kernels/%s", escaped);
   cleanup_json json_t *answer = NULL;
   int code = cli_call(client, "GET", path, NULL, &answer);
-  if (code == EXIT_OK)
-    cli_print_json(option_flag(options, "json") ? answer : json_object_get(answer, "manifest"));
-  return code;
+  if (code != EXIT_OK)
+    return code;
+  cli_print_json(option_flag(options, "json") ? answer : json_object_get(answer, "manifest"));
+  size_t index;
+  json_t *signature;
+  json_array_foreach (json_object_get(answer, "signatures"), index, signature) {
+    const char *expires = cli_member(signature, "expires");
+    fprintf(stderr, "signed   by %s%s%s\n", cli_member(signature, "key"), expires[0] ? " until " : "", expires);
+  }
+  return EXIT_OK;
 }
 
 static int command_kernel_builds(struct options *options) {
@@ -312,7 +346,7 @@ static int command_kernel_builds(struct options *options) {
   if (!items)
     return code;
   const struct table_column columns[] = {{"build", false}, {"arch", false},    {"triton", false}, {"torch", false},
-                                         {"rocm", false},  {"variants", true}, {"made", false}};
+                                         {"rocm", false},  {"variants", true}, {"made", false},   {"signed by", false}};
   cleanup_table struct table *table = table_new(columns, ARRAY_LENGTH(columns));
   static const char *const versions[] = {"triton", "torch", "rocm"};
   size_t index;
@@ -326,7 +360,9 @@ static int command_kernel_builds(struct options *options) {
       table_cell(table, "%s", version[0] ? version : "-");
     }
     table_cell(table, "%" JSON_INTEGER_FORMAT, json_integer_value(json_object_get(item, "variants")));
+    cleanup_free char *keys = signature_keys_format(json_object_get(item, "signatures"));
     table_cell(table, "%s", cli_member(item, "created_at"));
+    table_cell(table, "%s", keys[0] ? keys : "-");
   }
   table_print(table, stdout);
   return EXIT_OK;
@@ -361,11 +397,13 @@ static int command_kernel_hash(struct options *options) {
 }
 
 static const struct option_spec push_options[] = {
-    {.name = "build",
+    OPTION_BUILD("a build that `python3 -m wavetune pack` made of a pushed kernel; several times for several"),
+    {.name = "sign-key",
      .type = OPTION_LIST,
-     .argument = "FOLDER",
+     .argument = "FILE",
      .flag_only = true,
-     .help = "a build that `python3 -m wavetune pack` made of a pushed kernel; several times for several"},
+     .help = "private key that signs what is pushed, as `kernel sign` does"},
+    OPTION_CODE_EXPIRES("never"),
     SERVER_OPTIONS,
 };
 static const struct option_spec hash_options[] = {

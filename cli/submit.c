@@ -123,7 +123,13 @@ static void unmatched_warn(const json_t *answer) {
   bool is_waiting = string_equal(cli_member(answer, "state"), "queued");
   if (!is_waiting || json_integer_value(json_object_get(agents, "matching")) > 0)
     return;
+  const json_t *refusing = json_object_get(agents, "refusing");
   fprintf(stderr, "wavetune: no live agent matches job %s", cli_member(answer, "job"));
+  if (refusing) {
+    fprintf(stderr, "; %" JSON_INTEGER_FORMAT " would, but take only signed kernels: %s\n",
+            json_integer_value(json_object_get(refusing, "agents")), cli_member(refusing, "reason"));
+    return;
+  }
   if (json_is_object(nearest)) {
     cleanup_free char *differences = json_dumps(json_object_get(nearest, "differences"), 0);
     fprintf(stderr, "; the nearest, %s, differs in %s", cli_member(nearest, "name"), differences ? differences : "");

@@ -1,0 +1,530 @@
+"""Signed kernels: agents with trusted keys run what these signed and nothing else, whatever the server says. Real agents compile
+and measure; servers lie by SQL, or through a proxy that changes what they answer."""
+
+import base64
+import hashlib
+import json
+import re
+import shutil
+import subprocess
+import threading
+
+import harness
+import pytest
+from hands import ENVIRONMENT, Hand
+from harness import FakeServer, small_kernel, wait_until, wavetune
+
+QUICK = ("--screen-rounds", "3", "--final-rounds", "5")
+KEY = "n=100"
+
+
+def sha(data):
+    return "sha256:" + hashlib.sha256(data).hexdigest()
+
+
+needs_openssl = pytest.mark.skipif(not shutil.which("openssl"), reason="no openssl program")
+
+
+def openssl(*words):
+    return subprocess.run(["openssl", *map(str, words)], check=True, capture_output=True).stdout
+
+
+class World:
+    """A server, keys a and b, and agents that trust some."""
+
+    def __init__(self, start, database, postgres, folder):
+        self.start, self.database, self.postgres, self.folder = start, database, postgres, folder
+        self.server = start(harness.Server, database, options=("--poll-ms", "100"))
+
+    def key(self, name):
+        """(private file, public file, id)."""
+        path = self.folder / name
+        made = json.loads(wavetune(None, "key", "new", path, "--json").stdout)
+        return path, f"{path}.pub", made["key"]
+
+    def sql(self, text):
+        return self.postgres.sql(text, conninfo=self.database)
+
+    def kernel(self, folder="kernel", **more):
+        return small_kernel(self.folder / folder, **more)
+
+    def run(self, *words, **how):
+        return wavetune(self.server, *words, **how)
+
+    def document(self, *words):
+        return json.loads(self.run(*words, "--json").stdout)
+
+    def push(self, folder, *words):
+        return self.document("kernel", "push", folder, *words)[0]["kernel"]
+
+    def submit(self, folder, *words):
+        done = self.run("submit", folder, "--key", KEY, "--json", *words)
+        return json.loads(done.stdout)[0], done.stderr
+
+    def agent(self, *trusted, name="node", server=None, environment=None):
+        options = [word for key in trusted for word in ("--trusted-key", key)]
+        agent = self.start(harness.Agent, server or self.server, name=name, options=(*QUICK, *options), environment=environment)
+        wait_until(lambda: "agent: enrolled" in agent.messages, 30, "the agent's enrolment")
+        return agent
+
+    def wait(self, job, state="done"):
+        wait_until(lambda: self.server.get(f"/v1/jobs/{job}")["state"] == state, 90, f"job {job} to be {state}")
+        return self.server.items(f"/v1/jobs/{job}/measurements")
+
+    def sign(self, code, path, kind="kernel", **more):
+        """The route's request, made by openssl alone, as docs/signing.md says."""
+        text = self.folder / "signed"
+        text.write_text(f"wavetune {kind} 1\n" + json.dumps(code, sort_keys=True, separators=(",", ":")))
+        public = openssl("pkey", "-in", path, "-pubout", "-outform", "DER")[-32:]
+        signature = openssl("pkeyutl", "-sign", "-rawin", "-inkey", path, "-in", text)
+        return {"public_key": base64.b64encode(public).decode(), "signature": base64.b64encode(signature).decode()} | more
+
+
+@pytest.fixture
+def world(start, database, postgres, tmp_path):
+    return World(start, database, postgres, tmp_path)
+
+
+def untouched(agent):
+    """Nothing of a kernel came to this agent's disk, nothing was compiled."""
+    files = [path for top in ("kernels", "objects") for path in (agent.state / top).rglob("*") if path.is_file()]
+    return files == []
+
+
+def refusals(agent):
+    return re.findall(r"lease: failed lease=\S+ epoch=\d+: (.*)", agent.messages)
+
+
+def refused(agent):
+    wait_until(lambda: refusals(agent), 60, "the agent's refusal")
+    assert untouched(agent), "something was fetched or compiled before the refusal"
+    return refusals(agent)[0]
+
+
+# What is signed is tuned
+
+def test_a_signed_kernel_is_tuned_and_its_provenance_names_the_key(world):
+    path, public, identity = world.key("a")
+    folder = world.kernel()
+    pushed = world.run("kernel", "push", folder, "--sign-key", path)
+    kernel = pushed.stdout.split()[0]
+    assert f"signing  kernel {kernel}" in pushed.stderr and f"by       {identity} ({path})" in pushed.stderr
+    assert f"signed by {identity}" in world.run("kernel", "list").stdout
+    shown = world.run("kernel", "show", kernel)
+    assert shown.stderr == f"signed   by {identity}\n" and json.loads(shown.stdout)["name"].startswith("quick")
+    agent = world.agent(public)
+    assert f"trusts key={identity}" in agent.messages
+    listed, = world.document("agents")
+    assert listed["trusted_keys"] == [identity] and identity in world.run("agents").stdout
+
+    answer, _ = world.submit(folder)
+    assert "refusing" not in answer["agents"] and answer["agents"]["matching"] == 1
+    measurements = world.wait(answer["job"])
+    assert measurements and all(m["conditions"]["kernel_key"] == identity for m in measurements)
+    assert all("build_key" not in m["conditions"] for m in measurements)
+    release = world.document("publish")["release"]
+    entry, = world.server.get(f"/v1/releases/{release}")["kernels"]
+    assert entry["provenance"][0] == entry["provenance"][0] | {"origin": "tuned", "kernel_key": identity}
+
+
+def test_without_the_option_everything_goes_on(world):
+    folder = world.kernel()
+    kernel = world.push(folder, "--sign-key", world.key("a")[0])
+    agent = world.agent()
+    assert world.document("agents")[0]["trusted_keys"] is None
+    measurements = world.wait(world.submit(folder)[0]["job"])
+    assert not any("kernel_key" in m["conditions"] for m in measurements), "nobody verified it"
+    entry, = world.server.get(f"/v1/releases/{world.document('publish')['release']}")["kernels"]
+    assert "kernel_key" not in entry["provenance"][0] and entry["kernel"] == kernel
+    assert refusals(agent) == []
+
+
+def test_an_unsigned_kernel_waits_until_it_is_signed(world):
+    path, public, identity = world.key("a")
+    folder = world.kernel()
+    world.push(folder)
+    agent = world.agent(public)
+    answer, said = world.submit(folder)
+    assert answer["agents"] == {"matching": 0, "nearest": None, "refusing": {
+        "agents": 1, "reason": "no key that they trust signed the kernel; sign it with `wavetune kernel sign`"}}
+    assert "1 would, but take only signed kernels: no key that they trust signed the kernel" in said
+    polls = len(re.findall("lease", agent.messages))
+    assert world.server.get(f"/v1/jobs/{answer['job']}")["state"] == "queued" and untouched(agent)
+    done = world.run("kernel", "sign", folder, "--sign-key", path)
+    assert re.fullmatch(r"kernel sha256:[0-9a-f]{64}  1 signature\n", done.stdout)
+    assert all(m["conditions"]["kernel_key"] == identity for m in world.wait(answer["job"]))
+    assert refusals(agent) == [] and len(re.findall("lease", agent.messages)) > polls
+
+
+def test_other_agents_take_what_is_not_signed_or_by_another_key(world):
+    path, public, _ = world.key("a")
+    other = world.key("b")[0]
+    trusting = world.agent(public, name="trusting")
+    world.agent(name="open")
+    unsigned, stranger, signed = (world.kernel(name, name=f"quick/{name}") for name in ("unsigned", "stranger", "signed"))
+    world.push(unsigned)
+    world.push(stranger, "--sign-key", other)
+    world.push(signed, "--sign-key", path)
+    ids = {agent["name"]: agent["agent"] for agent in world.document("agents")}
+    for folder in (unsigned, stranger):
+        answer, _ = world.submit(folder)
+        assert (answer["agents"]["matching"], answer["agents"]["refusing"]["agents"]) == (1, 1)
+        assert {m["agent"] for m in world.wait(answer["job"])} == {ids["open"]}
+    assert refusals(trusting) == [] and untouched(trusting)
+    world.wait(world.submit(signed)[0]["job"])
+
+
+# The server chooses by the signatures: by hands
+
+class Wanting(Hand):
+    """A hand that wants signatures by these keys."""
+
+    def __init__(self, server, name, *keys, **more):
+        super().__init__(server, name, **more)
+        self.body = {"boot": self.boot, "name": name, "version": "1", "agent": self.id, "trusted_keys": list(keys),
+                     "devices": [{"device": "cpu0", "backend": "cpu", "environment": ENVIRONMENT}]}
+        assert server.request("POST", "/v1/agents", self.body).status == 200
+
+
+def by_hand(world, folder, **space):
+    answer = world.server.request("POST", "/v1/jobs", {
+        "kernel": wavetune(None, "kernel", "hash", folder).stdout.strip(), "key": {"n": 100}, "environment": ENVIRONMENT,
+        "space": {"parameters": {"REPEAT": [1, 2], "TURN": [0]} | space}})
+    assert answer.status == 201, answer
+    return answer.json
+
+
+def test_an_agent_is_given_what_its_keys_signed_and_not_what_stands_before(world):
+    (a, _, a_id), (b, _, b_id) = world.key("a"), world.key("b")
+    hand_a, hand_b, hand_both = (Wanting(world.server, *words) for words in (("a", a_id), ("b", b_id), ("ab", b_id, a_id)))
+    folders = [world.kernel(f"k{n}", name=f"quick/{n}") for n in range(12)]
+    signers = [None] * 9 + [a, b, None]
+    for folder, signer in zip(folders, signers):
+        world.push(folder, *(("--sign-key", signer) if signer else ()))
+        by_hand(world, folder)
+    kernels = [wavetune(None, "kernel", "hash", folder).stdout.strip() for folder in folders]
+    lease = hand_a.pull().json
+    assert lease["kernel"] == kernels[9] and [s["key"] for s in lease["signatures"]] == [a_id] and lease["build_signatures"] == []
+    assert hand_a.pull().status == 204
+    assert hand_both.pull().json["kernel"] == kernels[10]
+    assert (hand_b.pull().status, hand_both.pull().status) == (204, 204)
+    plain = Hand(world.server, "plain").pull().json
+    assert plain["kernel"] == kernels[0] and "signatures" not in plain
+
+
+def test_two_groups_that_ask_at_once_share_what_is_there(world):
+    a, _, a_id = world.key("a")
+    world.run("kernel", "push", world.kernel(), "--sign-key", a)
+    by_hand(world, world.folder / "kernel", REPEAT=list(range(1, 6)))
+    hands = [Wanting(world.server, "w1", a_id), Wanting(world.server, "w2", a_id), Hand(world.server, "p1"), Hand(world.server, "p2")]
+    taken = []
+
+    def work(hand):
+        for _ in range(60):
+            lease = hand.pull(wait=1)
+            if lease.status == 200:
+                taken.append(lease.json["lease"])
+                assert hand.post(lease.json).status == 200
+
+    threads = [threading.Thread(target=work, args=(hand,)) for hand in hands]
+    for thread in threads:
+        thread.start()
+    wait_until(lambda: world.document("jobs")[0]["state"] in ("done", "failed"), 60, "the job's end")
+    for thread in threads:
+        thread.join()
+    assert taken and len(taken) == len(set(taken)), "one lease was granted twice"
+
+
+def test_an_expired_signature_is_offered_no_more(world):
+    a, _, a_id = world.key("a")
+    kernel = world.push(world.kernel(), "--sign-key", a, "--expires", "1h")
+    by_hand(world, world.folder / "kernel")
+    hand = Wanting(world.server, "a", a_id)
+    world.sql("update code_signatures set expires_at = now() - interval '1 s'")
+    assert hand.pull().status == 204
+    expires = world.server.get(f"/v1/kernels/{kernel}")["signatures"][0]["expires"]
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", expires)
+    world.run("kernel", "sign", world.folder / "kernel", "--sign-key", a, "--expires", "2h")
+    assert hand.pull().json["signatures"][0]["expires"] > expires
+
+
+def test_a_space_that_renames_what_is_signed_is_offered_to_none_that_asks_for_signatures(world):
+    a, public, a_id = world.key("a")
+    world.push(world.kernel(), "--sign-key", a)
+    hand = Wanting(world.server, "a", a_id)
+    answer = by_hand(world, world.folder / "kernel", fabsf=["system"])
+    assert answer["agents"]["matching"] == 0 and '"fabsf" could rename' in answer["agents"]["refusing"]["reason"]
+    assert hand.pull().status == 204 and Hand(world.server, "plain").pull().status == 200
+
+
+def test_handing_back_what_is_not_signed_is_no_vain_lease(world):
+    a, _, a_id = world.key("a")
+    world.push(world.kernel(), "--sign-key", a)
+    job = by_hand(world, world.folder / "kernel")["job"]
+    hand = Wanting(world.server, "a", a_id)
+    for reason, rounds in (("not signed for this agent: because", 12), ("no reason", 8)):
+        for _ in range(rounds):
+            lease = hand.pull().json
+            answer = world.server.request("POST", f"/v1/leases/{lease['lease']}/release", {"epoch": lease["epoch"], "reason": reason})
+            assert answer.json == {"state": "open"}
+        state = world.server.get(f"/v1/jobs/{job}")["state"]
+        assert state == ("running" if rounds == 12 else "failed"), (reason, state)
+
+
+def test_keys_of_an_agent_are_those_of_its_last_enrolment(world):
+    a, _, a_id = world.key("a")
+    world.push(world.kernel())
+    by_hand(world, world.folder / "kernel")
+    hand = Wanting(world.server, "a", a_id)
+    assert hand.pull().status == 204
+    body = {name: value for name, value in hand.body.items() if name != "trusted_keys"}
+    assert world.server.request("POST", "/v1/agents", body).status == 200
+    assert hand.pull().status == 200
+
+
+# A server that lies
+
+class Liar(FakeServer):
+    """Between an agent and a server: `change(method, path, bytes)` returns what is answered instead."""
+
+    def __init__(self, server, change):
+        def answer(method, path, body):
+            answered = server.request(method, path, body or None, headers={"Content-Type": "application/json"})
+            return answered.status, change(method, path, answered.body)
+
+        super().__init__(answer, with_body=True)
+        self.token = server.token
+
+
+def signed_world(world, **more):
+    path, public, identity = world.key("a")
+    folder = world.kernel(**more)
+    return folder, world.push(folder, "--sign-key", path), public, identity
+
+
+def leases_change(change):
+    """Applies `change` to each lease that is granted."""
+    def apply(method, path, body):
+        if (method, path) != ("POST", "/v1/leases") or not body:
+            return body
+        lease = json.loads(body)
+        return json.dumps(change(lease) or lease).encode()
+    return apply
+
+
+def test_signatures_that_a_server_changes_are_refused(world):
+    folder, kernel, public, identity = signed_world(world)
+    world.sql("update code_signatures set signature = '" + "A" * 86 + "=='")
+    agent = world.agent(public)
+    answer, _ = world.submit(folder)
+    assert refused(agent) == f"the signature of kernel {kernel} is not what key {identity} signed: it was changed on its way"
+    wait_until(lambda: "reason=not signed for this agent" in world.server.messages, 30, "the server to be told")
+    assert world.server.get(f"/v1/jobs/{answer['job']}")["state"] == "running"
+
+
+@pytest.mark.parametrize("lie, said", [
+    (lambda lease: lease.pop("signatures") and None, "is not signed; `wavetune kernel sign` signs it"),
+    (lambda lease: lease.update(signatures={"key": 1}), "is not signed"),
+    (lambda lease: lease["signatures"][0].update(expires="2031-01-01T00:00:00Z"), "it was changed on its way"),
+    (lambda lease: lease["signatures"][0].update(key="sha256:" + "0" * 64), "which is not trusted here (1 other key is)"),
+    (lambda lease: lease["manifest"].update(flops="1"), "its digest differs"),
+    (lambda lease: lease["manifest"]["sources"][0].update(digest="sha256:" + "0" * 64), "its digest differs"),
+], ids=["none", "no list", "expiry", "key", "manifest", "source"])
+def test_leases_that_a_server_changes_are_refused(world, lie, said):
+    folder, _, public, _ = signed_world(world)
+    with Liar(world.server, leases_change(lie)) as liar:
+        agent = world.agent(public, server=liar)
+        world.submit(folder)
+        assert said in refused(agent)
+
+
+def test_another_manifest_under_its_own_hash_is_not_signed(world):
+    folder, _, public, identity = signed_world(world)
+
+    def lie(lease):
+        lease["manifest"]["flops"] = "1"
+        text = json.dumps(lease["manifest"], sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        lease["kernel"] = sha(text.encode())
+
+    with Liar(world.server, leases_change(lie)) as liar:
+        agent = world.agent(public, server=liar)
+        world.submit(folder)
+        assert f"is not what key {identity} signed" in refused(agent)
+
+
+@pytest.mark.parametrize("what", ["quick.c", "reference.c"])
+def test_files_that_a_server_changes_are_refused(world, what):
+    folder, _, public, _ = signed_world(world)
+    digest = sha((folder / what).read_bytes())
+
+    def change(method, path, body):
+        return b"int main;" if path == f"/v1/blobs/{digest}" else body
+
+    with Liar(world.server, change) as liar:
+        agent = world.agent(public, server=liar)
+        world.submit(folder)
+        wait_until(lambda: refusals(agent), 60, "the agent's refusal")
+        assert f"the file {what} of the kernel is not the one that its manifest names" in refusals(agent)[0]
+        assert list((agent.state / "objects").glob("*")) == [], "something was compiled"
+
+
+def test_a_kernel_that_a_liar_offers_again_and_again_is_refused_ever_later(world):
+    folder, _, public, _ = signed_world(world)
+    leases = []
+
+    def change(lease):
+        leases.append(lease["lease"])
+        lease.pop("signatures")
+
+    with Liar(world.server, leases_change(change)) as liar:
+        agent = world.agent(public, server=liar)
+        world.submit(folder)
+        wait_until(lambda: len(refusals(agent)) >= 3, 60, "three refusals")
+        assert len(leases) <= len(refusals(agent)) + 1 and untouched(agent)
+
+
+def test_a_liar_that_hides_a_renaming_space_is_found_out(world):
+    folder, _, public, _ = signed_world(world, parameters={"REPEAT": [1, 64], "TURN": [0], "fabsf": ["system"]})
+    agent = world.agent(public)
+    world.submit(folder)
+    assert refusals(agent) == []
+    world.sql("update jobs set is_plain = true")
+    assert '"fabsf" could rename what the signed sources use' in refused(agent)
+
+
+# Keys that come and go
+
+def test_a_key_that_is_taken_from_the_folder_counts_no_more(world):
+    (a, a_pub, a_id), (b, b_pub, b_id) = world.key("a"), world.key("b")
+    trust = world.folder / "trust"
+    trust.mkdir()
+    for public in (a_pub, b_pub):
+        shutil.copy(public, trust)
+    by_a, by_b = world.kernel("ka", name="quick/a"), world.kernel("kb", name="quick/b")
+    kernel_a = world.push(by_a, "--sign-key", a)
+    world.push(by_b, "--sign-key", b)
+    agent = world.agent(trust)
+    assert all(m["conditions"]["kernel_key"] == a_id for m in world.wait(world.submit(by_a)[0]["job"]))
+    agent.stop()
+    (trust / "a.pub").unlink()
+    agent = world.agent(trust)
+    assert world.document("agents")[0]["trusted_keys"] == [b_id]
+    waiting = world.submit(by_a, "--run", "again")[0]
+    assert waiting["agents"]["refusing"]["agents"] == 1
+    assert all(m["conditions"]["kernel_key"] == b_id for m in world.wait(world.submit(by_b)[0]["job"]))
+    assert world.server.get(f"/v1/jobs/{waiting['job']}")["state"] == "queued" and refusals(agent) == []
+
+    for words, said in ((("--trusted-key", world.key("c")[1]), "which is not trusted here"), ((), "give --trusted-key")):
+        done = world.run("kernel", "sign", kernel_a, "--sign-key", b, *words, check=False)
+        assert done.returncode in (2, 4) and said in done.stderr, done
+    world.run("kernel", "sign", kernel_a, "--sign-key", b, "--trusted-key", a_pub)
+    assert all(m["conditions"]["kernel_key"] == b_id for m in world.wait(waiting["job"]))
+
+
+def test_an_agent_that_cannot_read_its_keys_does_not_start(world):
+    for what, said in ((world.folder / "none.pub", "cannot read the trusted key"), (world.key("a")[0], "is a private key")):
+        agent = world.start(harness.Agent, world.server, options=("--trusted-key", what))
+        assert agent.wait() == 2 and said in agent.messages, agent.messages
+
+
+def test_keys_of_the_environment_count_too(world):
+    folder, _, public, identity = signed_world(world)
+    world.agent(environment={"WAVETUNE_TRUSTED_KEYS": public})
+    assert world.document("agents")[0]["trusted_keys"] == [identity]
+
+
+def test_an_old_server_is_told_from_one_that_keeps_signatures(world):
+    def answer(method, path):
+        return 422, {"type": "about:blank", "title": "Unprocessable Content", "status": 422, "pointer": "/trusted_keys",
+                     "detail": "unknown member \"trusted_keys\""}
+
+    with FakeServer(answer) as old:
+        agent = world.start(harness.Agent, old, options=("--trusted-key", world.key("a")[1]))
+        assert agent.wait() == 4
+        assert "the server keeps no signatures of kernels" in agent.messages, agent.messages
+
+
+# The route
+
+@needs_openssl
+def test_the_server_keeps_only_signatures_that_hold(world):
+    path, _, identity = world.key("a")
+    kernel = world.push(world.kernel())
+    where = f"/v1/kernels/{kernel}/signatures"
+
+    def post(body, where=where):
+        return world.server.request("POST", where, body)
+
+    good = world.sign({"kernel": kernel}, path)
+    wrong = world.sign({"kernel": sha(b"")}, path)
+    build = world.sign({"kernel": kernel, "build": kernel}, path, kind="build")
+    channel = world.sign({"kernel": kernel}, path, kind="channel entry")
+    for body, pointer, said in ((wrong, "/signature", "this is not the signature of kernel"), (build, "/signature", "not the signature"),
+                                (channel, "/signature", "not the signature"),
+                                (good | {"expires": "2031-01-01T00:00:00Z"}, "/signature", "with this expiry"),
+                                (good | {"expires": "soon"}, "/expires", "no time of expiry"),
+                                (good | {"public_key": "AAAA"}, "/public_key", "base64 of 32 bytes"),
+                                (good | {"signature": "AAAA"}, "/signature", "not the signature"),
+                                (good | {"key": identity}, "/key", "key"), ({}, "/public_key", "public_key")):
+        answer = post(body)
+        assert (answer.status, answer.json["pointer"]) == (422, pointer) and said in answer.json["detail"], answer
+    assert post(good, f"/v1/kernels/{sha(b'')}/signatures").status == 404
+    assert post(good, "/v1/kernels/none/signatures").status == 404
+    assert post(good, f"/v1/kernels/{kernel}/builds/{kernel}/signatures").status == 404
+    assert world.server.get(f"/v1/kernels/{kernel}")["signatures"] == []
+    for token, status in (("reader", 403), ("agent", 403), ("submitter", 200)):
+        made = harness.make_token(world.database, token, token)
+        assert world.server.request("POST", where, good, token=made).status == status
+    assert world.server.get("/v1/kernels")["items"][0]["signatures"] == [{"key": identity, "signature": good["signature"]}]
+
+
+@needs_openssl
+def test_of_two_signatures_by_one_key_the_longer_stays(world):
+    path, _, _ = world.key("a")
+    kernel = world.push(world.kernel())
+
+    def post(expires):
+        code = {"kernel": kernel} | ({"expires": expires} if expires else {})
+        body = world.sign(code, path, **({"expires": expires} if expires else {}))
+        answer = world.server.request("POST", f"/v1/kernels/{kernel}/signatures", body)
+        assert answer.status == 200, answer
+        return [signature.get("expires") for signature in answer.json["signatures"]]
+
+    early, late = "2031-01-01T00:00:00Z", "2032-01-01T00:00:00Z"
+    assert [post(expires) for expires in (early, late, early, None, late)] == [[early], [late], [late], [None], [None]]
+
+
+@needs_openssl
+def test_more_signatures_than_fit_are_refused(world):
+    path = world.key("a")[0]
+    kernel = world.push(world.kernel())
+    world.sql(f"insert into code_signatures (digest, key, signature) select '\\x{kernel[7:]}', sha256(g::text::bytea), 'x'"
+              " from generate_series(1, 64) g")
+    answer = world.server.request("POST", f"/v1/kernels/{kernel}/signatures", world.sign({"kernel": kernel}, path))
+    assert answer.status == 422 and "has 64 signatures by other keys" in answer.json["detail"]
+    world.sql("delete from code_signatures where key = (select key from code_signatures limit 1)")
+    assert world.run("kernel", "sign", world.folder / "kernel", "--sign-key", path).stdout.endswith("64 signatures\n")
+
+
+# The command line
+
+def test_what_cannot_be_signed_is_one_sentence(world):
+    path, public, _ = world.key("a")
+    folder = world.kernel()
+    for words, code, said in (((folder,), 2, "say who signs"), ((folder, "--sign-key", public), 2, "is a public key"),
+                              (("--sign-key", path), 2, "name at least one kernel folder"),
+                              ((folder, "--sign-key", path), 4, "push it first"),
+                              ((folder, "--sign-key", path, "--trusted-key", public), 2, "these are folders"),
+                              ((folder, sha(b""), "--sign-key", path), 2, "one or the other"),
+                              ((sha(b""), "--sign-key", path), 2, "give --trusted-key"),
+                              (("sha256:0", "--sign-key", path, "--trusted-key", public), 2, "is no kernel's hash"),
+                              ((sha(b""), "--sign-key", path, "--trusted-key", public), 4, "there is no kernel"),
+                              ((folder, "--sign-key", path, "--expires", "yesterday"), 2, "--expires")):
+        done = world.run("kernel", "sign", *words, check=False)
+        assert done.returncode == code and said in done.stderr.splitlines()[-1], (words, done)
+    done = world.run("kernel", "push", folder, "--expires", "7d", check=False)
+    assert done.returncode == 2 and "nothing is signed" in done.stderr and world.server.items("/v1/kernels") == []
+    signed = world.run("kernel", "push", folder, environment={"WAVETUNE_SIGN_KEYS": str(path)})
+    assert signed.stderr == "" and world.server.items("/v1/kernels")[0]["signatures"] == []
+    signed = json.loads(world.run("kernel", "sign", folder, "--json", environment={"WAVETUNE_SIGN_KEYS": str(path)}).stdout)
+    assert signed == [{"kernel": signed[0]["kernel"], "signatures": world.server.items("/v1/kernels")[0]["signatures"]}]

@@ -11,6 +11,7 @@ import threading
 
 import harness
 import pytest
+import test_gpu_agent as gpu_agent
 from hands import ENVIRONMENT, Hand
 from harness import FakeServer, small_kernel, wait_until, wavetune
 
@@ -528,3 +529,107 @@ def test_what_cannot_be_signed_is_one_sentence(world):
     assert signed.stderr == "" and world.server.items("/v1/kernels")[0]["signatures"] == []
     signed = json.loads(world.run("kernel", "sign", folder, "--json", environment={"WAVETUNE_SIGN_KEYS": str(path)}).stdout)
     assert signed == [{"kernel": signed[0]["kernel"], "signatures": world.server.items("/v1/kernels")[0]["signatures"]}]
+
+
+# Builds, on a GPU that is none (test_gpu_agent.py)
+
+needs_gpu = pytest.mark.skipif(not gpu_agent.CLANG or not gpu_agent.FAKE_HIP.exists(), reason="clang-19 or the fake HIP runtime is not here")
+
+
+class Packed:
+    """A triton kernel and a build of it, pushed; the kernel is signed, and the build when `builds` says so."""
+
+    def __init__(self, world, sign_build):
+        self.world = world
+        self.path, self.public, self.identity = world.key("a")
+        self.folder = gpu_agent.triton_kernel(world.folder / "kernel", [0, 7])
+        self.build = gpu_agent.build_folder(world.folder / "build", self.folder, world.folder)
+        self.kernel = world.push(self.folder, "--build", self.build)
+        words = ("--build", self.build) if sign_build else ()
+        self.signed = world.document("kernel", "sign", self.folder, *words, "--sign-key", self.path)
+
+    def agent(self, *keys, server=None):
+        options = [word for key in keys or (self.public,) for word in ("--trusted-key", key)]
+        agent = self.world.start(harness.Agent, server or self.world.server, environment=gpu_agent.gpu(self.world.folder),
+                                 options=("--device", "hip0", *gpu_agent.QUICK, *options))
+        wait_until(lambda: "agent: enrolled" in agent.messages, 30, "the agent's enrolment")
+        return agent
+
+    def submit(self):
+        done = self.world.run("submit", self.folder, "--key", "n=1000", "--json")
+        return json.loads(done.stdout)[0]
+
+
+def loaded(agent):
+    return sorted((agent.state / "objects").glob("blob-*"))
+
+
+@needs_gpu
+def test_a_build_is_signed_beside_its_kernel_and_both_keys_are_in_the_provenance(world):
+    packed = Packed(world, sign_build=False)
+    agent = packed.agent()
+    answer = packed.submit()
+    assert "signed the kernel or the build that it runs" in answer["agents"]["refusing"]["reason"]
+    other, public, other_id = world.key("b")
+    signed = world.document("kernel", "sign", packed.folder, "--build", packed.build, "--sign-key", packed.path)
+    assert [("build" in s, len(s["signatures"])) for s in signed] == [(False, 1), (True, 1)]
+    assert packed.identity in world.run("kernel", "builds", packed.kernel).stdout
+    measured = [m["conditions"] for m in world.wait(answer["job"])]
+    assert {(c["kernel_key"], c["build_key"]) for c in measured} == {(packed.identity, packed.identity)}
+    entry, = world.server.get(f"/v1/releases/{world.document('publish')['release']}")["kernels"]
+    assert (entry["provenance"][0]["kernel_key"], entry["provenance"][0]["build_key"]) == (packed.identity, packed.identity)
+    assert refusals(agent) == []
+
+    done = world.document("kernel", "sign", packed.kernel, "--sign-key", other, "--trusted-key", packed.public)
+    assert [{s["key"] for s in item["signatures"]} for item in done] == [{packed.identity, other_id}] * 2
+
+
+@needs_gpu
+def test_another_keys_hand_does_not_pass_on_what_was_not_signed(world):
+    packed, (other, _, _) = Packed(world, sign_build=False), world.key("b")
+    done = world.run("kernel", "sign", packed.kernel, "--sign-key", other, "--trusted-key", packed.public)
+    assert "left unsigned: build" in done.stderr and done.stdout.count("signatures") == 1
+    next((packed.build / "objects").iterdir()).write_bytes(b"another")
+    done = world.run("kernel", "sign", packed.folder, "--build", packed.build, "--sign-key", other, check=False)
+    assert done.returncode == 2 and "is damaged" in done.stderr
+
+
+def no_build_signature(lease):
+    lease["build_signatures"] = []
+
+
+def kernels_signature(lease):
+    lease["build_signatures"] = lease["signatures"]
+
+
+def document(change):
+    return lambda method, path, body: change(body) if "/builds/" in path else body
+
+
+@needs_gpu
+@pytest.mark.parametrize("change, said", [
+    (leases_change(no_build_signature), "is not signed; `wavetune kernel sign` signs it"),
+    (leases_change(kernels_signature), "it was changed on its way"),
+    (document(lambda body: body.replace(b'"shared":1024', b'"shared":1023')), "the server answered another build"),
+    (lambda method, path, body: b"\x7fELF" + body[4:-1] + b"!" if path.startswith("/v1/blobs/") else body, "is not the"),
+], ids=["no signature", "the kernel's signature", "the document", "objects and files"])
+def test_builds_that_a_server_changes_are_refused(world, change, said):
+    packed = Packed(world, sign_build=True)
+    with Liar(world.server, change) as liar:
+        agent = packed.agent(server=liar)
+        packed.submit()
+        wait_until(lambda: refusals(agent), 60, "the agent's refusal")
+        assert said in refusals(agent)[0] and loaded(agent) == []
+        assert agent.stop() == 0
+
+
+@needs_gpu
+def test_an_object_that_a_server_changes_is_not_loaded(world):
+    packed = Packed(world, sign_build=True)
+    objects = {f"/v1/blobs/sha256:{path.name}" for path in (packed.build / "objects").iterdir()}
+    with Liar(world.server, lambda method, path, body: body[:-1] + b"!" if path in objects else body) as liar:
+        agent = packed.agent(server=liar)
+        packed.submit()
+        wait_until(lambda: refusals(agent), 60, "the agent's refusal")
+        assert "is not the blob" in refusals(agent)[0] and loaded(agent) == []
+        assert agent.stop() == 0

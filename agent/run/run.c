@@ -137,10 +137,15 @@ static char *name_default(void) {
 }
 
 static bool trusted_prepare(struct agent *agent, struct error *error) {
+  static const char *const variables[] = {"WAVETUNE_TRUSTED_KEY", "WAVETUNE_TRUSTED_KEYS"};
   const char *const *paths;
   size_t n = option_list(agent->options, "trusted-key", &paths);
   if (!trusted_keys_add_all(&agent->trusted, paths, n, error))
     return false;
+  /* Whoever sets it to nothing by mistake must not get an agent that runs everything. */
+  for (size_t i = 0; !agent->trusted.n && i < ARRAY_LENGTH(variables); i++)
+    if (getenv(variables[i]))
+      return error_set(error, "%s is set and names no key; name a file or a folder, or unset it", variables[i]);
   for (size_t i = 0; i < agent->trusted.n; i++) {
     char id[DIGEST_TEXT_SIZE];
     log_info("agent: takes only what is signed: trusts key=%s", digest_format(&agent->trusted.all[i].id, id));

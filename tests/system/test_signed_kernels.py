@@ -428,6 +428,13 @@ def test_an_agent_that_cannot_read_its_keys_does_not_start(world):
         assert agent.wait() == 2 and said in agent.messages, agent.messages
 
 
+@pytest.mark.parametrize("variable, nothing", [("KEYS", ""), ("KEYS", ":"), ("KEY", "")])
+def test_a_variable_that_names_no_key_does_not_mean_that_all_is_trusted(world, variable, nothing):
+    agent = world.start(harness.Agent, world.server, environment={f"WAVETUNE_TRUSTED_{variable}": nothing})
+    wait_until(lambda: agent.process.poll() is not None, 20, "the agent's end")
+    assert agent.process.returncode == 2 and "is set and names no key" in agent.messages, agent.messages
+
+
 def test_keys_of_the_environment_count_too(world):
     folder, _, public, identity = signed_world(world)
     world.agent(environment={"WAVETUNE_TRUSTED_KEYS": public})

@@ -1,9 +1,11 @@
 /* wavetune show: one job, its winner and how sure that is; --recompute decides again from the stored samples. Other views are in
- * show_devices.c and show_code.c. */
+ * show_devices.c and inspect/show_code.c. */
 #include "cli/cli.h"
 #include "cli/samples.h"
 #include "common/verdict/report.h"
 #include "common/verdict/verdict.h"
+
+job_code_printer *job_print_code;
 
 struct job_parts {
   struct kernel *kernel;

@@ -12,9 +12,11 @@ import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-TOPS = ("common", "server", "agent", "cli")
+TOPS = ("common", "server", "agent", "inspect", "cli")
+# The table of inspect/'s commands is the only header of it that another folder includes, in one file.
+TABLES = {("cli/main.c", "inspect/inspect.h")}
 ROW = re.compile(r"\| `([a-z_/]+)/` \|.*\| ([^|]*) \|$")
-INCLUDE = re.compile(r'^# *include ["<]((?:common|server|agent|cli)/[^">]+)[">]', re.MULTILINE)
+INCLUDE = re.compile(r'^# *include ["<]((?:common|server|agent|inspect|cli)/[^">]+)[">]', re.MULTILINE)
 GUARD = re.compile(r"^#ifndef (\w+)\n#define \1$", re.MULTILINE)
 
 
@@ -54,8 +56,9 @@ def problems(allowed, path):
         yield f"{folder}/ has no row in docs/house.md"
         return
     for include in INCLUDE.findall(text):
-        if str(pathlib.Path(include).parent) not in allowed[folder]:
-            yield f"{path.relative_to(ROOT)} includes {include}, which docs/house.md does not let {folder}/ do"
+        place = str(path.relative_to(ROOT))
+        if str(pathlib.Path(include).parent) not in allowed[folder] and (place, include) not in TABLES:
+            yield f"{place} includes {include}, which docs/house.md does not let {folder}/ do"
     guard = "WAVETUNE_" + re.sub("[^A-Z0-9]", "_", str(path.relative_to(ROOT)).upper())
     if path.suffix == ".h" and guard not in GUARD.findall(text):
         yield f"{path.relative_to(ROOT)} has no guard {guard}"

@@ -2,7 +2,7 @@
 # Format and static analysis of every C file. Run by ctest; by hand: tests/lint.sh format|tidy|analyze BUILD_FOLDER
 set -euo pipefail
 cd "$(dirname "$0")/.."
-mapfile -t sources < <(find agent bench cli common server tests -path tests/data -prune -o -name '*.[ch]' -print | sort)
+mapfile -t sources < <(find agent bench cli common inspect server tests -path tests/data -prune -o -name '*.[ch]' -print | sort)
 [ ${#sources[@]} -gt 100 ] || { echo "tests/lint.sh: found ${#sources[@]} C files; is this the source folder?" >&2; exit 1; }
 
 # One process for each core; a file's findings are printed whole.

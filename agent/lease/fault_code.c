@@ -9,8 +9,8 @@
 
 #include "common/base/file.h"
 #include "common/base/names.h"
-#include "common/review/disassemble.h"
-#include "common/review/isa_decode.h"
+#include "common/code/disassemble.h"
+#include "common/code/isa_decode.h"
 
 #define OBJECT_MAX ((size_t)256 << 20)
 #define URI_MAX 1024

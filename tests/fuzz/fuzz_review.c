@@ -1,6 +1,6 @@
 /* Texts that reviews read, from anybody: a disassembly, or TTGIR. What is accepted must be printable and be JSON. */
-#include "common/review/isa_review.h"
-#include "common/review/ttgir_review.h"
+#include "inspect/isa_review.h"
+#include "inspect/ttgir_review.h"
 
 static void check_json(json_t *json) {
   cleanup_json json_t *owned = json;

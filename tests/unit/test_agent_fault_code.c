@@ -7,9 +7,9 @@
 
 #include "agent/lease/fault_code.h"
 #include "common/base/file.h"
+#include "common/code/disassemble.h"
+#include "common/code/isa_decode.h"
 #include "common/program/command.h"
-#include "common/review/disassemble.h"
-#include "common/review/isa_decode.h"
 
 #define BASE 0x7fd4f1000000u
 #define OBJECT_FILE "memory___4711_offset_0x7fd400001000_size_9000"

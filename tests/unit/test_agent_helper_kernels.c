@@ -5,8 +5,8 @@
 #include "agent/compile/helper_kernels.h"
 #include "agent/device/fingerprint.h"
 #include "common/base/file.h"
+#include "common/code/disassemble.h"
 #include "common/program/command.h"
-#include "common/review/disassemble.h"
 #include "tests/unit/agent_fixture.h"
 
 #define CLANG "/usr/bin/clang-19"

@@ -2,8 +2,8 @@
 #include <criterion/criterion.h>
 
 #include "common/base/file.h"
+#include "common/code/disassemble.h"
 #include "common/program/sandbox.h"
-#include "common/review/disassemble.h"
 
 /* As much of an ELF header as disassemble looks at before it runs a tool. */
 static void elf_header(uint8_t bytes[64], uint16_t machine) {

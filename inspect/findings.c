@@ -1,0 +1,68 @@
+/* Findings of reviews: collected, counted, as JSON, as lines.
+ *
+ * Memory: see findings.h. Threads: any, one to a value. */
+#include "inspect/findings.h"
+
+#include <stdarg.h>
+
+const char *review_severity_name(enum review_severity severity) {
+  static const char *const names[] = {"hint", "warning", "refused"};
+  return names[severity];
+}
+
+/* Sentences quote what a stranger wrote: it must not drive a terminal. C1 controls are two bytes in UTF-8. */
+static void make_plain(char *text) {
+  for (unsigned char *c = (unsigned char *)text; *c; c++) {
+    if (*c < ' ' || *c == 0x7f)
+      *c = '?';
+    else if (*c == 0xc2 && c[1] >= 0x80 && c[1] < 0xa0)
+      c[0] = c[1] = '?';
+  }
+}
+
+void review_find(struct review_findings *findings, enum review_severity severity, const char *source,
+                 const char *format, ...) {
+  char *sentence = NULL;
+  va_list arguments;
+  va_start(arguments, format);
+  int length = vasprintf(&sentence, format, arguments);
+  va_end(arguments);
+  ALWAYS(length >= 0);
+  make_plain(sentence);
+  GROW(findings->items, findings->n, findings->capacity);
+  findings->items[findings->n++] = (struct review_finding){severity, sentence, source};
+}
+
+void review_findings_release(struct review_findings *findings) {
+  for (size_t i = 0; i < findings->n; i++)
+    free(findings->items[i].sentence);
+  free(findings->items);
+}
+
+size_t review_count(const struct review_findings *findings, enum review_severity severity) {
+  size_t n = 0;
+  for (size_t i = 0; i < findings->n; i++)
+    n += findings->items[i].severity == severity;
+  return n;
+}
+
+json_t *review_findings_to_json(const struct review_findings *findings) {
+  json_t *array = json_array();
+  for (size_t i = 0; i < findings->n; i++) {
+    const struct review_finding *finding = &findings->items[i];
+    json_t *item = json_pack("{s:s, s:s, s:s}", "severity", review_severity_name(finding->severity), "sentence",
+                             finding->sentence, "source", finding->source);
+    ALWAYS(item && json_array_append_new(array, item) == 0);
+  }
+  return array;
+}
+
+void review_findings_print(const struct review_findings *findings, FILE *out) {
+  for (int severity = REVIEW_REFUSED; severity >= REVIEW_HINT; severity--) {
+    for (size_t i = 0; i < findings->n; i++) {
+      if ((int)findings->items[i].severity == severity)
+        fprintf(out, "  %s: %s\n      [%s]\n", review_severity_name((enum review_severity)severity),
+                findings->items[i].sentence, findings->items[i].source);
+    }
+  }
+}

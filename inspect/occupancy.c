@@ -1,0 +1,322 @@
+/* wavetune occupancy: how many workgroups of a kernel a compute unit holds at once, what limits them, and how far the next
+ * wave is; from numbers or from a code object. Memory: the scope's. One thread. */
+#include <inttypes.h>
+
+#include "common/base/file.h"
+#include "common/base/names.h"
+#include "common/code/occupancy.h"
+#include "common/program/cli.h"
+#include "inspect/findings.h"
+
+#define CODE_BYTES_MAX ((size_t)256 << 20)
+
+/* What the two vendors call the same. */
+struct words {
+  const char *waves, *workgroups, *unit, *eu, *lds;
+};
+static const struct words amd_words = {"waves", "workgroups", "CU", "EU", "LDS"};
+static const struct words nvidia_words = {"warps", "blocks", "multiprocessor", "quarter", "shared memory"};
+
+/* What the command looks at. */
+struct subject {
+  const struct gpu_target *target;
+  struct workgroup workgroup;
+  struct code_object *object;       /* NULL: from numbers */
+  const struct code_kernel *kernel; /* of object */
+  bool is_threads_compiled_for;     /* threads are the most that the code was compiled for */
+};
+
+static void subject_release(struct subject *subject) {
+  if (subject->object)
+    code_object_free(subject->object);
+}
+
+static bool find_target(const char *arch, const struct gpu_target **ret, struct error *error) {
+  const struct gpu_target *target = gpu_target_find(arch);
+  if (target) {
+    *ret = target;
+    return true;
+  }
+  size_t n;
+  const struct gpu_target *targets = gpu_targets(&n);
+  cleanup_free char *list = xstrdup("");
+  for (size_t i = 0; i < n; i++) {
+    char *longer = xasprintf("%s%s%s", list, i ? ", " : "", targets[i].arch);
+    free(list);
+    list = longer;
+  }
+  return error_set(error, "the limits of \"%s\" are not known; known are %s", arch, list);
+}
+
+/* Threads from --threads or --warps; 0 when neither was given. */
+static bool threads_given(const struct options *options, const struct gpu_target *target, int64_t *ret,
+                          struct error *error) {
+  int64_t threads = option_integer(options, "threads"), warps = option_integer(options, "warps");
+  if (threads && warps)
+    return error_set(error, "give --threads or --warps, not both");
+  *ret = threads ? threads : warps * target->warp_size;
+  return true;
+}
+
+static bool subject_from_file(const struct options *options, const char *path, struct subject *ret,
+                              struct error *error) {
+  cleanup_free char *bytes = NULL;
+  size_t size;
+  if (option_text(options, "arch") || option_integer(options, "vgprs") || option_integer(options, "lds"))
+    return error_set(error,
+                     "a code object says --arch, --vgprs and --lds itself; --shared adds what the launch asks for");
+  if (!file_read(path, CODE_BYTES_MAX, &bytes, &size, error))
+    return false;
+  if (!code_object_parse(bytes, size, &ret->object, error) ||
+      !code_object_kernel(ret->object, option_text(options, "kernel"), &ret->kernel, error) ||
+      !find_target(ret->object->target, &ret->target, error))
+    return error_prefix(error, "%s: ", path);
+  const struct code_resources *resources = &ret->kernel->resources;
+  ret->workgroup.registers = resources->vgprs;
+  ret->workgroup.lds_bytes = resources->lds_bytes + option_integer(options, "shared");
+  if (!threads_given(options, ret->target, &ret->workgroup.threads, error))
+    return false;
+  if (ret->workgroup.threads == 0) {
+    ret->is_threads_compiled_for = true;
+    ret->workgroup.threads = resources->workgroup_max;
+  }
+  if (ret->workgroup.threads == CODE_UNKNOWN)
+    return error_set(error, "%s does not say for how many threads %s was compiled; give --warps or --threads", path,
+                     ret->kernel->name);
+  return true;
+}
+
+static bool subject_from_numbers(const struct options *options, struct subject *ret, struct error *error) {
+  const char *arch = option_text(options, "arch");
+  if (option_text(options, "kernel") || option_integer(options, "shared"))
+    return error_set(error, "--kernel and --shared belong to a code object, and none is named");
+  if (!arch)
+    return error_set(error, "name a code object, or give --arch with --vgprs, --lds and --warps or --threads");
+  if (!find_target(arch, &ret->target, error) || !threads_given(options, ret->target, &ret->workgroup.threads, error))
+    return false;
+  if (ret->workgroup.threads == 0)
+    return error_set(error, "give --warps or --threads: how large a workgroup is");
+  ret->workgroup.registers = option_integer(options, "vgprs");
+  ret->workgroup.lds_bytes = option_integer(options, "lds");
+  return true;
+}
+
+static bool subject_load(const struct options *options, struct subject *ret, struct error *error) {
+  char *const *arguments;
+  size_t n = options_arguments(options, &arguments);
+  if (n > 1)
+    return error_set(error, "name one code object");
+  return n ? subject_from_file(options, arguments[0], ret, error) : subject_from_numbers(options, ret, error);
+}
+
+/* The most registers with which more waves are there at once; 0 when fewer registers do not help. */
+static int64_t registers_for_more(const struct subject *subject, const struct occupancy *occupancy) {
+  struct workgroup workgroup = subject->workgroup;
+  while (--workgroup.registers > 0) {
+    if (occupancy_of(subject->target, &workgroup).waves_per_eu > occupancy->waves_per_eu)
+      return workgroup.registers;
+  }
+  return 0;
+}
+
+static int64_t waves_of(const struct subject *subject) {
+  return (subject->workgroup.threads + subject->target->warp_size - 1) / subject->target->warp_size;
+}
+
+/* Workgroups a unit would hold if LDS were counted in the blocks that it is handed out in. */
+static int64_t workgroups_by_lds_blocks(const struct subject *subject) {
+  const struct gpu_target *target = subject->target;
+  int64_t blocks = (subject->workgroup.lds_bytes + target->lds_granule_bytes - 1) / target->lds_granule_bytes;
+  return target->lds_bytes_per_cu / (blocks * target->lds_granule_bytes);
+}
+
+static void advise_on_memory(const struct code_resources *resources, const struct gpu_target *target,
+                             struct review_findings *findings) {
+  if (resources->vgpr_spills > 0 || resources->sgpr_spills > 0)
+    review_find(findings, REVIEW_WARNING, SOURCE_AMD_ISA,
+                "%" PRId64 " registers are spilled; more waves with fewer registers will spill more",
+                code_resources_spills(resources));
+  else if (resources->scratch_bytes > 0)
+    review_find(findings, REVIEW_WARNING, target->is_amd ? SOURCE_AMD_ISA : "CUDA C++ Programming Guide: local memory",
+                "%" PRId64 " bytes a thread lie in memory: registers that were spilled, or arrays that are indexed",
+                resources->scratch_bytes);
+}
+
+static void advise(const struct subject *subject, const struct occupancy *occupancy, int64_t more_registers,
+                   struct review_findings *findings) {
+  const struct gpu_target *target = subject->target;
+  int64_t registers = subject->workgroup.registers, fewer = registers - more_registers;
+  if (target->is_amd && more_registers) {
+    struct workgroup smaller = subject->workgroup;
+    smaller.registers = more_registers;
+    int64_t waves = occupancy_of(target, &smaller).waves_per_eu_by_registers;
+    if (fewer <= OCCUPANCY_REGISTERS_NEAR)
+      review_find(findings, REVIEW_HINT, SOURCE_AMD_GUIDE,
+                  "waves_per_eu=%" PRId64 " is worth a try: %" PRId64 " registers are only %" PRId64
+                  " above the boundary",
+                  waves, registers, fewer);
+    else
+      review_find(findings, REVIEW_HINT, SOURCE_AMD_GUIDE,
+                  "waves_per_eu=%" PRId64 " is no use: it helps a few registers above a boundary, and %" PRId64
+                  " are %" PRId64 " above; the compiler would spill",
+                  waves, registers, fewer);
+  }
+  if (target->is_amd && subject->workgroup.lds_bytes > 0 &&
+      workgroups_by_lds_blocks(subject) < occupancy->workgroups_per_cu)
+    review_find(findings, REVIEW_HINT, "LLVM, AMDGPU user guide: LDS_SIZE of COMPUTE_PGM_RSRC2",
+                "LDS is handed out in blocks of %" PRId64
+                " bytes, which AMD's rule does not count: with them a compute "
+                "unit holds %" PRId64 " workgroups",
+                target->lds_granule_bytes, workgroups_by_lds_blocks(subject));
+  if (target->is_amd && occupancy->limit == OCCUPANCY_LIMIT_LDS)
+    review_find(findings, REVIEW_HINT, SOURCE_AMD_GUIDE, "waves_per_eu is no use: LDS is what limits, not registers");
+  if (subject->kernel)
+    advise_on_memory(&subject->kernel->resources, target, findings);
+}
+
+static json_t *subject_to_json(const struct subject *subject) {
+  json_t *json = json_pack("{s:s, s:{s:I, s:I, s:I}}", "arch", subject->target->arch, "workgroup", "threads",
+                           (json_int_t)subject->workgroup.threads, "waves", (json_int_t)waves_of(subject), "lds_bytes",
+                           (json_int_t)subject->workgroup.lds_bytes);
+  if (subject->workgroup.registers > 0)
+    json_object_set_new(json_object_get(json, "workgroup"), "vgprs", json_integer(subject->workgroup.registers));
+  if (subject->kernel) {
+    json_object_set_new(json, "kernel", json_string(subject->kernel->name));
+    json_object_set_new(json, "resources", code_resources_to_json(&subject->kernel->resources));
+  }
+  return json;
+}
+
+static void print_json(const struct subject *subject, const struct occupancy *occupancy, int64_t more_registers,
+                       const struct review_findings *findings) {
+  cleanup_json json_t *json = subject_to_json(subject);
+  json_object_set_new(json, "fits", json_true());
+  json_object_set_new(json, "waves_per_eu", json_real(occupancy->waves_per_eu));
+  json_object_set_new(json, "workgroups_per_cu", json_integer(occupancy->workgroups_per_cu));
+  json_object_set_new(json, "waves_per_eu_by_registers", json_integer(occupancy->waves_per_eu_by_registers));
+  json_object_set_new(json, "workgroups_by_lds",
+                      occupancy->workgroups_by_lds == INT64_MAX ? json_null()
+                                                                : json_integer(occupancy->workgroups_by_lds));
+  json_object_set_new(json, "limit", json_string(occupancy_limit_name(occupancy->limit)));
+  json_object_set_new(json, "vgprs_for_more", more_registers ? json_integer(more_registers) : json_null());
+  json_object_set_new(json, "advice", review_findings_to_json(findings));
+  cli_print_json(json);
+}
+
+static const struct words *words_of(const struct subject *subject) {
+  return subject->target->is_amd ? &amd_words : &nvidia_words;
+}
+
+static void print_subject(const struct subject *subject) {
+  const struct workgroup *workgroup = &subject->workgroup;
+  const struct words *words = words_of(subject);
+  if (subject->kernel) {
+    cleanup_free char *name = name_plain(subject->kernel->name, strlen(subject->kernel->name));
+    printf("%s, %s\n", name, subject->target->arch);
+  } else {
+    printf("%s\n", subject->target->arch);
+  }
+  printf("  %" PRId64 " threads (%" PRId64 " %s)%s, ", workgroup->threads, waves_of(subject), words->waves,
+         subject->is_threads_compiled_for ? ", the most it was compiled for" : "");
+  if (workgroup->registers > 0)
+    printf("%" PRId64 " registers, ", workgroup->registers);
+  printf("%" PRId64 " bytes of %s\n", workgroup->lds_bytes, words->lds);
+}
+
+static void print_limit(const struct subject *subject, const struct occupancy *occupancy) {
+  const struct words *words = words_of(subject);
+  switch (occupancy->limit) {
+  case OCCUPANCY_LIMIT_WAVES:
+    printf("  limited by the slots for %s and %s, not by registers or %s\n", words->waves, words->workgroups,
+           words->lds);
+    return;
+  case OCCUPANCY_LIMIT_REGISTERS:
+    printf("  limited by registers: those of %" PRId64 " %s per %s fit\n", occupancy->waves_per_eu_by_registers,
+           words->waves, words->eu);
+    return;
+  case OCCUPANCY_LIMIT_LDS:
+    printf("  limited by %s: a %s has %" PRId64 " bytes\n", words->lds, words->unit, subject->target->lds_bytes_per_cu);
+    return;
+  }
+}
+
+static void print_text(const struct subject *subject, const struct occupancy *occupancy, int64_t more_registers,
+                       const struct review_findings *findings) {
+  const struct words *words = words_of(subject);
+  print_subject(subject);
+  printf("  %" PRId64 " %s per %s, %g of %" PRId64 " %s per %s\n", occupancy->workgroups_per_cu, words->workgroups,
+         words->unit, occupancy->waves_per_eu, subject->target->waves_per_eu_max, words->waves, words->eu);
+  print_limit(subject, occupancy);
+  if (more_registers) {
+    struct workgroup smaller = subject->workgroup;
+    smaller.registers = more_registers;
+    printf("  with %" PRId64 " registers, %" PRId64 " fewer: %g %s per %s\n", more_registers,
+           subject->workgroup.registers - more_registers, occupancy_of(subject->target, &smaller).waves_per_eu,
+           words->waves, words->eu);
+  }
+  review_findings_print(findings, stdout);
+}
+
+static int refuse(const struct options *options, const struct subject *subject, const struct error *reason) {
+  if (option_flag(options, "json")) {
+    cleanup_json json_t *json = subject_to_json(subject);
+    json_object_set_new(json, "fits", json_false());
+    json_object_set_new(json, "reason", json_string(reason->message));
+    cli_print_json(json);
+    return EXIT_FAILED;
+  }
+  print_subject(subject);
+  printf("  cannot run: the workgroup %s\n", reason->message);
+  return EXIT_FAILED;
+}
+
+static int command_occupancy(struct options *options) {
+  __attribute__((cleanup(subject_release))) struct subject subject = {0};
+  struct error error;
+  if (!subject_load(options, &subject, &error))
+    return cli_fail(EXIT_USAGE, &error);
+  if (!workgroup_fits(subject.target, &subject.workgroup, &error))
+    return refuse(options, &subject, &error);
+  struct occupancy occupancy = occupancy_of(subject.target, &subject.workgroup);
+  int64_t more_registers = registers_for_more(&subject, &occupancy);
+  struct review_findings findings = {0};
+  advise(&subject, &occupancy, more_registers, &findings);
+  if (option_flag(options, "json"))
+    print_json(&subject, &occupancy, more_registers, &findings);
+  else
+    print_text(&subject, &occupancy, more_registers, &findings);
+  review_findings_release(&findings);
+  return EXIT_OK;
+}
+
+/* clang-format off */
+static const struct option_spec occupancy_options[] = {
+    {.name = "arch", .type = OPTION_TEXT, .argument = "ARCH", .help = "gfx90a, gfx942, gfx950, sm_80 or sm_90", .flag_only = true},
+    {.name = "vgprs", .type = OPTION_INTEGER, .argument = "N", .default_text = "0", .max = 1024,
+     .help = "registers a thread, AGPRs included (0: no limit by them)", .flag_only = true},
+    {.name = "lds", .type = OPTION_INTEGER, .argument = "BYTES", .default_text = "0", .max = INT32_MAX,
+     .help = "LDS or shared memory a workgroup", .flag_only = true},
+    {.name = "warps", .type = OPTION_INTEGER, .argument = "N", .default_text = "0", .max = 1024,
+     .help = "waves a workgroup (num_warps)", .flag_only = true},
+    {.name = "threads", .type = OPTION_INTEGER, .argument = "N", .default_text = "0", .max = 65536,
+     .help = "threads a workgroup, instead of --warps", .flag_only = true},
+    {.name = "kernel", .type = OPTION_TEXT, .argument = "NAME", .help = "the kernel of FILE, where there are several", .flag_only = true},
+    {.name = "shared", .type = OPTION_INTEGER, .argument = "BYTES", .default_text = "0", .max = INT32_MAX,
+     .help = "LDS that the launch adds to what FILE says (Triton's \"shared\")", .flag_only = true},
+    OPTION_JSON,
+};
+/* clang-format on */
+
+const struct command_spec spec_occupancy = {
+    .name = "occupancy",
+    .arguments = "[FILE]",
+    .summary = "how many workgroups of a kernel a compute unit holds, and what limits them",
+    .description =
+        "FILE is an AMDGPU code object (.hsaco, .co) or a CUDA cubin; its registers, LDS and size of a "
+        "workgroup are read from it. Without one, --arch, --vgprs, --lds and --warps say them.\n"
+        "AMD GPUs by the rule of AMD's guide with the compiler's allocation unit of 8 registers, NVIDIA GPUs "
+        "by CUDA's occupancy calculator. Exits with 1 when the workgroup cannot run at all.",
+    .options = occupancy_options,
+    .n_options = ARRAY_LENGTH(occupancy_options),
+    .run = command_occupancy,
+};

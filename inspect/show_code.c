@@ -1,0 +1,191 @@
+/* wavetune show JOB --asm|--ttgir: the code of a job's winner, as its build keeps it or as a disassembler reads it.
+ *
+ * A job with a build: the object of the variant that the key chose, for the winner's config, and the texts beside it. A
+ * job whose kernel agents compile themselves: the object that was stored with a measurement of the final.
+ * Memory: the scope's. One thread. */
+#include "common/builds/build.h"
+#include "common/code/disassemble.h"
+#include "inspect/inspect.h"
+#include "inspect/isa_review.h"
+#include "inspect/ttgir_review.h"
+
+/* What was found: a text, or code that is still to be disassembled. */
+struct found {
+  char digest[DIGEST_TEXT_SIZE];
+  bool is_code;
+  char *bytes;
+  size_t size;
+};
+
+static void found_release(struct found *found) { free(found->bytes); }
+
+static int refuse(struct error *error) { return cli_fail(EXIT_FAILED, error); }
+
+/* Gets a blob that is what its digest says. */
+static int blob_get(struct http_client *client, const char *digest, struct found *ret) {
+  struct error error;
+  struct digest wanted;
+  cleanup_http_response struct http_response response = {0};
+  if (!digest_parse(digest, &wanted)) {
+    error_set(&error, "the server names a blob by \"%.80s\", which is no digest", digest);
+    return cli_fail(EXIT_REFUSED, &error);
+  }
+  cleanup_free char *path = xasprintf("/v1/blobs/%s", digest);
+  struct http_request request = {.method = "GET", .path = path};
+  if (!http_send(client, &request, &response, &error))
+    return cli_fail(EXIT_UNREACHABLE, &error);
+  if (response.status != 200)
+    return cli_refused(&response, digest);
+  struct digest actual = digest_of(response.body, response.size);
+  if (!digest_equal(&actual, &wanted)) {
+    error_set(&error, "the server sent other bytes than those of %s", digest);
+    return cli_fail(EXIT_REFUSED, &error);
+  }
+  digest_format(&wanted, ret->digest);
+  ret->bytes = TAKE(response.body);
+  ret->size = response.size;
+  return EXIT_OK;
+}
+
+/* The entry of the winner's config in the variant that the job's key chooses; borrowed from the build. */
+static bool build_object(const struct build *build, const struct kernel *kernel, const json_t *job,
+                         const json_t **ret_object, struct error *error) {
+  cleanup_key struct key key = {0};
+  size_t variant, i;
+  const json_t *object, *config = json_object_get(json_object_get(job, "winner"), "config_values");
+  if (!key_parse(json_object_get(job, "key"), (const char *const *)kernel->key_names, kernel->n_key_names, &key,
+                 error) ||
+      !build_variant(build, &key, &variant, error))
+    return false;
+  const json_t *chosen = json_array_get(json_object_get(build->json, "variants"), variant);
+  json_array_foreach (json_object_get(chosen, "objects"), i, object) {
+    if (json_equal(json_object_get(object, "config"), config)) {
+      *ret_object = object;
+      return true;
+    }
+  }
+  return error_set(error, "the build has no object for the winner's config");
+}
+
+static int build_load(struct http_client *client, const json_t *job, struct kernel **ret_kernel,
+                      struct build **ret_build) {
+  cleanup_free char *kernel_path = xasprintf("/v1/kernels/%s", cli_member(job, "kernel"));
+  cleanup_free char *build_path =
+      xasprintf("/v1/kernels/%s/builds/%s", cli_member(job, "kernel"), cli_member(job, "build"));
+  cleanup_json json_t *answer = NULL, *json = NULL;
+  struct error error;
+  int code = cli_call(client, "GET", kernel_path, NULL, &answer);
+  if (code == EXIT_OK)
+    code = cli_call(client, "GET", build_path, NULL, &json);
+  if (code != EXIT_OK)
+    return code;
+  if (!kernel_parse(json_object_get(answer, "manifest"), ret_kernel, &error) ||
+      !build_parse(json, *ret_kernel, ret_build, &error)) {
+    error_prefix(&error, "the server's build is not one this program understands: ");
+    return cli_fail(EXIT_REFUSED, &error);
+  }
+  return EXIT_OK;
+}
+
+/* The text that the build keeps under `name`; for asm, the object itself where it keeps none. */
+static int find_in_build(struct http_client *client, const json_t *job, bool wants_asm, struct found *ret) {
+  cleanup_kernel struct kernel *kernel = NULL;
+  cleanup_build struct build *build = NULL;
+  struct error error;
+  const json_t *object = NULL;
+  int code = build_load(client, job, &kernel, &build);
+  if (code != EXIT_OK)
+    return code;
+  if (!build_object(build, kernel, job, &object, &error))
+    return refuse(&error);
+  const json_t *files = json_object_get(json_object_get(object, "metadata"), "files");
+  const char *file = cli_member(files, wants_asm ? "amdgcn" : "ttgir");
+  if (!file[0] && !wants_asm) {
+    error_set(&error, "build %s keeps no TTGIR beside its objects", cli_member(job, "build"));
+    return refuse(&error);
+  }
+  ret->is_code = !file[0];
+  return blob_get(client, file[0] ? file : cli_member(object, "digest"), ret);
+}
+
+/* The object that an agent stored with a measurement of the winner in the final. */
+static int find_in_winner(struct http_client *client, const json_t *job, bool wants_asm, struct found *ret) {
+  const json_t *winner = json_object_get(job, "winner"), *row;
+  struct error error;
+  size_t i;
+  if (!wants_asm) {
+    error_set(&error, "job %s has no build: only kernels in triton have TTGIR", cli_member(job, "job"));
+    return refuse(&error);
+  }
+  json_array_foreach (json_object_get(winner, "resources"), i, row) {
+    if (!json_equal(json_object_get(row, "config"), json_object_get(winner, "config")) || !cli_member(row, "object")[0])
+      continue;
+    ret->is_code = true;
+    return blob_get(client, cli_member(row, "object"), ret);
+  }
+  error_set(&error, "no agent stored the winner's code with its measurements of job %s", cli_member(job, "job"));
+  return refuse(&error);
+}
+
+/* Text from elsewhere must not drive a terminal. */
+static void text_print(const char *text, size_t size) {
+  for (size_t i = 0; i < size; i++)
+    putchar((text[i] >= 0 && text[i] < ' ' && text[i] != '\n' && text[i] != '\t') || text[i] == 0x7f ? '?' : text[i]);
+  if (size && text[size - 1] != '\n')
+    putchar('\n');
+}
+
+/* What is known of the text beside it: the review, or null where there is none (assembly as a compiler wrote it). */
+static json_t *review_json(const struct found *found, bool wants_asm) {
+  struct error error;
+  if (!wants_asm) {
+    cleanup_ttgir_review struct ttgir_review *review = NULL;
+    return ttgir_review_make(found->bytes, found->size, &review, &error) ? ttgir_review_to_json(review) : json_null();
+  }
+  cleanup_isa_review struct isa_review *review = NULL;
+  if (!isa_review_make(found->bytes, NULL, &review, &error))
+    return json_null();
+  json_t *functions = json_object();
+  for (size_t i = 0; i < review->n; i++)
+    ALWAYS(json_object_set_new(functions, review->functions[i].name, isa_function_to_json(&review->functions[i])) == 0);
+  return functions;
+}
+
+int inspect_print_code(struct http_client *client, const json_t *job, bool wants_asm, bool as_json) {
+  __attribute__((cleanup(found_release))) struct found found = {0};
+  const json_t *winner = json_object_get(job, "winner");
+  struct error error;
+  if (!json_is_object(winner)) {
+    error_set(&error, "job %s has no winner whose code could be shown; it is %s", cli_member(job, "job"),
+              cli_member(job, "state"));
+    return refuse(&error);
+  }
+  int code = cli_member(job, "build")[0] ? find_in_build(client, job, wants_asm, &found)
+                                         : find_in_winner(client, job, wants_asm, &found);
+  if (code != EXIT_OK)
+    return code;
+  if (found.is_code) {
+    char *text = NULL;
+    if (!disassemble(found.bytes, found.size, &text, &error))
+      return refuse(&error);
+    free(found.bytes);
+    found.bytes = text;
+    found.size = strlen(text);
+  }
+  if (!as_json) {
+    text_print(found.bytes, found.size);
+    return EXIT_OK;
+  }
+  json_t *text = json_stringn(found.bytes, found.size);
+  if (!text) {
+    error_set(&error, "%s is no UTF-8 text; without --json it is printed as far as it is text", found.digest);
+    return refuse(&error);
+  }
+  cleanup_json json_t *answer =
+      json_pack("{s:s, s:O, s:O, s:s, s:b, s:o, s:o}", "job", cli_member(job, "job"), "config",
+                json_object_get(winner, "config"), "config_values", json_object_get(winner, "config_values"), "digest",
+                found.digest, "disassembled", found.is_code, "text", text, "review", review_json(&found, wants_asm));
+  ALWAYS(answer != NULL);
+  cli_print_json(answer);
+  return EXIT_OK;
+}

@@ -37,7 +37,7 @@ static int release_download(struct export_from *from, const struct digest *diges
     error_set(&error, "release %s arrived with other bytes; it was not used", text);
     return cli_fail(EXIT_TAMPERED, &error);
   }
-  if (!release_parse(response.body, response.size, &from->release, &error)) {
+  if (!release_take(&response.body, response.size, digest, &from->release, &error)) {
     error_prefix(&error, "release %s: ", text);
     return cli_fail(EXIT_REFUSED, &error);
   }

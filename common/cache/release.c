@@ -1,8 +1,6 @@
-/* What a release holds: its order, keys as values, and how two releases differ. Memory: a release owns everything.
+/* What a release holds: its order, and how two releases differ. Memory: a release owns everything.
  * Threads: read-only, any. */
 #include "common/cache/release.h"
-
-#include "common/cache/release_scan.h"
 
 static void kernel_release(struct release_kernel *kernel) {
   free(kernel->name);
@@ -38,49 +36,6 @@ int release_kernel_compare(const struct release_kernel *a, const struct release_
 int release_winner_compare(const struct release_winner *a, const struct release_winner *b) {
   int order = memcmp(a->key, b->key, a->key_size < b->key_size ? a->key_size : b->key_size);
   return order ? order : (a->key_size > b->key_size) - (a->key_size < b->key_size);
-}
-
-static struct value value_of(const struct scalar *scalar) {
-  switch (scalar->type) {
-  case VALUE_NONE:
-    return value_none();
-  case VALUE_BOOL:
-    return value_bool(scalar->boolean);
-  case VALUE_INT:
-    return value_int(scalar->integer);
-  case VALUE_FLOAT:
-    return value_float(scalar->real);
-  case VALUE_STRING:
-    return value_string(scalar_text(scalar));
-  }
-  die("value_of: type %d", (int)scalar->type);
-}
-
-void release_key_values(const struct release_kernel *kernel, const struct release_winner *winner,
-                        struct value *ret_values) {
-  struct scan scan = {winner->key, winner->key, winner->key + winner->key_size};
-  for (size_t i = 0; i < kernel->n_key_names; i++) {
-    struct scalar scalar;
-    scan.at++; /* '[' or ',' */
-    ALWAYS(scan_scalar(&scan, &scalar));
-    ret_values[i] = value_of(&scalar);
-  }
-}
-
-void release_key_values_release(const struct release_kernel *kernel, struct value *values) {
-  for (size_t i = 0; i < kernel->n_key_names; i++)
-    if (values[i].type == VALUE_STRING)
-      free((char *)values[i].string);
-}
-
-json_t *release_key_object(const struct release_kernel *kernel, const struct release_winner *winner) {
-  struct value values[KEY_MEMBERS_MAX];
-  json_t *object = json_object();
-  release_key_values(kernel, winner, values);
-  for (size_t i = 0; i < kernel->n_key_names; i++)
-    ALWAYS(json_object_set_new(object, kernel->key_names[i], value_to_json(values[i])) == 0);
-  release_key_values_release(kernel, values);
-  return object;
 }
 
 /* A walk over all winners in their order. */

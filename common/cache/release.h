@@ -76,12 +76,16 @@ struct release {
   size_t n_winners; /* of all kernels */
 };
 
-/* From bytes, which are copied: refuses what is not canonical (another order, white space, other members, numbers or
- * strings written in another way), so that bytes and meaning are one. Errors say where. */
+/* From bytes of which nothing is known, which are copied: refuses what is not canonical (another order,
+ * white space, other members, numbers or strings written in another way), so that the same winners have
+ * one digest. What signs a release, or reads it from a file, uses this. Errors say where. */
 must_check bool release_parse(const char *bytes, size_t size, struct release **ret_release, struct error *error);
 
-/* The same of bytes whose digest is known and which are NUL-terminated beyond their size: *bytes becomes the release's, and
- * NULL, when it is read. */
+/* From bytes that have the digest that was asked for. What was hashed is what is read: JSON of one meaning
+ * only, with all members in their places and none twice, and the order of winners, configs and kernels.
+ * Whether each number and string is written as json_canonical writes it was for the signer to see; this
+ * is what a container's start waits for. The bytes are NUL-terminated beyond their size; *bytes becomes
+ * the release's, and NULL, when they are read. */
 must_check bool release_take(char **bytes, size_t size, const struct digest *digest, struct release **ret_release,
                              struct error *error);
 void release_free(struct release *release);

@@ -267,5 +267,6 @@ bool release_builder_finish(const struct release_builder *builder, struct releas
     return false;
   size_t size;
   cleanup_free char *bytes = bytes_write(builder, sorted, &size);
-  return release_parse(bytes, size, ret_release, error);
+  struct digest digest = digest_of(bytes, size);
+  return release_take(&bytes, size, &digest, ret_release, error);
 }

@@ -1,12 +1,212 @@
-/* Reading a release: one pass over its bytes, which must be the canonical ones.
+/* Reading a release: one pass over its bytes, where they stand.
  *
- * Winners, which are many, are checked where they stand. Environment, configs and provenance, which are few, are made
- * values. Memory: the release owns its bytes and what it points to. Threads: any. */
+ * A DOM is no way to do it: to make values of 50,000 winners takes jansson ten times as long as all of this. So the
+ * places and the punctuation, which are the same in every release, are followed here, and winners are read in place.
+ * Objects (environment, configs, provenance) and strings that are not plain ASCII are jansson's.
+ *
+ * Whoever knows the digest needs to know no more than that what was hashed is what is read: all text is JSON as jansson
+ * reads it, without white space between the parts of a winner, each member once, all members known. Whoever signs a
+ * release, or gets it from a file, has each part written again by json_canonical too, and compared.
+ *
+ * Memory: the release owns its bytes and what it points to. Threads: any. */
 #include "common/cache/release.h"
-#include "common/cache/release_scan.h"
+
+#include <math.h>
+
 #include "common/cache/text_buffer.h"
 
 #define KNOWN_CONFIGS 4096
+
+/* Scanning. The text ends with a NUL, which is not part of it and which no scan passes. What returns false leaves `at`
+ * where it was wrong. */
+
+struct scan {
+  const char *begin, *at, *end; /* *end is NUL */
+};
+
+/* A scalar as it stands in the text: the member of its type is set. */
+struct scalar {
+  enum value_type type;
+  bool boolean;
+  int64_t integer;
+  double real;
+  const char *text; /* of a string: what stands between the quotes */
+  size_t size;
+  bool has_escapes;
+};
+
+static bool scan_refuse(const struct scan *scan, const char *pointer, const char *expected, struct error *error) {
+  return error_at(error, pointer,
+                  "the release is not canonical at byte %zu: %s was expected there; take the bytes as the server made "
+                  "them",
+                  (size_t)(scan->at - scan->begin), expected);
+}
+
+static bool scan_character(struct scan *scan, char character) {
+  if (*scan->at != character)
+    return false;
+  scan->at++;
+  return true;
+}
+
+/* Takes exactly `literal`. */
+static bool scan_literal(struct scan *scan, const char *literal) {
+  const char *at = scan->at;
+  while (*literal && *at == *literal) { /* the NUL at the end is in no literal */
+    at++;
+    literal++;
+  }
+  if (*literal)
+    return false;
+  scan->at = at;
+  return true;
+}
+
+static bool scan_string(struct scan *scan, struct scalar *ret) {
+  const char *at = scan->at;
+  bool has_escapes = false, is_ascii = true;
+  if (*at != '"')
+    return false;
+  for (at++; *at != '"'; at++) {
+    unsigned char c = (unsigned char)*at;
+    if (c < 0x20) /* also the end */
+      return false;
+    is_ascii = is_ascii && c < 0x80;
+    if (c == '\\') {
+      has_escapes = true;
+      if (*++at == '\0')
+        return false;
+    }
+  }
+  at++;
+
+  if (has_escapes || !is_ascii) {
+    cleanup_json json_t *json = NULL;
+    struct error ignored;
+    if (!json_parse(scan->at, (size_t)(at - scan->at), &json, &ignored))
+      return false;
+  }
+  ret->type = VALUE_STRING;
+  ret->text = scan->at + 1;
+  ret->size = (size_t)(at - scan->at) - 2;
+  ret->has_escapes = has_escapes;
+  scan->at = at;
+  return true;
+}
+
+static char *scalar_text(const struct scalar *scalar) {
+  if (!scalar->has_escapes)
+    return xstrndup(scalar->text, scalar->size);
+  cleanup_json json_t *json = NULL;
+  struct error ignored;
+  ALWAYS(json_parse(scalar->text - 1, scalar->size + 2, &json, &ignored)); /* with its quotes; it was scanned */
+  return xstrdup(json_string_value(json));
+}
+
+/* Digits from `at` on; *ret_number is right up to 19 of them. */
+static const char *digits_scan(const char *at, uint64_t *ret_number) {
+  uint64_t number = 0;
+  for (; *at >= '0' && *at <= '9'; at++)
+    number = number * 10 + (uint64_t)(*at - '0');
+  *ret_number = number;
+  return at;
+}
+
+/* By JSON's grammar: an integer of 64 bits, or a finite real. */
+static bool scan_number(struct scan *scan, struct scalar *ret) {
+  uint64_t magnitude, ignored;
+  bool is_negative = *scan->at == '-', is_real = false;
+  const char *first = scan->at + is_negative, *at = digits_scan(first, &magnitude), *begin;
+  ptrdiff_t n_digits = at - first;
+  if (n_digits == 0 || (*first == '0' && n_digits > 1))
+    return false;
+
+  if (*at == '.') {
+    is_real = true;
+    begin = at + 1;
+    at = digits_scan(begin, &ignored);
+    if (at == begin)
+      return false;
+  }
+  if (*at == 'e' || *at == 'E') {
+    is_real = true;
+    begin = at + 1 + (at[1] == '+' || at[1] == '-');
+    at = digits_scan(begin, &ignored);
+    if (at == begin)
+      return false;
+  }
+
+  if (is_real) {
+    ret->type = VALUE_FLOAT;
+    ret->real = strtod(scan->at, NULL);
+    if (!isfinite(ret->real))
+      return false;
+  } else {
+    if (n_digits > 19 || magnitude > (uint64_t)INT64_MAX + is_negative)
+      return false;
+    ret->type = VALUE_INT;
+    ret->integer = (int64_t)(is_negative ? -magnitude : magnitude);
+  }
+  scan->at = at;
+  return true;
+}
+
+/* An integer, 0 to max. */
+static bool scan_count(struct scan *scan, int64_t max, int64_t *ret) {
+  struct scalar scalar;
+  const char *begin = scan->at;
+  if (*begin != '-' && scan_number(scan, &scalar) && scalar.type == VALUE_INT && scalar.integer <= max) {
+    *ret = scalar.integer;
+    return true;
+  }
+  scan->at = begin;
+  return false;
+}
+
+static bool scan_scalar(struct scan *scan, struct scalar *ret) {
+  switch (*scan->at) {
+  case '"':
+    return scan_string(scan, ret);
+  case 'n':
+    ret->type = VALUE_NONE;
+    return scan_literal(scan, "null");
+  case 't':
+  case 'f':
+    ret->type = VALUE_BOOL;
+    ret->boolean = *scan->at == 't';
+    return scan_literal(scan, ret->boolean ? "true" : "false");
+  default:
+    return scan_number(scan, ret);
+  }
+}
+
+/* The object that begins here, by the brackets alone. */
+static bool scan_object(struct scan *scan, const char **ret_text, size_t *ret_size) {
+  const char *at = scan->at;
+  size_t depth = 0;
+  if (*at != '{')
+    return false;
+  do {
+    if (*at == '\0')
+      return false;
+    if (*at == '"') {
+      for (at++; *at != '"'; at++)
+        if (*at == '\0' || (*at == '\\' && *++at == '\0'))
+          return false;
+    } else if (*at == '{' || *at == '[') {
+      depth++;
+    } else if (*at == '}' || *at == ']') {
+      depth--;
+    }
+    at++;
+  } while (depth > 0);
+  *ret_text = scan->at;
+  *ret_size = (size_t)(at - scan->at);
+  scan->at = at;
+  return true;
+}
+
+/* Reading */
 
 /* The values of a config that was read before; borrowed from the release. */
 struct known_config {
@@ -20,6 +220,7 @@ struct reader {
   struct release *release;
   struct error *error;
   struct known_config *known; /* KNOWN_CONFIGS, by the hash of their text, the last of each */
+  bool is_strict;             /* every text must be as json_canonical writes it */
 };
 
 static bool expect(struct reader *reader, const char *literal, const char *pointer) {
@@ -44,9 +245,32 @@ static bool array_goes_on(struct reader *reader, char close, const char *pointer
   return true;
 }
 
+/* Whether a part of the text, which is JSON, is written as json_canonical writes it; true of all where that is not asked.
+ * `json` is what it reads as, or NULL. */
+static bool text_is_canonical(struct reader *reader, const char *text, size_t size, const json_t *json,
+                              const char *pointer) {
+  cleanup_json json_t *parsed = NULL;
+  struct error ignored;
+  if (!reader->is_strict)
+    return true;
+  if (!json) {
+    ALWAYS(json_parse(text, size, &parsed, &ignored)); /* it was scanned */
+    json = parsed;
+  }
+  cleanup_free char *canonical = json_canonical(json);
+  size_t at = 0;
+  while (at < size && canonical[at] && canonical[at] == text[at])
+    at++;
+  if (at == size && !canonical[at])
+    return true;
+  reader->scan.at = text + at;
+  return scan_refuse(&reader->scan, pointer, "another text of the same meaning", reader->error);
+}
+
 /* NULL, with a sentence, for anything else and for an empty one. */
 static char *text_read(struct reader *reader, const char *pointer) {
   struct scalar scalar;
+  const char *begin = reader->scan.at;
   if (!scan_string(&reader->scan, &scalar)) {
     scan_refuse(&reader->scan, pointer, "a string", reader->error);
     return NULL;
@@ -55,6 +279,8 @@ static char *text_read(struct reader *reader, const char *pointer) {
     error_at(reader->error, pointer, "the text is empty; a release names what it holds");
     return NULL;
   }
+  if (!text_is_canonical(reader, begin, scalar.size + 2, NULL, pointer))
+    return NULL;
   return scalar_text(&scalar);
 }
 
@@ -73,69 +299,26 @@ static bool digest_read(struct reader *reader, const char *pointer, struct diges
                      reader->error);
 }
 
-/* What was read from `text` must be written as it stood there. */
-static bool span_is_canonical(struct reader *reader, const json_t *json, const char *text, size_t size,
-                              const char *pointer) {
-  cleanup_free char *canonical = json_canonical(json);
-  size_t at = 0;
-  while (at < size && canonical[at] && canonical[at] == text[at])
-    at++;
-  if (at == size && !canonical[at])
-    return true;
-  reader->scan.at = text + at;
-  return scan_refuse(&reader->scan, pointer, "another text of the same meaning", reader->error);
-}
-
 static bool object_read(struct reader *reader, const char *pointer, json_t **ret) {
   cleanup_json json_t *json = NULL;
   const char *text;
   size_t size;
-  if (*reader->scan.at != '{' || !scan_span(&reader->scan, &text, &size))
+  if (!scan_object(&reader->scan, &text, &size))
     return scan_refuse(&reader->scan, pointer, "an object", reader->error);
   if (!json_parse(text, size, &json, reader->error)) {
     error_prefix(reader->error, "the object at byte %zu: ", (size_t)(text - reader->scan.begin));
     return error_pointer_prefix(reader->error, pointer);
   }
-  if (!span_is_canonical(reader, json, text, size, pointer))
+  if (!text_is_canonical(reader, text, size, json, pointer))
     return false;
   *ret = TAKE(json);
   return true;
-}
-
-static bool is_sorted(const struct scalar *before, const struct scalar *after) {
-  int order = memcmp(before->text, after->text, before->size < after->size ? before->size : after->size);
-  return order < 0 || (order == 0 && before->size < after->size);
-}
-
-/* An object of scalars without any value made twice: names in their order, each there once. NULL, and nothing taken, where
- * it is not as json_canonical writes it, or that is not to be seen here (names with escapes). */
-static json_t *flat_object_scan(struct scan *scan) {
-  cleanup_json json_t *object = json_object();
-  struct scan ahead = *scan;
-  struct scalar former = {0}, name, value;
-  if (!scan_character(&ahead, '{'))
-    return NULL;
-  for (bool goes_on = !scan_character(&ahead, '}'); goes_on;) {
-    if (!scan_string(&ahead, &name) || !name.is_plain || (former.text && !is_sorted(&former, &name)) ||
-        !scan_character(&ahead, ':') || !scan_scalar(&ahead, &value))
-      return NULL;
-    ALWAYS(json_object_setn_new_nocheck(object, name.text, name.size, scalar_to_json(&value)) == 0);
-    former = name;
-    goes_on = scan_character(&ahead, ',');
-    if (!goes_on && !scan_character(&ahead, '}'))
-      return NULL;
-  }
-  *scan = ahead;
-  return TAKE(object);
 }
 
 static bool flat_object_read(struct reader *reader, const char *pointer, json_t **ret) {
   cleanup_json json_t *json = NULL;
   const char *name;
   json_t *value;
-  *ret = flat_object_scan(&reader->scan);
-  if (*ret)
-    return true;
   if (!object_read(reader, pointer, &json))
     return false;
   json_object_foreach (json, name, value)
@@ -176,7 +359,7 @@ static bool values_read(struct reader *reader, const char *pointer, struct relea
   char at[JSON_POINTER_SIZE];
   struct scan ahead = reader->scan;
   struct known_config *known = NULL;
-  if (scan_span(&ahead, &config->text, &config->text_size)) {
+  if (scan_object(&ahead, &config->text, &config->text_size)) {
     known = &reader->known[text_hash(config->text, config->text_size) % KNOWN_CONFIGS];
     if (known->text && known->size == config->text_size && memcmp(known->text, config->text, known->size) == 0) {
       config->values = json_incref(known->values);
@@ -356,24 +539,26 @@ static const char *winner_read(struct scan *scan, const struct release_kernel *k
 }
 
 /* Pointers are made only for what is refused: there are many winners. */
-static const char *winner_pointer(char *text, size_t size, const char *in, size_t index) {
-  return json_pointer_index(text, size, in, index);
-}
-
 static bool winners_read(struct reader *reader, const char *kernel_at, struct release_kernel *kernel) {
   char at[JSON_POINTER_SIZE], in[JSON_POINTER_SIZE];
   size_t capacity = 0;
   json_pointer_member(in, sizeof in, kernel_at, "winners");
   for (bool goes_on = true; goes_on;) {
-    GROW(kernel->winners, kernel->n_winners, capacity);
-    struct release_winner *winner = &kernel->winners[kernel->n_winners];
+    size_t index = kernel->n_winners;
+    GROW(kernel->winners, index, capacity);
+    struct release_winner *winner = &kernel->winners[index];
     *winner = (struct release_winner){0};
-    const char *expected = winner_read(&reader->scan, kernel, winner);
+
+    const char *begin = reader->scan.at, *expected = winner_read(&reader->scan, kernel, winner);
     if (expected)
-      return scan_refuse(&reader->scan, winner_pointer(at, sizeof at, in, kernel->n_winners), expected, reader->error);
-    int order = kernel->n_winners ? release_winner_compare(winner - 1, winner) : -1;
+      return scan_refuse(&reader->scan, json_pointer_index(at, sizeof at, in, index), expected, reader->error);
+    if (reader->is_strict && !text_is_canonical(reader, begin, (size_t)(reader->scan.at - begin), NULL,
+                                                json_pointer_index(at, sizeof at, in, index)))
+      return false;
+
+    int order = index ? release_winner_compare(winner - 1, winner) : -1;
     if (order >= 0)
-      return error_at(reader->error, winner_pointer(at, sizeof at, in, kernel->n_winners),
+      return error_at(reader->error, json_pointer_index(at, sizeof at, in, index),
                       "%s for the key %.*s; take the bytes as the server made them",
                       order ? "not in the canonical order: the winner" : "there are two winners",
                       (int)(winner->key_size < 300 ? winner->key_size : 300), winner->key);
@@ -385,26 +570,27 @@ static bool winners_read(struct reader *reader, const char *kernel_at, struct re
   return true;
 }
 
-/* What no winner names would make two releases of the same winners. */
-static bool all_is_used(struct reader *reader, const char *kernel_at, const struct release_kernel *kernel) {
+/* What no winner names would make two releases of the same winners. `array` and `one`: how it is called. */
+static bool all_are_used(struct reader *reader, const char *kernel_at, const bool *used, size_t n, const char *array,
+                         const char *one) {
   char at[JSON_POINTER_SIZE], in[JSON_POINTER_SIZE];
+  for (size_t i = 0; i < n; i++)
+    if (!used[i])
+      return error_at(reader->error,
+                      json_pointer_index(at, sizeof at, json_pointer_member(in, sizeof in, kernel_at, array), i),
+                      "no winner has this %s; take the bytes as the server made them", one);
+  return true;
+}
+
+static bool kernel_is_used(struct reader *reader, const char *kernel_at, const struct release_kernel *kernel) {
   cleanup_free bool *configs = xcalloc(kernel->n_configs, sizeof *configs);
   cleanup_free bool *provenance = xcalloc(kernel->n_provenance, sizeof *provenance);
   for (size_t i = 0; i < kernel->n_winners; i++) {
     configs[kernel->winners[i].config] = true;
     provenance[kernel->winners[i].provenance] = true;
   }
-  for (size_t i = 0; i < kernel->n_configs; i++)
-    if (!configs[i])
-      return error_at(reader->error,
-                      json_pointer_index(at, sizeof at, json_pointer_member(in, sizeof in, kernel_at, "configs"), i),
-                      "no winner has this config; take the bytes as the server made them");
-  for (size_t i = 0; i < kernel->n_provenance; i++)
-    if (!provenance[i])
-      return error_at(reader->error,
-                      json_pointer_index(at, sizeof at, json_pointer_member(in, sizeof in, kernel_at, "provenance"), i),
-                      "no winner has this provenance; take the bytes as the server made them");
-  return true;
+  return all_are_used(reader, kernel_at, configs, kernel->n_configs, "configs", "config") &&
+         all_are_used(reader, kernel_at, provenance, kernel->n_provenance, "provenance", "provenance");
 }
 
 static bool kernel_read(struct reader *reader, const char *pointer, struct release_kernel *kernel) {
@@ -417,7 +603,7 @@ static bool kernel_read(struct reader *reader, const char *pointer, struct relea
          (kernel->name = text_read(reader, json_pointer_member(at, sizeof at, pointer, "name"))) != NULL &&
          expect(reader, ",\"provenance\":[", pointer) && provenances_read(reader, pointer, kernel) &&
          expect(reader, ",\"winners\":[", pointer) && winners_read(reader, pointer, kernel) &&
-         expect(reader, "}", pointer) && all_is_used(reader, pointer, kernel);
+         expect(reader, "}", pointer) && kernel_is_used(reader, pointer, kernel);
 }
 
 static bool kernels_read(struct reader *reader) {
@@ -473,6 +659,19 @@ static bool release_read(struct reader *reader) {
          (reader->scan.at == reader->scan.end || scan_refuse(&reader->scan, "", "the end", reader->error));
 }
 
+static bool bytes_take(char **bytes, size_t size, const struct digest *digest, bool is_strict,
+                       struct release **ret_release, struct error *error) {
+  cleanup_release struct release *release = xcalloc(1, sizeof *release);
+  cleanup_free struct known_config *known = xcalloc(KNOWN_CONFIGS, sizeof *known);
+  *release = (struct release){.size = size, .digest = *digest};
+  struct reader reader = {{*bytes, *bytes, *bytes + size}, release, error, known, is_strict};
+  if (!release_read(&reader))
+    return false;
+  release->bytes = TAKE(*bytes);
+  *ret_release = TAKE(release);
+  return true;
+}
+
 static bool size_check(size_t size, struct error *error) {
   return size <= RELEASE_SIZE_MAX ||
          error_set(error, "the release has %zu bytes; at most %zu are read", size, RELEASE_SIZE_MAX);
@@ -480,17 +679,7 @@ static bool size_check(size_t size, struct error *error) {
 
 bool release_take(char **bytes, size_t size, const struct digest *digest, struct release **ret_release,
                   struct error *error) {
-  if (!size_check(size, error))
-    return false;
-  cleanup_release struct release *release = xcalloc(1, sizeof *release);
-  cleanup_free struct known_config *known = xcalloc(KNOWN_CONFIGS, sizeof *known);
-  *release = (struct release){.size = size, .digest = *digest};
-  struct reader reader = {{*bytes, *bytes, *bytes + size}, release, error, known};
-  if (!release_read(&reader))
-    return false;
-  release->bytes = TAKE(*bytes);
-  *ret_release = TAKE(release);
-  return true;
+  return size_check(size, error) && bytes_take(bytes, size, digest, false, ret_release, error);
 }
 
 bool release_parse(const char *bytes, size_t size, struct release **ret_release, struct error *error) {
@@ -501,5 +690,50 @@ bool release_parse(const char *bytes, size_t size, struct release **ret_release,
     memcpy(copy, bytes, size);
   copy[size] = '\0';
   struct digest digest = digest_of(copy, size);
-  return release_take(&copy, size, &digest, ret_release, error);
+  return bytes_take(&copy, size, &digest, true, ret_release, error);
+}
+
+/* Keys, which stay text until somebody wants their values */
+
+static struct value value_of(const struct scalar *scalar) {
+  switch (scalar->type) {
+  case VALUE_NONE:
+    return value_none();
+  case VALUE_BOOL:
+    return value_bool(scalar->boolean);
+  case VALUE_INT:
+    return value_int(scalar->integer);
+  case VALUE_FLOAT:
+    return value_float(scalar->real);
+  case VALUE_STRING:
+    return value_string(scalar_text(scalar));
+  }
+  die("value_of: type %d", (int)scalar->type);
+}
+
+void release_key_values(const struct release_kernel *kernel, const struct release_winner *winner,
+                        struct value *ret_values) {
+  struct scan scan = {winner->key, winner->key, winner->key + winner->key_size};
+  for (size_t i = 0; i < kernel->n_key_names; i++) {
+    struct scalar scalar;
+    scan.at++; /* '[' or ',' */
+    ALWAYS(scan_scalar(&scan, &scalar));
+    ret_values[i] = value_of(&scalar);
+  }
+}
+
+void release_key_values_release(const struct release_kernel *kernel, struct value *values) {
+  for (size_t i = 0; i < kernel->n_key_names; i++)
+    if (values[i].type == VALUE_STRING)
+      free((char *)values[i].string);
+}
+
+json_t *release_key_object(const struct release_kernel *kernel, const struct release_winner *winner) {
+  struct value values[KEY_MEMBERS_MAX];
+  json_t *object = json_object();
+  release_key_values(kernel, winner, values);
+  for (size_t i = 0; i < kernel->n_key_names; i++)
+    ALWAYS(json_object_set_new(object, kernel->key_names[i], value_to_json(values[i])) == 0);
+  release_key_values_release(kernel, values);
+  return object;
 }

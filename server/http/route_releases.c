@@ -290,7 +290,7 @@ static void release_export(struct worker *worker, struct request *request) {
   }
   if (!identity_of_query(worker, request, &identity))
     return;
-  if (!release_parse(bytes, size, &release, &error)) {
+  if (!release_take(&bytes, size, &digest, &release, &error)) {
     error_prefix(&error, "the stored release %s: ", request->segments[0]);
     answer_failure(request, &error);
     return;

@@ -177,15 +177,16 @@ bool release_served_load(struct db *db, const struct release_request *request, c
     return true;
   size_t size;
   cleanup_free uint8_t *bytes = db_get_bytes(rows, 0, "bytes", &size);
+  cleanup_free char *text = xstrndup((const char *)bytes, size);
+  const struct digest served = db_get_digest(rows, 0, "release");
   struct release *release;
   struct error unread;
-  if (release_parse((const char *)bytes, size, &release, &unread))
+  if (release_take(&text, size, &served, &release, &unread))
     release_served_init(ret_served, release);
   else /* an older wavetune's: what nobody can fetch any more is not to be kept, and must not stand in the way */
     log_warning("publish: the release that channel %s serves is not compared with: %s", request->channel,
                 unread.message);
-  *ret_state = (struct channel_state){db_get_integer(rows, 0, "counter"), db_get_digest(rows, 0, "release"),
-                                      db_get_integer(rows, 0, "signings")};
+  *ret_state = (struct channel_state){db_get_integer(rows, 0, "counter"), served, db_get_integer(rows, 0, "signings")};
   return true;
 }
 

@@ -1,6 +1,7 @@
-/* Any bytes as a release. What the scanner accepts is what the slow way accepts: jansson reads it, json_canonical writes
+/* Any bytes as a release. What release_parse accepts is what the slow way accepts: jansson reads it, json_canonical writes
  * the same bytes, and the members are those of the header. What was read holds together, differs from itself in nothing,
- * and a builder that is given its winners in the opposite order makes the same bytes. */
+ * and a builder that is given its winners in the opposite order makes the same bytes. What release_take accepts, which may
+ * be written otherwise, jansson reads as the same winners: what is hashed has one meaning. */
 #include "common/cache/release_build.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
@@ -191,11 +192,67 @@ static void check_built_again(const struct release *release) {
   ALWAYS(digest_equal(&again->digest, &release->digest));
 }
 
+static json_t *reals_of(const double *numbers, size_t n) {
+  json_t *array = json_array();
+  for (size_t i = 0; i < n; i++)
+    json_array_append_new(array, json_real(numbers[i]));
+  return array;
+}
+
+/* Whether a winner that was read says what jansson reads in its place. */
+static bool is_same_winner(const struct release_kernel *kernel, const struct release_winner *winner,
+                           const json_t *kernel_json, const json_t *json) {
+  cleanup_json json_t *key = release_key_object(kernel, winner), *ms = reals_of(winner->ms, winner->n_ms);
+  const json_t *config = json_array_get(json_object_get(kernel_json, "configs"), winner->config);
+  const json_t *provenance = json_array_get(json_object_get(kernel_json, "provenance"), winner->provenance);
+  for (size_t i = 0; i < kernel->n_key_names; i++)
+    if (!json_equal(json_object_get(key, kernel->key_names[i]), json_array_get(json_array_get(json, 0), i)))
+      return false;
+  return json_equal(json_object_get(config, "values"), kernel->configs[winner->config].values) &&
+         json_equal(provenance, kernel->provenance[winner->provenance]) &&
+         json_integer_value(json_array_get(json, 1)) == (json_int_t)winner->config &&
+         json_integer_value(json_array_get(json, 2)) == (json_int_t)winner->provenance &&
+         json_equal(json_array_get(json, 3), ms) && json_integer_value(json_array_get(json, 4)) == winner->job;
+}
+
+static void check_means_the_same(const struct release *release) {
+  cleanup_json json_t *json = NULL;
+  struct error error;
+  ALWAYS(json_parse(release->bytes, release->size, &json, &error));
+  const json_t *kernels = json_object_get(json, "kernels");
+  ALWAYS(string_equal(json_string_value(json_object_get(json, "tag")), release->tag));
+  ALWAYS(json_array_size(kernels) == release->n_kernels);
+  for (size_t i = 0; i < release->n_kernels; i++) {
+    const struct release_kernel *kernel = &release->kernels[i];
+    const json_t *kernel_json = json_array_get(kernels, i), *winners = json_object_get(kernel_json, "winners");
+    ALWAYS(string_equal(json_string_value(json_object_get(kernel_json, "name")), kernel->name));
+    ALWAYS(json_array_size(winners) == kernel->n_winners);
+    for (size_t j = 0; j < kernel->n_winners; j++)
+      ALWAYS(is_same_winner(kernel, &kernel->winners[j], kernel_json, json_array_get(winners, j)));
+  }
+}
+
+/* Of a digest that is believed. Returns whether it was read. */
+static bool check_taken(const uint8_t *bytes, size_t size) {
+  struct error error;
+  cleanup_release struct release *release = NULL;
+  cleanup_free char *copy = xmalloc(size + 1);
+  if (size)
+    memcpy(copy, bytes, size);
+  copy[size] = '\0';
+  const struct digest digest = digest_of(copy, size);
+  if (!release_take(&copy, size, &digest, &release, &error))
+    return false;
+  check_means_the_same(release);
+  return true;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
   struct error error;
   cleanup_release struct release *release = NULL;
   bool is_read = release_parse((const char *)bytes, size, &release, &error);
   ALWAYS(is_read == is_release((const char *)bytes, size));
+  ALWAYS(check_taken(bytes, size) || !is_read);
   if (!is_read) {
     cleanup_json json_t *message = json_string(error.message), *pointer = json_string(error.pointer);
     ALWAYS(message != NULL && pointer != NULL && error.message[0]);

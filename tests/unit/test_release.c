@@ -128,6 +128,20 @@ Test(release, keys_become_values_and_objects) {
   cr_expect_str_eq(text, "{\"a\":-7,\"b\":0.5,\"c\":true,\"d\":null,\"e\":\"fp16\",\"f\":\"\\\"\\\\\\u000b\xc3\xa9\"}");
 }
 
+/* Of bytes whose digest is known, a scalar is read exactly when jansson reads it, and as what jansson reads. */
+static void expect_taken(char *bytes, const char *text, const json_t *json) {
+  struct release *release = NULL;
+  const struct digest digest = digest_of(bytes, strlen(bytes));
+  bool is_taken = release_take(&bytes, strlen(bytes), &digest, &release, &error);
+  cr_expect_eq(is_taken, json != NULL, "%s", text);
+  if (is_taken) {
+    cleanup_json json_t *key = release_key_object(release->kernels, release->kernels[0].winners);
+    cr_expect(json_equal(json_object_get(key, "M"), json), "%s", text);
+  }
+  free(bytes);
+  release_free(release);
+}
+
 /* A scalar is read exactly when json_canonical writes it so. */
 static void expect_scalar(const char *text, bool is_canonical) {
   cleanup_free char *bytes = xasprintf(KEY_NAMES("\"M\"", "[[%s],0,0,[],0]"), text);
@@ -139,6 +153,7 @@ static void expect_scalar(const char *text, bool is_canonical) {
   cr_expect_eq(is_scalar && strcmp(canonical, text) == 0, is_canonical, "the test is wrong about %s: it is %s", text,
                canonical);
   release_free(release);
+  expect_taken(xstrdup(bytes), text, is_scalar && !strchr(text, ' ') ? json : NULL);
 }
 
 Test(release, scalars_are_read_as_they_are_canonical) {
@@ -228,6 +243,30 @@ Test(release, scalars_are_read_as_they_are_canonical) {
       expect_scalar(canonical[i], true);
   for (size_t i = 0; i < ARRAY_LENGTH(other); i++)
     expect_scalar(other[i], false);
+}
+
+static void expect_take_refused(const char *bytes, const char *pointer, const char *what) {
+  cleanup_free char *copy = xstrdup(bytes);
+  struct release *release = NULL;
+  const struct digest digest = digest_of(copy, strlen(copy));
+  error = (struct error){0};
+  cr_expect_not(release_take(&copy, strlen(bytes), &digest, &release, &error), "%s was read", bytes);
+  cr_expect_str_eq(error.pointer, pointer, "%s, not %s: %s", error.pointer, pointer, error.message);
+  cr_expect_neq(strstr(error.message, what), NULL, "%s", error.message);
+}
+
+/* Two programs that read the same bytes must not read two things. */
+Test(release, what_could_be_read_in_two_ways_is_refused_whatever_its_digest) {
+  expect_take_refused(CONFIGS("{\"values\":{\"b\":1,\"b\":2}}", WINNER("1")), "/kernels/0/configs/0/values",
+                      "duplicate");
+  expect_take_refused("{\"environment\":{\"rocm\":\"1\",\"rocm\":\"2\"},\"kernels\":[" WINNERS(
+                          WINNER("1")) "],\"tag\":\"t\",\"version\":2}",
+                      "/environment", "duplicate");
+  expect_take_refused(RELEASE(WINNERS(WINNER("1"))) "{}", "", "the end was expected");
+  expect_take_refused(KEY_NAMES("\"M\",\"\\u004d\"", WINNER("1,1")), "/kernels/0/key/1", "stands in the key twice");
+  expect_take_refused(RELEASE(WINNERS(WINNER("2") "," WINNER("2"))), "/kernels/0/winners/1", "two winners");
+  expect_take_refused(RELEASE(WINNERS("[[1],0,0,[1e999],0]")), "/kernels/0/winners/0", "milliseconds");
+  expect_take_refused(RELEASE(WINNERS("[[1],0,0,[],00]")), "/kernels/0/winners/0", "the id of a job");
 }
 
 /* Quotients have 15 to 17 digits: each as it is written canonically, and with its last digit moved. */

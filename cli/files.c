@@ -3,7 +3,7 @@
 
 #include "cli/file_stream.h"
 #include "common/base/file.h"
-#include "common/cache/cache_tar.h"
+#include "common/cache/format.h"
 #include "common/program/options.h"
 
 #define IDENTITY_DEFAULT "/etc/wavetune/identity.json"

@@ -1,8 +1,7 @@
 /* Cache formats: a release written as the files that some tool reads, and such files read back.
  *
- * A format is one file of common/formats/, NAME.c, which defines `const struct cache_format format_NAME` (with '-' in the
- * format's name as '_'); the table of all is made from the names of the files when the tree is configured. What several
- * formats share lies beside this file.
+ * A format defines `const struct cache_format format_NAME` (with '-' in its name as '_') in common/formats/, where formats.c
+ * has the table of all. What several formats share lies beside this file.
  * `fetch` renders what it verified with this code, and the server's export route uses the same.
  *
  * Memory: files are the caller's, freed by cache_files_release. Threads: pure functions over what they are given; a source
@@ -68,6 +67,10 @@ void cache_files_put(struct cache_files *files, const char *bytes, size_t size);
 __attribute__((format(printf, 4, 5))) void cache_files_skip(struct cache_files *files, const char *name,
                                                             const char *key, const char *reason, ...);
 void cache_files_variable(struct cache_files *files, const char *name, const char *path, const char *literal);
+
+/* As one tar, which depends on nothing but the files: sorted by path, each folder before what is in it, without owners and
+ * times. The bytes are the caller's. */
+must_check char *cache_files_tar(const struct cache_files *files, size_t *ret_size);
 
 /* Where a renderer gets what the release names by digest. What comes back was verified against the digest, belongs to the
  * source and lives as long. A member may be NULL: then there is none of the kind, and what needs it is skipped. So is what

@@ -13,7 +13,7 @@
 
 #include <math.h>
 
-#include "common/cache/text_buffer.h"
+#include "common/cache/cache_text.h"
 
 #define KNOWN_CONFIGS 4096
 

@@ -1,4 +1,4 @@
-/* The `dejavu` format: the tree that triton-dejavu reads under TRITON_DEJAVU_STORAGE (common/cache/dejavu.h).
+/* The `dejavu` format: the tree that triton-dejavu reads under TRITON_DEJAVU_STORAGE (dejavu.h).
  *
  * Where a function's file lies comes from hashes of its text and of its decorator's arguments, so a kernel is written when
  * these are known: from the image's record of it, else the build's, else from the manifest of a table that was imported.
@@ -9,22 +9,274 @@
  * Memory: what format.h says. Pure functions over what they are given; any thread. */
 #include <math.h>
 
+#include "common/cache/cache_text.h"
 #include "common/cache/config_text.h"
-#include "common/cache/dejavu_function.h"
 #include "common/cache/python_text.h"
 #include "common/cache/tuning_key.h"
-#include "common/cache/winner_text.h"
+
+#include "common/formats/dejavu.h"
 
 #define KNOWN_TEXTS 4096
 
-/* Keys that stand in a text, as pieces of it: open addressing, at most half full. */
-struct seen {
-  size_t n, capacity; /* a power of two */
-  struct piece {
-    uint64_t hash;
-    size_t offset, size; /* size 0: free */
-  } *pieces;
+/* What its files need to know of a kernel's function: from records of images and builds, and from manifests of imported
+ * tables */
+
+/* Owns everything but the identity's record. */
+struct dejavu_function {
+  struct dejavu_path path; /* whole, with the storage's parts and the release's tag */
+  char *signature;
+  json_t *keys;      /* array, or null */
+  json_t *timings;   /* "timings_data" without labels */
+  int64_t evaluated; /* 0: see the provenance */
+  bool ignore_dtypes;
+  bool all_three;                       /* whether timings have three numbers, where all are known */
+  const struct function_record *record; /* the identity's, or packed; NULL: an imported table */
+  struct function_record packed;        /* of a build; empty where it is not used */
+  const struct kernel *manifest;        /* the source's, where it was needed; or NULL */
+  json_t *configs;                      /* of a record: what equal configs have in common: the config's text */
+  json_t *order;                        /* of an imported table: names of a config's members */
 };
+static void dejavu_function_release(struct dejavu_function *function) {
+  dejavu_path_release(&function->path);
+  function_record_release(&function->packed);
+  free(function->signature);
+  json_decref(function->keys);
+  json_decref(function->timings);
+  json_decref(function->configs);
+  json_decref(function->order);
+}
+
+static char *xstrdup_or_null(const char *text) { return text ? xstrdup(text) : NULL; }
+
+/* Sets the hash from what it is made of, or checks that it is made of that. */
+static bool hash_take(char **hash, const char *stated, const char *computed, const char *name, struct error *error) {
+  if (stated && computed && strcmp(stated, computed) != 0)
+    return error_set(error, "the record's %s is not the hash of what the record has of it", name);
+  if (!stated && !computed)
+    return error_set(error, "the record has no %s", name);
+  *hash = xstrdup(stated ? stated : computed);
+  return true;
+}
+
+static bool take_hashes(struct dejavu_function *function, struct error *error) {
+  const struct function_record *record = function->record;
+  const json_t *dejavu = record->dejavu;
+  char p[DEJAVU_HASH_SIZE], c[DEJAVU_HASH_SIZE], k[DEJAVU_HASH_SIZE], g[DEJAVU_HASH_SIZE];
+  const char *parameters = json_string_value(json_object_get(dejavu, "search_parameters"));
+  struct text configs = {0};
+  text_add(&configs, "|", 1);
+  for (size_t i = 0; i < record->n_configs; i++) {
+    text_add_string(&configs, record->configs[i]);
+    text_add(&configs, "|", 1);
+  }
+  dejavu_hash(configs.bytes, configs.size, g);
+  text_release(&configs);
+#define STATED(name) json_string_value(json_object_get(dejavu, #name))
+  return hash_take(&function->path.autotune_config, STATED(autotune_config),
+                   parameters ? dejavu_hash(parameters, strlen(parameters), p) : NULL, "autotune_config", error) &&
+         hash_take(&function->path.code_version, STATED(code_version),
+                   record->source_sha256 ? dejavu_hash(record->source_sha256, strlen(record->source_sha256), c) : NULL,
+                   "code_version", error) &&
+         hash_take(&function->path.tune_features, STATED(tune_features), dejavu_names_hash(function->keys, k),
+                   "tune_features", error) &&
+         hash_take(&function->path.kernel_configs, STATED(kernel_configs), record->n_configs ? g : NULL,
+                   "kernel_configs", error);
+#undef STATED
+}
+
+/* Which of the decorator's configs a winner's is, whatever it leaves at its default: by what they have in common. */
+static void take_configs(struct dejavu_function *function, const char *triton) {
+  struct error why;
+  function->configs = json_object();
+  for (size_t i = 0; i < function->record->n_configs; i++) {
+    cleanup_json json_t *config = NULL;
+    if (!config_text_parse(function->record->configs[i], &config, &why))
+      continue; /* it cannot be told from others, and no winner is it */
+    cleanup_free char *normal = config_text_normal(config, triton);
+    if (json_is_null(json_object_get(config, "ir_override")))
+      json_object_del(config, "ir_override"); /* dejavu would hand it to the kernel */
+    cleanup_free char *text = config_text_format(config);
+    if (!json_object_get(function->configs, normal))
+      json_object_set_new(function->configs, normal, json_string(text));
+  }
+}
+
+static bool same_minor(const char *a, const char *b) {
+  int major[2], minor[2];
+  return sscanf(a, "%4d.%4d", &major[0], &minor[0]) == 2 && sscanf(b, "%4d.%4d", &major[1], &minor[1]) == 2 &&
+         major[0] == major[1] && minor[0] == minor[1];
+}
+
+static json_t *timings_of(const json_t *object, const char *rep, const char *warmup, const char *graphs) {
+  json_t *rep_ms = json_object_get(object, rep), *warmup_ms = json_object_get(object, warmup);
+  return json_pack("{s:o, s:o, s:b}", "rep_t_ms",
+                   json_is_number(rep_ms) ? json_incref(rep_ms) : json_integer(DEJAVU_REP_MS), "warmup_t_ms",
+                   json_is_number(warmup_ms) ? json_incref(warmup_ms) : json_integer(DEJAVU_WARMUP_MS), "cuda_graphs",
+                   json_is_true(json_object_get(object, graphs)));
+}
+
+/* The two versions of Triton print configs in another way, and the hash of them is in the path. */
+static bool function_from_record(const struct dejavu_path *storage, const struct function_record *record,
+                                 struct dejavu_function *function, struct error *error) {
+  const char *triton = storage->triton, *layout = json_string_value(json_object_get(record->dejavu, "layout"));
+  if (!record->dejavu)
+    return error_set(error, "the function %.100s is not decorated with triton_dejavu.autotune", record->function);
+  if (record->triton_version && !same_minor(record->triton_version, triton))
+    return error_set(error, "the function was recorded with Triton %.40s and the paths are those of %.40s",
+                     record->triton_version, triton);
+  function->record = record;
+  function->path.layout = xstrdup(layout ? layout : "dejavu_0.7");
+  function->signature = record->signature ? xstrdup(record->signature)
+                                          : xasprintf("JITFunction(%s:%s)",
+                                                      record->module ? record->module : "__main__", record->function);
+  function->path.function = dejavu_signature_function(function->signature);
+  if (!function->path.function)
+    return error_set(error, "the record's signature %.100s is not JITFunction(module:function)", function->signature);
+  function->keys = json_array();
+  for (size_t i = 0; i < record->n_key_names; i++)
+    json_array_append_new(function->keys, json_string(record->key_names[i]));
+  function->timings = timings_of(record->dejavu, "rep", "warmup", "use_cuda_graph");
+  function->evaluated = (int64_t)record->n_configs;
+  function->ignore_dtypes = json_is_true(json_object_get(record->dejavu, "ignore_dtypes"));
+  function->all_three = json_array_size(json_object_get(record->dejavu, "quantiles")) == RELEASE_MS_MAX;
+  take_configs(function, triton);
+  return take_hashes(function, error);
+}
+
+/* Whether the order of members is that of a Config which this Triton prints. */
+static bool order_is_of(const json_t *order, const char *triton) {
+  static const char *const fields[] = {"num_buffers_warp_spec", "num_consumer_groups", "reg_dec_producer",
+                                       "reg_inc_consumer", "maxnreg"};
+  for (size_t i = 0; i < ARRAY_LENGTH(fields); i++) {
+    struct value standard;
+    bool is_there = false;
+    size_t j;
+    json_t *name;
+    json_array_foreach (order, j, name)
+      is_there = is_there || string_equal(json_string_value(name), fields[i]);
+    if (is_there != config_field(fields[i], triton, &standard))
+      return false;
+  }
+  return true;
+}
+
+static bool function_from_exports(const struct dejavu_path *storage, const json_t *exports,
+                                  struct dejavu_function *function, struct error *error) {
+  const char *layout = NULL, *name = NULL, *signature = NULL, *at = "/exports/dejavu";
+  json_t *order = NULL, *timings = NULL, *keys = NULL;
+  if (!json_get_string(exports, at, "layout", JSON_REQUIRED, &layout, error) ||
+      !json_get_string(exports, at, "function", JSON_REQUIRED, &name, error) ||
+      !json_get_string(exports, at, "signature", JSON_REQUIRED, &signature, error) ||
+      !json_get_array(exports, at, "config", JSON_REQUIRED, &order, error) ||
+      !json_get_array(exports, at, "keys", JSON_OPTIONAL, &keys, error) ||
+      !json_get_object(exports, at, "timings_data", JSON_OPTIONAL, &timings, error))
+    return false;
+  size_t i;
+  json_t *key;
+  json_array_foreach (keys, i, key) {
+    if (!json_is_string(key))
+      return error_at(error, "/exports/dejavu/keys", "the names must be strings");
+  }
+  if (!order_is_of(order, storage->triton))
+    return error_set(error, "its configs were printed by another Triton than %.40s, and a hash of them is in the path",
+                     storage->triton);
+  function->path.layout = xstrdup(layout);
+  function->path.function = xstrdup(name);
+  function->signature = xstrdup(signature);
+#define X(hash) function->path.hash = xstrdup_or_null(json_string_value(json_object_get(exports, #hash)));
+  DEJAVU_HASHES(X)
+#undef X
+  function->keys = keys ? json_incref(keys) : json_null();
+  function->timings = timings_of(timings, "rep_t_ms", "warmup_t_ms", "cuda_graphs");
+  function->order = json_incref(order);
+  function->all_three = true;
+  return true;
+}
+
+/* A kernel's manifest, where the source has any. */
+static bool manifest_take(const struct cache_source *source, const struct release_kernel *kernel,
+                          struct dejavu_function *function, struct error *error) {
+  return function->manifest || !source->kernel ||
+         source->kernel(source->context, &kernel->hash, &function->manifest, error);
+}
+
+/* The record of the first build that one of the kernel's winners was measured with, when it has one. */
+static bool packed_record(const struct cache_source *source, const struct release_kernel *kernel,
+                          struct dejavu_function *function, bool *ret_found, struct error *error) {
+  for (size_t i = 0; i < kernel->n_provenance && source->build && source->kernel; i++) {
+    const char *text = json_string_value(json_object_get(kernel->provenance[i], "build"));
+    const struct build *build = NULL;
+    struct digest digest;
+    if (!text || !digest_parse(text, &digest))
+      continue;
+    if (!manifest_take(source, kernel, function, error) ||
+        !source->build(source->context, function->manifest, &digest, &build, error))
+      return false;
+    if (build->record) {
+      *ret_found = true;
+      return function_record_parse(build->record, &function->packed, error);
+    }
+  }
+  return true;
+}
+
+static bool function_take(const struct render_request *request, const struct dejavu_path *storage,
+                          const struct release_kernel *kernel, struct dejavu_function *function, struct error *error) {
+  const struct cache_source *source = request->source;
+  const struct function_record *record = identity_function(request->identity, &kernel->hash, kernel->name, NULL);
+  bool is_packed = false;
+  if (!record) {
+    if (!packed_record(source, kernel, function, &is_packed, error))
+      return false;
+    if (is_packed)
+      record = identity_function(request->identity, &kernel->hash, kernel->name, &function->packed);
+    record = !record && is_packed ? &function->packed : record;
+  }
+  if (record)
+    return function_from_record(storage, record, function, error) &&
+           (record->n_dtypes || manifest_take(source, kernel, function, error)) &&
+           (record->n_dtypes || function->manifest || function->ignore_dtypes ||
+            error_set(error, "the record has no dtypes of its arguments, and the manifest is not to be had here"));
+  if (!manifest_take(source, kernel, function, error))
+    return false;
+  const struct kernel *manifest = function->manifest;
+  const json_t *exports = manifest ? json_object_get(json_object_get(manifest->json, "exports"), "dejavu") : NULL;
+  if (manifest && manifest->language == LANGUAGE_EXTERNAL && exports)
+    return function_from_exports(storage, exports, function, error);
+  return error_set(error,
+                   "neither the image nor a build has a record of its function, whose hashes are in dejavu's paths; "
+                   "take one with `python3 -m wavetune identity`");
+}
+
+static bool function_fits_storage(const struct dejavu_path *storage, const char *tag, struct dejavu_function *function,
+                                  struct error *error) {
+  struct dejavu_path *path = &function->path;
+  bool has_torch, has_features;
+  if (storage->layout && strcmp(storage->layout, path->layout) != 0)
+    return error_set(error, "the table is of %.40s, and the image reads %.40s, which hashes in another way",
+                     path->layout, storage->layout);
+  if (!dejavu_layout_has(path->layout, &has_torch, &has_features))
+    return error_set(error, "the layout %.40s is not known", path->layout);
+  if (has_torch && !storage->torch)
+    return error_set(error, "the environment states no torch, which is in the paths of %.40s", path->layout);
+  path->torch = has_torch ? xstrdup(storage->torch) : NULL;
+  path->triton = xstrdup(storage->triton);
+  path->runtime = xstrdup(storage->runtime);
+  path->gpu = xstrdup(storage->gpu);
+  path->tag = xstrdup(tag);
+  return true;
+}
+
+/* The image's record of the kernel, else its build's, else what its manifest says as an external kernel. *ret is zeroed, and
+ * is released by the caller whatever is returned. */
+static bool dejavu_function_find(const struct render_request *request, const struct dejavu_path *storage,
+                                 const struct release_kernel *kernel, struct dejavu_function *ret,
+                                 struct error *error) {
+  return function_take(request, storage, kernel, ret, error) &&
+         function_fits_storage(storage, request->release->tag, ret, error);
+}
+
+/* Rendering */
 
 /* One cache.json as it grows: entries of one kernel, or of several that are the same function. There is one at a time, and
  * the next one uses its room. */
@@ -33,9 +285,9 @@ struct table {
   size_t n_entries, n_timings;
   struct text cache, timing_texts[2]; /* the timings with their medians alone, and with all three numbers */
   bool has_all_three;
-  struct seen seen; /* keys in `cache` */
-  json_t *totals;   /* bench seconds of imported files by source */
-  double tuned_s;   /* device seconds of the jobs that chose the entries */
+  struct text_set seen; /* keys in `cache` */
+  json_t *totals;       /* bench seconds of imported files by source */
+  double tuned_s;       /* device seconds of the jobs that chose the entries */
   int64_t evaluated;
 };
 
@@ -64,44 +316,10 @@ struct rendering {
   struct cache_files *files;
 };
 
-static struct piece *piece_find(const struct seen *seen, const char *text, uint64_t hash, const char *bytes,
-                                size_t size) {
-  for (size_t i = hash;; i++) {
-    struct piece *piece = &seen->pieces[i & (seen->capacity - 1)];
-    if (!piece->size || (piece->hash == hash && piece->size == size && memcmp(text + piece->offset, bytes, size) == 0))
-      return piece;
-  }
-}
-
-static void seen_grow(struct seen *seen) {
-  struct seen larger = {.n = seen->n, .capacity = seen->capacity ? 2 * seen->capacity : 64};
-  larger.pieces = xcalloc(larger.capacity, sizeof *larger.pieces);
-  for (size_t i = 0; i < seen->capacity; i++) {
-    if (seen->pieces[i].size) /* none is equal to another: the free place is found without looking at texts */
-      *piece_find(&larger, NULL, seen->pieces[i].hash, NULL, 0) = seen->pieces[i];
-  }
-  free(seen->pieces);
-  *seen = larger;
-}
-
-/* Whether the bytes, which will stand at `offset` of the text, are new; notes them. */
-static bool seen_add(struct seen *seen, const struct text *text, const char *bytes, size_t size, size_t offset) {
-  if (2 * seen->n >= seen->capacity)
-    seen_grow(seen);
-  uint64_t hash = text_hash(bytes, size);
-  struct piece *piece = piece_find(seen, text->bytes, hash, bytes, size);
-  if (piece->size)
-    return false;
-  *piece = (struct piece){hash, offset, size};
-  seen->n++;
-  return true;
-}
-
 static void table_begin(struct table *table) {
   struct table used = *table;
-  used.cache.size = used.timing_texts[0].size = used.timing_texts[1].size = used.seen.n = 0;
-  if (used.seen.capacity)
-    memset(used.seen.pieces, 0, used.seen.capacity * sizeof *used.seen.pieces);
+  used.cache.size = used.timing_texts[0].size = used.timing_texts[1].size = 0;
+  text_set_clear(&used.seen);
   json_decref(used.totals);
   *table = (struct table){.cache = used.cache,
                           .timing_texts = {used.timing_texts[0], used.timing_texts[1]},
@@ -113,7 +331,7 @@ static void table_release(struct table *table) {
   text_release(&table->cache);
   text_release(&table->timing_texts[0]);
   text_release(&table->timing_texts[1]);
-  free(table->seen.pieces);
+  text_set_release(&table->seen);
   json_decref(table->totals);
 }
 
@@ -415,8 +633,8 @@ static bool entry_add(struct entry_writer *writer, const struct release_winner *
   writer->quoted.size = 0;
   text_add_quoted(&writer->quoted, writer->key.bytes, writer->key.size);
   const char *line = table->n_entries ? ",\n        " : "\n        ";
-  if (!seen_add(&table->seen, &table->cache, writer->quoted.bytes, writer->quoted.size,
-                table->cache.size + strlen(line)))
+  if (!text_set_add(&table->seen, &table->cache, writer->quoted.bytes, writer->quoted.size,
+                    table->cache.size + strlen(line)))
     return error_set(error, "another key of the release is the same to dejavu: %.*s",
                      writer->key.size < 300 ? (int)writer->key.size : 300, writer->key.bytes);
   table->n_entries++;

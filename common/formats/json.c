@@ -10,7 +10,7 @@
  * Memory: what format.h says. Pure functions, any thread. */
 #include "common/cache/format.h"
 
-#include "common/cache/winner_text.h"
+#include "common/cache/cache_text.h"
 
 #define PIECE_SIZE ((size_t)64 << 10)
 

@@ -1,7 +1,7 @@
 /* Making releases and reading them, as they are and rendered.
  *
  * Memory: requests, candidates and plans live as long as the handler. Threads: database workers. */
-#include "common/cache/cache_tar.h"
+#include "common/cache/format.h"
 #include "server/core/cache_lookup.h"
 #include "server/core/fetches.h"
 #include "server/http/answers.h"

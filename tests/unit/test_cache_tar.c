@@ -1,5 +1,5 @@
 /* A cache's files as a tar. */
-#include "common/cache/cache_tar.h"
+#include "common/cache/format.h"
 
 #include <archive.h>
 #include <archive_entry.h>

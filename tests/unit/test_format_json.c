@@ -3,7 +3,7 @@
 
 #include <signal.h>
 
-#include "common/cache/text_buffer.h"
+#include "common/cache/cache_text.h"
 
 static struct error error;
 

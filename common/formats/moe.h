@@ -18,11 +18,14 @@
  * whose key has the members' own names. Provenance: "source", the path, and "order", the config's members where they do
  * not stand in the usual order.
  *
- * Memory: what format.h says. Threads: pure functions. */
-#ifndef WAVETUNE_COMMON_CACHE_MOE_TABLE_H
-#define WAVETUNE_COMMON_CACHE_MOE_TABLE_H
+ * moe.c has both formats, names and rendering; moe_mapping.c the exports, and reading.
+ * Memory: what format.h says; a mapping owns its expressions and borrows the rest from the kernel. Threads: pure functions. */
+#ifndef WAVETUNE_COMMON_FORMATS_MOE_H
+#define WAVETUNE_COMMON_FORMATS_MOE_H
 
 #include "common/cache/format.h"
+
+#define MOE_NUMBER_MAX INT32_MAX /* in names and tables */
 
 /* What the two readers do not have in common. */
 struct moe_dialect {
@@ -48,17 +51,46 @@ void moe_name_release(struct moe_name *name);
 /* The file's name, without folders. */
 must_check bool moe_name_parse(const struct moe_dialect *dialect, const char *text, struct moe_name *ret,
                                struct error *error);
-must_check char *moe_name_format(const struct moe_dialect *dialect, const struct moe_name *name);
-
 /* "[128,128]" or "[128, 128]". */
 bool moe_block_shape_parse(const char *text, int64_t ret[2]);
 
 /* The members of a config in the order that the tuners of vLLM and SGLang write them; a new reference. */
 must_check json_t *moe_config_ordered(const json_t *config);
 
-must_check bool moe_render(const struct moe_dialect *dialect, const struct render_request *request,
-                           struct cache_files *ret, struct error *error);
 must_check bool moe_read(const struct moe_dialect *dialect, const struct import_request *request, struct imported *ret,
                          struct error *error);
+
+/* A kernel's "exports" */
+
+enum moe_source_kind { MOE_ABSENT, MOE_MEMBER, MOE_EXPRESSION, MOE_NUMBER, MOE_TEXT, MOE_PAIR };
+
+/* Where a number, a text or a flag of a table comes from. */
+struct moe_source {
+  enum moe_source_kind kind;
+  size_t member;      /* of the key */
+  struct expr *expr;  /* over the key */
+  int64_t numbers[2]; /* one of MOE_NUMBER (flags: 0 or 1), two of MOE_PAIR */
+  const char *text;
+};
+
+struct moe_mapping {
+  const struct kernel *kernel;
+  struct moe_source e, n, m, dtype, block_shape, per_channel_quant, down;
+  const json_t *config; /* object, or NULL */
+};
+void moe_mapping_release(struct moe_mapping *mapping);
+#define cleanup_moe_mapping __attribute__((cleanup(moe_mapping_release)))
+
+/* The sentence says which member of the kernel's exports is wrong. */
+must_check bool moe_mapping_read(const struct moe_dialect *dialect, const struct kernel *kernel,
+                                 struct moe_mapping *ret, struct error *error);
+
+/* Which table (without its device) and which M the values of a key are of. */
+must_check bool moe_mapping_name(const struct moe_mapping *mapping, const struct value *values, struct moe_name *ret,
+                                 int64_t *ret_m, struct error *error);
+
+/* A config as it stands in the table, in the usual order; a new reference. */
+must_check bool moe_mapping_config(const struct moe_mapping *mapping, const json_t *config, json_t **ret,
+                                   struct error *error);
 
 #endif

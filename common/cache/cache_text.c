@@ -1,5 +1,48 @@
-/* Slices of a winner's line. Pure functions over a release's bytes; any thread. */
-#include "common/cache/winner_text.h"
+/* Sets of texts, and slices of a winner's line. Memory and threads: cache_text.h. */
+#include "common/cache/cache_text.h"
+
+static struct piece *piece_find(const struct text_set *set, const char *text, uint64_t hash, const char *bytes,
+                                size_t size) {
+  for (size_t i = hash;; i++) {
+    struct piece *piece = &set->pieces[i & (set->capacity - 1)];
+    if (!piece->size || (piece->hash == hash && piece->size == size && memcmp(text + piece->offset, bytes, size) == 0))
+      return piece;
+  }
+}
+
+static void text_set_grow(struct text_set *set) {
+  struct text_set larger = {.n = set->n, .capacity = set->capacity ? 2 * set->capacity : 64};
+  larger.pieces = xcalloc(larger.capacity, sizeof *larger.pieces);
+  for (size_t i = 0; i < set->capacity; i++) {
+    if (set->pieces[i].size) /* none is equal to another: the free place is found without looking at texts */
+      *piece_find(&larger, NULL, set->pieces[i].hash, NULL, 0) = set->pieces[i];
+  }
+  free(set->pieces);
+  *set = larger;
+}
+
+bool text_set_add(struct text_set *set, const struct text *text, const char *bytes, size_t size, size_t offset) {
+  if (2 * set->n >= set->capacity)
+    text_set_grow(set);
+  uint64_t hash = text_hash(bytes, size);
+  struct piece *piece = piece_find(set, text->bytes, hash, bytes, size);
+  if (piece->size)
+    return false;
+  *piece = (struct piece){hash, offset, size};
+  set->n++;
+  return true;
+}
+
+void text_set_clear(struct text_set *set) {
+  if (set->capacity)
+    memset(set->pieces, 0, set->capacity * sizeof *set->pieces);
+  set->n = 0;
+}
+
+void text_set_release(struct text_set *set) {
+  free(set->pieces);
+  *set = (struct text_set){0};
+}
 
 /* The end of the scalar at `at`, which a ',' or ']' follows. */
 static const char *scalar_end(const char *at, const char *end) {

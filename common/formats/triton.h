@@ -9,12 +9,17 @@
  * A record without "autotune" is of a function that was packed with a space: the file is for who decorates it with those
  * configs.
  *
+ * A function's winners that were imported are the kernel "triton/NAME" with the key {"folder": the 52 characters, "key": the
+ * JSON of the tuning key} and exports {"triton": {"function": NAME, "kwargs": [names], "members": [of a config, in the
+ * file's order]}}. A folder is a hash of what cannot be told from the file, so it is kept as it was.
+ *
+ * triton.c renders, artifacts too; triton_autotune.c has what is below.
  * Memory: a function owns what it made and borrows the record. Threads: read-only after triton_function_init. */
-#ifndef WAVETUNE_COMMON_CACHE_TRITON_FUNCTION_H
-#define WAVETUNE_COMMON_CACHE_TRITON_FUNCTION_H
+#ifndef WAVETUNE_COMMON_FORMATS_TRITON_H
+#define WAVETUNE_COMMON_FORMATS_TRITON_H
 
 #include "common/builds/triton_folder.h"
-#include "common/cache/identity.h"
+#include "common/cache/format.h"
 #include "common/cache/tuning_key.h"
 
 struct triton_function {
@@ -41,13 +46,14 @@ must_check bool triton_function_render(const struct triton_function *function, c
                                        const json_t *config, const double *ms, size_t n_ms, char **ret_path,
                                        char **ret_bytes, size_t *ret_size, struct error *error);
 
-/* The timings of an entry as Triton writes them: three numbers, or none. A new reference. */
-must_check json_t *triton_timings(const double *ms, size_t n_ms);
+/* Imported tables */
 
-/* The name of the file of a function. */
-must_check char *triton_autotune_file(const char *function);
+/* Reads the NAME.autotune.json of a cache's tree and passes over what else Triton keeps there. */
+must_check bool triton_table_read(const struct import_request *request, struct imported *ret, struct error *error);
 
-/* Whether `name` is one of triton.Config's own parameters rather than one of its kwargs. */
-bool triton_config_is_fixed(const char *name);
+/* The path and the bytes of one winner of such a kernel; `exports` is its {"function", "kwargs", "members"}. */
+must_check bool triton_table_render(const json_t *exports, const json_t *key, const json_t *config, const double *ms,
+                                    size_t n_ms, char **ret_path, char **ret_bytes, size_t *ret_size,
+                                    struct error *error);
 
 #endif

@@ -17,9 +17,10 @@
  * dtypes than others are those of another external kernel of the same exports. Provenance holds "source" (the path),
  * "total_bench_time_s", "evaluated_configs", and "config", the text, where its members are others or in another order.
  *
- * Memory: results are the caller's. Threads: pure functions. */
-#ifndef WAVETUNE_COMMON_CACHE_DEJAVU_H
-#define WAVETUNE_COMMON_CACHE_DEJAVU_H
+ * dejavu.c renders, dejavu_tree.c knows the tree and reads it.
+ * Memory: results are the caller's. Threads: pure functions; a source is called by the thread that renders. */
+#ifndef WAVETUNE_COMMON_FORMATS_DEJAVU_H
+#define WAVETUNE_COMMON_FORMATS_DEJAVU_H
 
 #include "common/cache/format.h"
 
@@ -48,12 +49,6 @@ struct dejavu_path {
 void dejavu_path_release(struct dejavu_path *path);
 #define cleanup_dejavu_path __attribute__((cleanup(dejavu_path_release)))
 
-/* Where in a path the layout's folder begins; NULL when no folder is one. */
-const char *dejavu_path_begin(const char *text);
-
-/* From the parts of a path from the layout's folder on; what stands before that says nothing. */
-must_check bool dejavu_path_parse(const char *text, struct dejavu_path *ret, struct error *error);
-
 /* The path, when every part that the layout needs is there and fit for one. */
 must_check bool dejavu_path_format(const struct dejavu_path *path, char **ret_text, struct error *error);
 
@@ -66,7 +61,6 @@ must_check char *dejavu_signature_function(const char *signature);
 /* SHA-256 of a text in hexadecimal digits: the four hashes are made of it. */
 #define DEJAVU_HASH_SIZE 65
 char *dejavu_hash(const char *text, size_t size, char hash[DEJAVU_HASH_SIZE]);
-bool dejavu_hash_is_valid(const char *text);
 
 /* K: of the names joined by '|'. */
 char *dejavu_names_hash(const json_t *names, char hash[DEJAVU_HASH_SIZE]);
@@ -75,6 +69,9 @@ char *dejavu_names_hash(const json_t *names, char hash[DEJAVU_HASH_SIZE]);
  * that its reader of tuples gives back. The sentence begins with the name or the element. */
 must_check bool dejavu_restores_config(const json_t *config, struct error *error);
 must_check bool dejavu_restores_element(const char *element, size_t size, bool ignore_dtypes, struct error *error);
+
+/* The folders above the functions: of the image, else of the release's environment. layout and torch may be NULL. */
+must_check bool dejavu_storage_find(const struct render_request *request, struct dejavu_path *ret, struct error *error);
 
 must_check bool dejavu_read(const struct import_request *request, struct imported *ret, struct error *error);
 

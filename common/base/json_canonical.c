@@ -27,11 +27,14 @@ static bool digits_read_back(double number, int precision, char scientific[FLOAT
   return strtod(scientific, NULL) == number || (digits_increment(scientific) && strtod(scientific, NULL) == number);
 }
 
+/* Where a decimal of up to 15 digits has no more than 18 of them behind the point. */
+static bool is_in_decimal_range(double number) { return fabs(number) >= 1e-4 && fabs(number) < 1e15; }
+
 /* Decimals of up to 15 digits, written plainly: what nearly every float is, without printf. No two of them are one double
  * (DBL_DIG), so the one that reads back is the shortest text. False for all others. */
 static bool short_decimal_format(double number, char text[FLOAT_TEXT_SIZE]) {
   double magnitude = fabs(number), power = 1; /* powers of ten are exact to 1e22 */
-  if (!(magnitude >= 1e-4 && magnitude < 1e15))
+  if (!is_in_decimal_range(number))
     return false;
   for (int decimals = 0; decimals < 19; decimals++, power *= 10) {
     double digits = rint(magnitude * power);
@@ -51,10 +54,10 @@ static bool short_decimal_format(double number, char text[FLOAT_TEXT_SIZE]) {
  * least two digits (CPython, Python/pystrtod.c, format code 'r'). */
 char *float_format(double number, char text[FLOAT_TEXT_SIZE]) {
   ALWAYS(isfinite(number));
-  int precision = 1;
   char scientific[FLOAT_TEXT_SIZE];
   if (short_decimal_format(number, text))
     return text;
+  int precision = is_in_decimal_range(number) ? 16 : 1; /* up to 15 would have been found above */
   while (!digits_read_back(number, precision, scientific))
     precision++;
   int exponent = (int)strtol(strchr(scientific, 'e') + 1, NULL, 10);

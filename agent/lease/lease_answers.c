@@ -1,13 +1,20 @@
 /* From what a worker answered, or did not, to measurements for the hook. Memory and threads: lease_execution.h. */
-#include <math.h>
-
 #include "agent/lease/lease_execution.h"
 #include "common/verdict/verdict.h"
+
+#define DAY_US (INT64_C(86400) * 1000000)
 
 enum outcome end_outcome(enum worker_event event) { return event == WORKER_HUNG ? OUTCOME_TIMEOUT : OUTCOME_RUNTIME; }
 
 bool answer_is_correct(const json_t *answer) {
   return answer && string_equal(json_string_value(json_object_get(answer, "outcome")), "correct");
+}
+
+int64_t answer_spent_us(const json_t *answer, const char *part) {
+  int64_t us = 0;
+  struct error ignored;
+  bool is_read = json_get_integer(json_object_get(answer, "spent"), "", part, JSON_OPTIONAL, 0, DAY_US, &us, &ignored);
+  return is_read ? us : 0;
 }
 
 static enum step hand_on(struct execution *execution, struct work *work, const struct measurement *measurement) {
@@ -55,36 +62,50 @@ static bool numbers_read(const json_t *array, double **ret_numbers) {
   cleanup_free double *numbers = xcalloc(n, sizeof *numbers);
   for (size_t i = 0; i < n; i++) {
     numbers[i] = json_number_value(json_array_get(array, i));
-    if (!isfinite(numbers[i]) || numbers[i] <= 0)
+    if (!(numbers[i] >= VERDICT_US_MIN && numbers[i] <= VERDICT_US_MAX))
       return false;
   }
   *ret_numbers = TAKE(numbers);
   return true;
 }
 
-static int64_t known_integer(const json_t *answer, const char *name, int64_t otherwise) {
-  const json_t *value = json_object_get(answer, name);
-  return json_is_integer(value) ? json_integer_value(value) : otherwise;
+static bool name_read(const json_t *answer, const char *member, const char **ret) {
+  struct error ignored;
+  return json_get_string(answer, "", member, JSON_OPTIONAL, ret, &ignored) &&
+         (!*ret || strlen(*ret) <= MEASUREMENT_NAME_MAX);
 }
 
-/* Adds the answer, whose texts the measurement borrows. The caller frees the samples. */
+static bool conditions_read(const json_t *answer, const json_t **ret) {
+  struct error ignored;
+  json_t *conditions = NULL;
+  if (!json_get_object(answer, "", "conditions", JSON_OPTIONAL, &conditions, &ignored))
+    return false;
+  cleanup_free char *text = conditions ? json_canonical(conditions) : NULL;
+  *ret = json_object_size(conditions) ? conditions : NULL;
+  return !text || strlen(text) <= MEASUREMENT_CONDITIONS_MAX;
+}
+
+/* Adds the answer, whose texts the measurement borrows. The caller frees the samples. False: no server would take it. */
 static bool measurement_read(const json_t *answer, struct measurement *measurement) {
   const json_t *samples = json_object_get(answer, "samples_us"), *baseline = json_object_get(answer, "baseline_us");
-  const json_t *conditions = json_object_get(answer, "conditions");
-  measurement->detail = (char *)json_string_value(json_object_get(answer, "detail"));
-  measurement->timer = json_string_value(json_object_get(answer, "timer"));
-  measurement->end = json_string_value(json_object_get(answer, "end"));
-  measurement->device_us = json_integer_value(json_object_get(answer, "device_us"));
-  measurement->clock_mhz = json_number_value(json_object_get(answer, "clock_mhz"));
-  measurement->occupancy = known_integer(answer, "occupancy", CODE_UNKNOWN);
-  measurement->resources.lds_bytes = known_integer(answer, "lds_bytes", measurement->resources.lds_bytes);
-  measurement->conditions = json_object_size(conditions) ? conditions : NULL;
-  if (!outcome_parse(json_string_value(json_object_get(answer, "outcome")), &measurement->outcome))
+  int64_t *lds_bytes = &measurement->resources.lds_bytes;
+  struct error ignored;
+  if (!json_get_string(answer, "", "detail", JSON_OPTIONAL, (const char **)&measurement->detail, &ignored) ||
+      !name_read(answer, "timer", &measurement->timer) || !name_read(answer, "end", &measurement->end) ||
+      !json_get_integer(answer, "", "device_us", JSON_OPTIONAL, 0, MEASUREMENT_DEVICE_US_MAX, &measurement->device_us,
+                        &ignored) ||
+      !json_get_number(answer, "", "clock_mhz", JSON_OPTIONAL, &measurement->clock_mhz, &ignored) ||
+      !(measurement->clock_mhz >= 0 && measurement->clock_mhz <= MEASUREMENT_CLOCK_MHZ_MAX) ||
+      !json_get_integer(answer, "", "occupancy", JSON_OPTIONAL, 0, INT32_MAX, &measurement->occupancy, &ignored) ||
+      !json_get_integer(answer, "", "lds_bytes", JSON_OPTIONAL, 0, INT32_MAX, lds_bytes, &ignored) ||
+      !conditions_read(answer, &measurement->conditions) ||
+      !outcome_parse(json_string_value(json_object_get(answer, "outcome")), &measurement->outcome))
     return false;
   if (measurement->outcome != OUTCOME_CORRECT)
     return true;
+
   size_t n = json_array_size(samples);
-  if (!measurement->timer || n == 0 || n != json_array_size(baseline) ||
+  if (!measurement->timer || n == 0 || n > MEASUREMENT_SAMPLES_MAX || n != json_array_size(baseline) ||
       !numbers_read(samples, &measurement->samples_us) || !numbers_read(baseline, &measurement->baseline_us))
     return false;
   measurement->n = n;

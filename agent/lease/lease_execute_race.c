@@ -5,14 +5,6 @@
 #define DEATHS_TOGETHER 2 /* of workers that died of none of the configs: then each of them is tried by itself */
 #define DEATHS_ALONE 2    /* with a config that is alone in a worker of its own: then it is to blame */
 
-/* How one race ended. */
-struct heat_end {
-  enum worker_event event; /* WORKER_ANSWER: the worker was done */
-  struct worker_end end;
-  bool has_failed; /* a config has failed; that may be why the worker left */
-  bool is_over_budget;
-};
-
 /* What the configs of a lease that is bounded may spend: less by what opening the kernel took. */
 static int64_t configs_us(const struct execution *execution) {
   const struct lease *lease = execution->lease;
@@ -94,7 +86,6 @@ static enum step measuring_failed(struct execution *execution, const char *reaso
 
 static void spent_add(struct execution *execution, const json_t *done) {
   struct executor_spent *all = &execution->executor->spent;
-  const json_t *spent = json_object_get(done, "spent");
   const struct {
     const char *name;
     int64_t *sum;
@@ -103,10 +94,28 @@ static void spent_add(struct execution *execution, const json_t *done) {
                {"warm_up_us", &all->warm_up_us},
                {"timing_us", &all->timing_us}};
   for (size_t i = 0; i < ARRAY_LENGTH(parts); i++) {
-    int64_t us = json_integer_value(json_object_get(spent, parts[i].name));
+    int64_t us = answer_spent_us(done, parts[i].name);
     *parts[i].sum += us;
     execution->spent_us += us;
   }
+}
+
+enum step heat_answer(struct execution *execution, const struct heat *heat, json_t *answer, struct heat_end *ended,
+                      bool *ret_is_over) {
+  const char *reason = json_string_value(json_object_get(answer, "error"));
+  const char *wrong = json_string_value(json_object_get(answer, "baseline_wrong"));
+  *ret_is_over = true;
+  if (reason)
+    return measuring_failed(execution, reason);
+  if (wrong)
+    return end_with_baseline(execution, OUTCOME_CORRECTNESS, wrong);
+  if (json_is_true(json_object_get(answer, "done"))) {
+    ended->is_over_budget = json_is_true(json_object_get(answer, "over_budget"));
+    spent_add(execution, answer);
+    return STEP_ON;
+  }
+  *ret_is_over = false;
+  return answer_take(execution, heat, answer, ended);
 }
 
 /* Takes what the worker says until it is done or has ended. */
@@ -116,23 +125,13 @@ static enum step race_wait(struct execution *execution, const struct heat *heat,
     cleanup_json json_t *answer = NULL;
     ended->event =
         worker_next(execution->worker->client, execution_stopped, execution, &executor->current, &answer, &ended->end);
-    const char *reason = json_string_value(json_object_get(answer, "error"));
+    bool is_over;
     if (ended->event == WORKER_STOPPED)
       return STEP_STOPPED;
     if (ended->event != WORKER_ANSWER)
       return STEP_ON;
-    if (reason)
-      return measuring_failed(execution, reason);
-    const char *wrong = json_string_value(json_object_get(answer, "baseline_wrong"));
-    if (wrong)
-      return end_with_baseline(execution, OUTCOME_CORRECTNESS, wrong);
-    if (json_is_true(json_object_get(answer, "done"))) {
-      ended->is_over_budget = json_is_true(json_object_get(answer, "over_budget"));
-      spent_add(execution, answer);
-      return STEP_ON;
-    }
-    enum step step = answer_take(execution, heat, answer, ended);
-    if (step != STEP_ON)
+    enum step step = heat_answer(execution, heat, answer, ended, &is_over);
+    if (step != STEP_ON || is_over)
       return step;
   }
 }
@@ -154,8 +153,7 @@ static enum step heat_race(struct execution *execution, const struct heat *heat,
   return step;
 }
 
-/* The worker was done: what it kept is handed on. Those that the budget left out stay. */
-static enum step heat_finish(struct execution *execution, const struct heat *heat, const struct heat_end *ended) {
+enum step heat_finish(struct execution *execution, const struct heat *heat, const struct heat_end *ended) {
   enum step step = STEP_ON;
   bool is_short = false;
   for (size_t i = 0; i < heat->n && step == STEP_ON; i++) {

@@ -88,6 +88,18 @@ struct heat {
   bool is_serial;     /* one at a time, so that each has its own turn */
   int unknown_deaths; /* of workers that died of none of them */
 };
+/* How one race ended. */
+struct heat_end {
+  enum worker_event event; /* WORKER_ANSWER: the worker was done */
+  struct worker_end end;
+  bool has_failed; /* a config has failed; that may be why the worker left */
+  bool is_over_budget;
+};
+/* What one answer of the worker means. Of a final the correct ones wait in their works; *ret_is_over: it was the last. */
+enum step heat_answer(struct execution *execution, const struct heat *heat, json_t *answer, struct heat_end *ended,
+                      bool *ret_is_over);
+/* The worker was done: what it kept is handed on. Those that the budget left out stay. */
+enum step heat_finish(struct execution *execution, const struct heat *heat, const struct heat_end *ended);
 /* Races them in as many workers as it takes until all are over, or STEP_SPENT. */
 enum step heat_run(struct execution *execution, struct heat *heat);
 
@@ -102,6 +114,8 @@ enum step hand_on_failure(struct execution *execution, struct work *work, enum o
 enum step hand_on_answer(struct execution *execution, struct work *work, const json_t *answer); /* NULL: none */
 enum step end_with_baseline(struct execution *execution, enum outcome outcome, const char *detail);
 bool answer_is_correct(const json_t *answer);
+/* A part of an answer's {"spent": {…}}; 0 where it is none that a request can have taken. */
+int64_t answer_spent_us(const json_t *answer, const char *part);
 enum outcome end_outcome(enum worker_event event);
 
 #endif

@@ -3,7 +3,6 @@
 
 #include <math.h>
 
-#define LEASE_MS_MAX (24 * 3600 * 1000)
 #define ID_MAX 20 /* digits of a 64-bit integer */
 
 bool lease_terms_read(const json_t *json, struct lease_terms *ret, struct error *error) {
@@ -76,6 +75,8 @@ static bool configs_read(const json_t *json, struct lease *lease, struct error *
       return error_at(error, "/configs", "the space has %llu points and no config %llu", (unsigned long long)raw_count,
                       (unsigned long long)(range->first + range->count - 1));
   }
+  if (lease->configs.n == 0)
+    return error_at(error, "/configs", "a lease has at least one config");
   if (config_ranges_count(&lease->configs) > LEASE_CONFIGS_MAX)
     return error_at(error, "/configs", "a lease of more than %u configs", LEASE_CONFIGS_MAX);
   if ((uint64_t)baseline >= raw_count)

@@ -8,6 +8,7 @@
 
 #define LEASE_CONFIGS_MAX 65536u
 #define LEASE_ID_LENGTH_MAX 64
+#define LEASE_MS_MAX (24 * 3600 * 1000) /* until a lease expires, and between its renewals */
 
 /* What tells the lease apart and how long it lives: read first, so that what cannot be executed can be handed back. */
 struct lease_terms {

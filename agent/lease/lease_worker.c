@@ -322,14 +322,13 @@ static enum step others_close(struct execution *execution, const struct executor
 /* An attempt to open the kernel, which began then. What a process takes to open the device is no job's:
  * it serves many. Where there is no answer, nothing says how much that was. */
 static void open_spent_add(struct executor *executor, int64_t began_ns, const json_t *answer) {
-  const json_t *spent = json_object_get(answer, "spent");
-  int64_t device_us = json_integer_value(json_object_get(spent, "device_us"));
+  int64_t device_us = answer_spent_us(answer, "device_us");
   int64_t opening_us = (clock_monotonic_ns() - began_ns) / 1000 - device_us;
   executor->opening_us += opening_us > 0 ? opening_us : 1;
   executor->spent.start_us += device_us;
-  executor->spent.reference_us += json_integer_value(json_object_get(spent, "reference_us"));
-  executor->spent.inputs_us += json_integer_value(json_object_get(spent, "inputs_us"));
-  executor->spent.baseline_us += json_integer_value(json_object_get(spent, "baseline_us"));
+  executor->spent.reference_us += answer_spent_us(answer, "reference_us");
+  executor->spent.inputs_us += answer_spent_us(answer, "inputs_us");
+  executor->spent.baseline_us += answer_spent_us(answer, "baseline_us");
 }
 
 /* The process of the reference ended while the lease was opened. What it says itself is no fault of its: it cannot be loaded,

@@ -4,6 +4,7 @@
 #include "agent/compile/sources.h"
 #include "agent/lease/lease_read.h"
 #include "agent/run/agent.h"
+#include "agent/run/measurement_json.h"
 #include "common/base/file.h"
 #include "common/base/log.h"
 #include "common/cache/code_signature.h"
@@ -14,6 +15,8 @@
 #define IDLE_LEAST_MS 1000 /* between two leases asked for in vain */
 #define BACKOFF_LEAST_MS 250
 #define BACKOFF_MOST_MS 10000
+#define EMPTY_LEAST_MS 20 /* after a lease of which nothing was measured, as it had ended or all of it was given away */
+#define EMPTY_MOST_MS 10000
 #define FAILED_LEAST_MS 1000 /* after a lease that could not be executed: another agent may be able to */
 #define FAILED_MOST_MS 60000
 #define QUARANTINE_LEAST_MS 1000
@@ -55,77 +58,6 @@ static bool record_append(const struct working *working, const char *member, jso
   return ok;
 }
 
-/* A compiler's words may be in any encoding. */
-static json_t *text_to_json(const char *text) {
-  json_t *json = json_string(text);
-  if (json)
-    return json;
-  cleanup_free char *copy = xstrdup(text);
-  for (char *at = copy; *at; at++) {
-    if ((unsigned char)*at >= 0x80)
-      *at = '?';
-  }
-  return json_string(copy);
-}
-
-static void known_add(json_t *json, const char *name, int64_t value) {
-  if (value != CODE_UNKNOWN)
-    json_object_set_new(json, name, json_integer(value));
-}
-
-static void resources_add(json_t *json, const struct measurement *measurement) {
-  const struct code_resources *resources = &measurement->resources;
-  bool is_known = resources->vgprs != CODE_UNKNOWN || resources->scratch_bytes != CODE_UNKNOWN;
-  known_add(json, "vgprs", resources->vgprs);
-  known_add(json, "agprs", resources->agprs);
-  known_add(json, "lds_bytes", resources->lds_bytes);
-  known_add(json, "spills", is_known ? code_resources_spills(resources) : CODE_UNKNOWN);
-  known_add(json, "occupancy", measurement->occupancy);
-}
-
-static void key_note(json_t *conditions, const char *member, bool is_verified, const struct digest *key) {
-  json_object_del(conditions, member);
-  if (is_verified)
-    ALWAYS(json_object_set_new(conditions, member, json_digest_text(key)) == 0);
-}
-
-/* What the worker says, which may run a stranger's code, and the keys that were verified here. A new reference; NULL where
- * nothing is known. */
-static json_t *conditions_of(const struct lease *lease, const struct measurement *measurement) {
-  if (!measurement->conditions && !lease->is_signed)
-    return NULL;
-  json_t *conditions = measurement->conditions ? json_copy((json_t *)measurement->conditions) : json_object();
-  ALWAYS(conditions != NULL);
-  key_note(conditions, "kernel_key", lease->is_signed, &lease->kernel_key);
-  key_note(conditions, "build_key", lease->is_signed && lease->has_build, &lease->build_key);
-  return conditions;
-}
-
-static json_t *measurement_to_json(const struct lease *lease, const struct measurement *measurement) {
-  json_t *json = json_pack("{s:I, s:I, s:I, s:s, s:s, s:I, s:I}", "config", (json_int_t)measurement->config, "process",
-                           (json_int_t)lease->process, "round", (json_int_t)lease->round, "outcome",
-                           outcome_name(measurement->outcome), "regime", lease->regime, "compile_ms",
-                           (json_int_t)measurement->compile_ms, "device_us", (json_int_t)measurement->device_us);
-  if (measurement->detail)
-    json_object_set_new(json, "detail", text_to_json(measurement->detail));
-  if (measurement->baseline_failed)
-    json_object_set_new(json, "baseline_failed", json_true());
-  if (measurement->n) {
-    json_object_set_new(json, "timer", json_string(measurement->timer));
-    json_object_set_new(json, "samples_us", json_numbers(measurement->samples_us, measurement->n));
-    json_object_set_new(json, "baseline_us", json_numbers(measurement->baseline_us, measurement->n));
-  }
-  if (measurement->end)
-    json_object_set_new(json, "end", text_to_json(measurement->end));
-  if (measurement->clock_mhz > 0)
-    json_object_set_new(json, "clock_mhz", json_real(measurement->clock_mhz));
-  resources_add(json, measurement);
-  json_t *conditions = conditions_of(lease, measurement);
-  if (conditions)
-    json_object_set_new(json, "conditions", conditions);
-  return json;
-}
-
 /* Names the code that was timed. The poster brings it to the server, as the device would wait here. */
 static bool object_name(const struct working *working, const char *path, json_t *json) {
   struct error error;
@@ -162,8 +94,11 @@ static bool bytes_get(struct working *working, const char *path, const char *wha
       *ret_size = response.size;
       return true;
     }
+    if (answered)
+      error_set(error, "the server answered %d to GET %s, %s", response.status, path, what);
     if (answered && response.status < 500 && response.status != 429)
-      return error_set(error, "the server answered %d to GET %s, %s", response.status, path, what);
+      return false;
+    log_warning("lease: lease=%s waits for %s: %s", working->terms->id, what, error->message);
     agent_wait(working->thread->agent, backoff_next_ms(&working->backoff, response.retry_after_s), NULL);
   }
   return error_set(error, "the lease ended before %s was there", what);
@@ -293,18 +228,19 @@ static bool end_append(struct working *working, enum lease_end end, const struct
                        : agent_is_stopping(agent) ? "the agent ends"
                                                   : "the agent could not renew it in time or store what it measured";
   cleanup_free char *told = xasprintf("%s%s", working->is_unsigned ? RELEASE_REASON_UNSIGNED : "", reason);
-  return record_append(working, "release", text_to_json(told), NULL);
+  return record_append(working, "release", words_to_json(told), NULL);
 }
 
 static const char *end_name(enum lease_end end) {
   return end == LEASE_DONE ? "done" : end == LEASE_SPENT ? "spent" : "stopped";
 }
 
-/* Whether the lease was executed, or ended for no fault of this device. */
-static bool lease_granted(struct device_thread *thread, const json_t *json, int64_t asked_ms) {
+/* Whether the lease was executed, or ended for no fault of this device. *ret_n_measured: configs, in either case. */
+static bool lease_granted(struct device_thread *thread, const json_t *json, int64_t asked_ms, size_t *ret_n_measured) {
   struct agent *agent = thread->agent;
   struct lease_terms terms;
   struct error error;
+  *ret_n_measured = 0;
   if (!lease_terms_read(json, &terms, &error)) {
     log_error("lease: the server grants a lease that makes no sense: %s", error.message);
     return false;
@@ -325,6 +261,7 @@ static bool lease_granted(struct device_thread *thread, const json_t *json, int6
   else
     log_info("lease: %s lease=%s epoch=%lld measured=%zu", end_name(end), terms.id, (long long)terms.epoch,
              working.n_measured);
+  *ret_n_measured = working.n_measured;
   bool is_told = end_append(&working, end, &error);
   held_end(agent->held, terms.id, terms.epoch);
   if (!is_told)
@@ -392,7 +329,7 @@ static void device_quarantine(struct device_thread *thread) {
 
 struct asking {
   char nonce[33]; /* kept while an answer may have been lost: then the same lease is granted again */
-  struct backoff backoff, failed;
+  struct backoff backoff, failed, empty;
 };
 
 static void device_step(struct device_thread *thread, struct asking *asking) {
@@ -410,11 +347,16 @@ static void device_step(struct device_thread *thread, struct asking *asking) {
     thread->n_leases++;
     thread->asking_ms += clock_monotonic_ms() - began_ms;
     leases_count(agent, 1);
-    bool ok = lease_granted(thread, answer.json, asked_ms);
+    size_t n_measured;
+    bool ok = lease_granted(thread, answer.json, asked_ms, &n_measured);
     leases_count(agent, -1);
     if (ok)
       backoff_reset(&asking->failed);
-    else if (!thread->executor.is_suspect)
+    if (n_measured)
+      backoff_reset(&asking->empty);
+    if (ok && !n_measured)
+      agent_wait(agent, backoff_next_ms(&asking->empty, 0), NULL);
+    else if (!ok && !thread->executor.is_suspect)
       agent_wait(agent, backoff_next_ms(&asking->failed, 0), NULL);
     return;
   }
@@ -454,6 +396,7 @@ void *device_thread_run(void *context) {
   struct asking asking = {
       .backoff = backoff_new(BACKOFF_LEAST_MS, BACKOFF_MOST_MS),
       .failed = backoff_new(FAILED_LEAST_MS, FAILED_MOST_MS),
+      .empty = backoff_new(EMPTY_LEAST_MS, EMPTY_MOST_MS),
   };
   int64_t began_ms = clock_monotonic_ms();
   random_hex(asking.nonce, 16);

@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <time.h>
 
+#include "agent/worker/worker_answers.h"
 #include "agent/worker/worker_bundle.h"
 #include "common/base/log.h"
 
@@ -27,16 +28,13 @@ struct worker_client {
   struct spawned process;
   bool is_reaped;
   struct worker_limits limits;
-  size_t answers_left; /* that the request may have */
-  size_t printed;      /* bytes of its output */
-  bool is_mute;        /* it has closed that */
-  char *out;           /* a request and its newline, not sent from `sent` on */
+  size_t printed; /* bytes of its output */
+  bool is_mute;   /* it has closed that */
+  char *out;      /* a request and its newline, not sent from `sent` on */
   size_t out_size, sent;
   int out_fds[WORKER_REQUEST_FDS]; /* they go with the first byte */
   size_t n_out_fds;
-  char *in; /* bytes of answers */
-  size_t in_size, in_capacity;
-  size_t scanned; /* of them without a newline */
+  struct worker_answers answers;
   /* What the page said last, and since when by our own clock: a kernel may scribble over the page's. */
   uint64_t seen_config;
   int seen_phase;
@@ -153,7 +151,7 @@ static void worker_release_within(struct worker_client *worker, int64_t leave_ms
   munmap(worker->process.status, sizeof *worker->process.status);
   out_fds_close(worker);
   free(worker->out);
-  free(worker->in);
+  worker_answers_release(&worker->answers);
   free(worker);
 }
 
@@ -176,13 +174,10 @@ static void page_read(struct worker_client *worker, bool is_new) {
 
 /* Whether the socket is still open. */
 static bool worker_receive(struct worker_client *worker) {
-  if (worker->in_capacity - worker->in_size < READ_SIZE) {
-    worker->in_capacity = worker->in_capacity * 2 + READ_SIZE;
-    worker->in = xreallocarray(worker->in, worker->in_capacity, 1);
-  }
-  ssize_t n = recv(worker->process.socket, worker->in + worker->in_size, READ_SIZE, MSG_DONTWAIT);
+  char *room = worker_answers_room(&worker->answers, READ_SIZE);
+  ssize_t n = recv(worker->process.socket, room, READ_SIZE, MSG_DONTWAIT);
   if (n > 0)
-    worker->in_size += (size_t)n;
+    worker->answers.size += (size_t)n;
   return n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR));
 }
 
@@ -208,10 +203,9 @@ void worker_ask_with(struct worker_client *worker, const json_t *request, int fd
   worker->out_size = strlen(worker->out);
   worker->sent = 0;
   /* A line to each config, and one more. What it said unasked is no answer to this. */
-  worker->answers_left = json_array_size(json_object_get(request, "configs")) + 1;
-  for (int i = 0; i < UNASKED_READS && worker_receive(worker) && worker->in_size; i++)
-    worker->in_size = 0;
-  worker->in_size = worker->scanned = 0;
+  for (int i = 0; i < UNASKED_READS && worker_receive(worker) && worker->answers.size; i++)
+    worker->answers.size = 0;
+  worker_answers_expect(&worker->answers, json_array_size(json_object_get(request, "configs")) + 1);
   page_read(worker, true);
 }
 
@@ -292,23 +286,6 @@ static enum worker_event worker_babbled(struct worker_client *worker, const char
   return WORKER_CRASHED;
 }
 
-/* Takes the first whole line of what has come. */
-static char *line_take(struct worker_client *worker) {
-  char *newline = worker->in_size > worker->scanned
-                      ? memchr(worker->in + worker->scanned, '\n', worker->in_size - worker->scanned)
-                      : NULL;
-  if (!newline) {
-    worker->scanned = worker->in_size;
-    return NULL;
-  }
-  size_t length = (size_t)(newline - worker->in);
-  char *line = xstrndup(worker->in, length);
-  worker->in_size -= length + 1;
-  memmove(worker->in, newline + 1, worker->in_size);
-  worker->scanned = 0;
-  return line;
-}
-
 static void worker_send(struct worker_client *worker) {
   ssize_t n = descriptors_send(worker->process.socket, worker->out + worker->sent, worker->out_size - worker->sent,
                                worker->out_fds, worker->n_out_fds);
@@ -323,22 +300,14 @@ static void worker_send(struct worker_client *worker) {
 enum worker_event worker_next(struct worker_client *worker, bool (*stopped)(void *context), void *context,
                               _Atomic uint64_t *current, json_t **ret_answer, struct worker_end *ret_end) {
   for (;;) {
-    cleanup_free char *line = line_take(worker);
-    if (line) {
-      struct error error;
-      cleanup_json json_t *answer = NULL;
+    struct error error;
+    enum worker_line line = worker_answers_next(&worker->answers, ret_answer, &error);
+    if (line != WORKER_LINE_MISSING)
       page_read(worker, true);
-      if (worker->answers_left-- == 0)
-        return worker_babbled(worker, "more lines than it was asked for", ret_end);
-      if (!json_parse(line, strlen(line), &answer, &error))
-        return worker_babbled(worker, error.message, ret_end);
-      if (!json_is_object(answer))
-        return worker_babbled(worker, "not an object", ret_end);
-      *ret_answer = TAKE(answer);
+    if (line == WORKER_LINE_WRONG)
+      return worker_babbled(worker, error.message, ret_end);
+    if (line == WORKER_LINE_WHOLE)
       return WORKER_ANSWER;
-    }
-    if (worker->in_size > WORKER_LINE_MAX)
-      return worker_babbled(worker, "a line without an end", ret_end);
     if (stopped && stopped(context))
       return worker_stop(worker, ret_end);
     page_read(worker, false);

@@ -3,9 +3,6 @@
 
 #include "common/verdict/verdict.h"
 
-#define DETAIL_MAX 16384
-#define NAME_MAX_BYTES 64
-
 void results_release(struct results *results) {
   for (size_t i = 0; i < results->n; i++)
     free(results->measurements[i].conditions);
@@ -25,7 +22,7 @@ static bool text_get(const json_t *json, const char *pointer, const char *name, 
   return true;
 }
 
-/* Reads a list of times into `times`, which has RESULTS_SAMPLES_MAX elements. */
+/* Reads a list of times into `times`, which has MEASUREMENT_SAMPLES_MAX elements. */
 static bool times_get(const json_t *json, const char *pointer, const char *name, const json_t **ret, double *times,
                       struct error *error) {
   json_t *array = NULL;
@@ -34,8 +31,8 @@ static bool times_get(const json_t *json, const char *pointer, const char *name,
     return false;
   *ret = array;
   json_pointer_member(at, sizeof at, pointer, name);
-  if (json_array_size(array) > RESULTS_SAMPLES_MAX)
-    return error_at(error, at, "%zu samples; at most %d are taken", json_array_size(array), RESULTS_SAMPLES_MAX);
+  if (json_array_size(array) > MEASUREMENT_SAMPLES_MAX)
+    return error_at(error, at, "%zu samples; at most %d are taken", json_array_size(array), MEASUREMENT_SAMPLES_MAX);
   for (size_t i = 0; i < json_array_size(array); i++) {
     const json_t *element = json_array_get(array, i);
     times[i] = json_number_value(element);
@@ -69,7 +66,7 @@ static bool clock_get(const json_t *json, const char *pointer, double *ret, stru
   char at[JSON_POINTER_SIZE];
   if (!json_get_number(json, pointer, "clock_mhz", JSON_OPTIONAL, ret, error))
     return false;
-  if (!(*ret >= 0 && *ret <= 1e6))
+  if (!(*ret >= 0 && *ret <= MEASUREMENT_CLOCK_MHZ_MAX))
     return error_at(error, json_pointer_member(at, sizeof at, pointer, "clock_mhz"),
                     "\"clock_mhz\" is %g; it must be 0 to 1000000", *ret);
   return true;
@@ -113,9 +110,9 @@ static bool conditions_get(const json_t *json, const char *pointer, char **ret_t
   if (!conditions)
     return true;
   cleanup_free char *text = json_canonical(conditions);
-  if (strlen(text) > RESULTS_CONDITIONS_MAX)
+  if (strlen(text) > MEASUREMENT_CONDITIONS_MAX)
     return error_at(error, json_pointer_member(at, sizeof at, pointer, "conditions"),
-                    "\"conditions\" has %zu bytes; at most %d are kept", strlen(text), RESULTS_CONDITIONS_MAX);
+                    "\"conditions\" has %zu bytes; at most %d are kept", strlen(text), MEASUREMENT_CONDITIONS_MAX);
   *ret_text = TAKE(text);
   return true;
 }
@@ -169,10 +166,10 @@ static bool measurement_parse(const json_t *json, const char *pointer, double *s
       !json_get_integer(json, pointer, "process", JSON_NOT_NULL, 0, INT32_MAX, &measurement.process, error) ||
       !json_get_integer(json, pointer, "round", JSON_NOT_NULL, 0, INT32_MAX, &measurement.round, error) ||
       !json_get_string(json, pointer, "outcome", JSON_REQUIRED, &outcome, error) ||
-      !text_get(json, pointer, "detail", DETAIL_MAX, &measurement.detail, error) ||
-      !text_get(json, pointer, "timer", NAME_MAX_BYTES, &measurement.timer, error) ||
-      !text_get(json, pointer, "regime", NAME_MAX_BYTES, &measurement.regime, error) ||
-      !text_get(json, pointer, "end", NAME_MAX_BYTES, &measurement.end, error) ||
+      !text_get(json, pointer, "detail", MEASUREMENT_DETAIL_MAX, &measurement.detail, error) ||
+      !text_get(json, pointer, "timer", MEASUREMENT_NAME_MAX, &measurement.timer, error) ||
+      !text_get(json, pointer, "regime", MEASUREMENT_NAME_MAX, &measurement.regime, error) ||
+      !text_get(json, pointer, "end", MEASUREMENT_NAME_MAX, &measurement.end, error) ||
       !clock_get(json, pointer, &measurement.clock_mhz, error))
     return false;
 #define X(member, least, most)                                                                                         \
@@ -224,12 +221,12 @@ bool results_parse(const json_t *json, struct results *ret, struct error *error)
   if (n > RESULTS_MEASUREMENTS_MAX || (n == 0 && !results.done))
     return error_at(error, "/measurements", "%zu measurements; post 1 to %d, or none with \"done\"", n,
                     RESULTS_MEASUREMENTS_MAX);
-  cleanup_free double *times = xcalloc(2 * RESULTS_SAMPLES_MAX, sizeof *times);
+  cleanup_free double *times = xcalloc(2 * MEASUREMENT_SAMPLES_MAX, sizeof *times);
   results.measurements = xcalloc(n + 1, sizeof *results.measurements);
   for (; results.n < n; results.n++) {
     char at[JSON_POINTER_SIZE];
     json_pointer_index(at, sizeof at, "/measurements", results.n);
-    if (!measurement_parse(json_array_get(array, results.n), at, times, times + RESULTS_SAMPLES_MAX,
+    if (!measurement_parse(json_array_get(array, results.n), at, times, times + MEASUREMENT_SAMPLES_MAX,
                            &results.measurements[results.n], error))
       return false;
   }

@@ -5,23 +5,10 @@
 #define WAVETUNE_SERVER_CORE_RESULTS_H
 
 #include "common/base/json.h"
+#include "common/verdict/outcome.h"
 #include "server/core/job_state.h"
 
 #define RESULTS_MEASUREMENTS_MAX 1000
-#define RESULTS_SAMPLES_MAX 10000
-#define RESULTS_CONDITIONS_MAX 4096 /* bytes of the text */
-
-/* Integers that a measurement may have, X(member, least, most): values outside of the range are refused; absent and null
- * are MEASUREMENT_NONE. */
-#define MEASUREMENT_INTEGERS(X)                                                                                        \
-  X(compile_ms, 0, INT64_C(1000000000000))                                                                             \
-  X(device_us, 0, INT64_C(1000000000000000))                                                                           \
-  X(vgprs, 0, 1000000)                                                                                                 \
-  X(agprs, 0, 1000000)                                                                                                 \
-  X(spills, 0, INT32_MAX)                                                                                              \
-  X(lds_bytes, 0, INT32_MAX)                                                                                           \
-  X(occupancy, 0, INT32_MAX)
-
 #define MEASUREMENT_NONE INT64_MIN /* an integer that was not stated */
 
 /* Whether the baseline could not be measured, so that nothing of the job can; then `detail` says why. Older agents do not

@@ -26,7 +26,7 @@ static void check_results(const json_t *json) {
     ALWAYS(json_array_size(measurement->samples_us) == json_array_size(measurement->baseline_us));
     ALWAYS(measurement->outcome != OUTCOME_CORRECT || measurement->ratio > 0);
     ALWAYS(measurement->outcome == OUTCOME_CORRECT || !measurement->has_object);
-    ALWAYS(!measurement->conditions || strlen(measurement->conditions) <= RESULTS_CONDITIONS_MAX);
+    ALWAYS(!measurement->conditions || strlen(measurement->conditions) <= MEASUREMENT_CONDITIONS_MAX);
   }
   results_release(&results);
 }

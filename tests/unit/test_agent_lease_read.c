@@ -82,6 +82,7 @@ Test(agent_lease_read, refuses_what_it_cannot_execute) {
       {"regime", "\"tepid\"", "/regime", "knows no regime \"tepid\""},
       {"configs", "[[0, 7]]", "/configs", "6 points and no config 6"},
       {"configs", "[[9000000000000000000, 1]]", "/configs", "no config"},
+      {"configs", "[]", "/configs", "at least one config"},
       {"configs", "[7]", "/configs", "the lease cannot be executed"},
       {"baseline", "6", "/baseline", "no config 6"},
       {"build", "\"sha256:00\"", "/build", "the lease cannot be executed"},

@@ -160,14 +160,14 @@ Test(results, conditions_of_4_KiB_are_kept_and_larger_ones_refused) {
   for (int extra = 0; extra < 2; extra++) {
     struct results results = {0};
     struct error error;
-    int width = RESULTS_CONDITIONS_MAX - (int)strlen("{\"a\":\"\"}") + extra;
+    int width = MEASUREMENT_CONDITIONS_MAX - (int)strlen("{\"a\":\"\"}") + extra;
     cleanup_free char *measurement = xasprintf(CORRECT(", \"conditions\": {\"a\": \"%0*d\"}"), width, 0);
     cleanup_free char *text = xasprintf("{\"epoch\": 1, \"measurements\": [%s]}", measurement);
     if (extra) {
       refuses(measurement, "/measurements/0/conditions");
     } else {
       cr_assert(parsed(text, &results, &error), "%s", error.message);
-      cr_expect_eq(strlen(results.measurements[0].conditions), RESULTS_CONDITIONS_MAX);
+      cr_expect_eq(strlen(results.measurements[0].conditions), MEASUREMENT_CONDITIONS_MAX);
       results_release(&results);
     }
   }
@@ -236,7 +236,7 @@ Test(results, too_many_samples_are_refused) {
   size_t size;
   FILE *out = open_memstream(&text, &size);
   fputs("{\"seq\": 1, \"config\": 1, \"outcome\": \"correct\", \"samples_us\": [1", out);
-  for (int i = 0; i < RESULTS_SAMPLES_MAX; i++)
+  for (int i = 0; i < MEASUREMENT_SAMPLES_MAX; i++)
     fputs(",1", out);
   fputs("]}", out);
   fclose(out);

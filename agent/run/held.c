@@ -6,6 +6,7 @@
 
 #define MARGIN_MAX_MS 2000 /* to kill a worker and be sure of it */
 #define RETRY_MS 500       /* a renewal that failed is tried again so soon */
+#define RENEW_LEAST_MS 20  /* whatever the server asks for: two or three renewals of the shortest lease that there is */
 #define NO_CONFIG UINT64_MAX
 
 struct held {
@@ -73,7 +74,11 @@ void held_add(struct held_table *table, const struct held_grant *grant) {
     *held = (struct held){0};
   }
   config_ranges_release(&held->configs);
-  *held = (struct held){.epoch = grant->epoch, .renew_every_ms = grant->renew_every_ms, .current = grant->current};
+  *held = (struct held){
+      .epoch = grant->epoch,
+      .renew_every_ms = grant->renew_every_ms > RENEW_LEAST_MS ? grant->renew_every_ms : RENEW_LEAST_MS,
+      .current = grant->current,
+  };
   snprintf(held->lease, sizeof held->lease, "%s", grant->lease);
   expiry_set(held, grant->asked_ms, grant->expires_in_ms);
   pthread_mutex_unlock(&table->mutex);

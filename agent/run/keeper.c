@@ -1,13 +1,12 @@
 /* The keeper: enrols the agent, keeps its heartbeat and renews its leases. */
 #include "agent/run/agent.h"
+#include "agent/run/answers.h"
 #include "common/base/file.h"
 #include "common/base/log.h"
 
 #define RENEW_MOST_MS 5000
 #define RENEW_LEAST_MS 500
 #define LOOK_MS 1000
-#define HEARTBEAT_MS_DEFAULT 5000
-#define HEARTBEAT_MS_MAX 600000
 #define MACHINE_ID_MAX 4096
 #define BACKOFF_LEAST_MS 500
 #define BACKOFF_MOST_MS 10000
@@ -62,10 +61,6 @@ static json_t *enrol_body(struct agent *agent) {
   return body;
 }
 
-static bool id_is_plain(const char *id) {
-  return id && strspn(id, "0123456789abcdef") == strlen(id) && strlen(id) >= 1 && strlen(id) <= 64;
-}
-
 static void id_keep(struct agent *agent, const char *id) {
   struct error error;
   cleanup_free char *path = xasprintf("%s/agent", agent->state), *line = xasprintf("%s\n", id);
@@ -80,41 +75,37 @@ static void id_keep(struct agent *agent, const char *id) {
     log_error("agent: the next run will be another agent: %s", error.message);
 }
 
-static int64_t heartbeat_every_ms(const json_t *answer) {
-  int64_t every_ms = json_integer_value(json_object_get(answer, "heartbeat_every_ms"));
-  return every_ms > 0 && every_ms <= HEARTBEAT_MS_MAX ? every_ms : HEARTBEAT_MS_DEFAULT;
+static void rotation_plan(struct agent *agent, int64_t rotate_in_ms) {
+  agent->rotate_at_ms = rotate_in_ms < 0 ? 0 : clock_monotonic_ms() + rotate_in_ms;
 }
 
-static void rotation_plan(struct agent *agent, const json_t *answer) {
-  const json_t *rotate_in_ms = json_object_get(answer, "rotate_in_ms");
-  agent->rotate_at_ms = json_is_integer(rotate_in_ms) ? clock_monotonic_ms() + json_integer_value(rotate_in_ms) + 1 : 0;
+/* Says of an answer that it cannot be used, and why. The same may be answered otherwise later. */
+static void answer_refuse(struct server_answer *answer, const char *what) {
+  answer->reply = REPLY_LATER;
+  error_prefix(&answer->error, "the server's answer to %s makes no sense: ", what);
 }
 
 /* One try. */
-static struct server_answer enrol_ask(struct agent *agent) {
+static struct server_answer enrol_ask(struct agent *agent, struct enrolled *ret_enrolled) {
   cleanup_json json_t *body = enrol_body(agent);
   struct server_answer answer = server_ask(agent->keeper_client, "POST", "/v1/agents", body, REQUEST_MS);
-  const char *id = json_string_value(json_object_get(answer.json, "agent"));
   if (answer.reply == REPLY_REFUSED && agent->trusted.n &&
       string_equal(json_string_value(json_object_get(answer.json, "pointer")), "/trusted_keys"))
     error_prefix(&answer.error,
                  "the server keeps no signatures of kernels, so that with --trusted-key there is no work "
                  "here; upgrade it: ");
-  if (answer.reply == REPLY_OK && !id_is_plain(id)) {
-    answer.reply = REPLY_LATER;
-    error_set(&answer.error, "the server's answer to POST /v1/agents names no agent");
-  }
-  const char *token = json_string_value(json_object_get(answer.json, "token"));
-  if (answer.reply == REPLY_OK && token && !own_token_begin(agent, token, &answer.error)) {
+  if (answer.reply == REPLY_OK && !enrolled_read(answer.json, ret_enrolled, &answer.error))
+    answer_refuse(&answer, "POST /v1/agents");
+  if (answer.reply == REPLY_OK && ret_enrolled->token && !own_token_begin(agent, ret_enrolled->token, &answer.error)) {
     answer.reply = REPLY_LATER; /* the same boot nonce again is the same agent */
     error_prefix(&answer.error, "cannot keep the agent's token: ");
   }
   if (answer.reply == REPLY_OK) {
-    rotation_plan(agent, answer.json);
-    id_keep(agent, id);
+    rotation_plan(agent, ret_enrolled->rotate_in_ms);
+    id_keep(agent, ret_enrolled->agent);
     boot_forget(agent);
-    log_info("agent: enrolled agent=%s name=%s devices=%zu reclaimed=%" JSON_INTEGER_FORMAT, id, agent->name,
-             agent->n_threads, json_integer_value(json_object_get(answer.json, "reclaimed")));
+    log_info("agent: enrolled agent=%s name=%s devices=%zu reclaimed=%lld", ret_enrolled->agent, agent->name,
+             agent->n_threads, (long long)ret_enrolled->reclaimed);
   }
   return answer;
 }
@@ -122,7 +113,8 @@ static struct server_answer enrol_ask(struct agent *agent) {
 bool agent_enrol(struct agent *agent, int *ret_code) {
   struct backoff backoff = backoff_new(BACKOFF_LEAST_MS, BACKOFF_MOST_MS);
   while (!agent_is_stopping(agent)) {
-    cleanup_server_answer struct server_answer answer = enrol_ask(agent);
+    struct enrolled enrolled;
+    cleanup_server_answer struct server_answer answer = enrol_ask(agent, &enrolled);
     if (answer.reply == REPLY_OK)
       return true;
     if (answer.reply != REPLY_LATER) {
@@ -154,12 +146,13 @@ static void enrol_again(struct keeper *keeper, int64_t now_ms) {
   struct agent *agent = keeper->agent;
   if (!flag_is_set(agent, &agent->must_enrol) || now_ms < keeper->enrol_ms)
     return;
-  cleanup_server_answer struct server_answer answer = enrol_ask(agent);
+  struct enrolled enrolled;
+  cleanup_server_answer struct server_answer answer = enrol_ask(agent, &enrolled);
   if (answer.reply == REPLY_OK) {
     pthread_mutex_lock(&agent->mutex);
     agent->must_enrol = false;
     pthread_mutex_unlock(&agent->mutex);
-    keeper->every_ms = heartbeat_every_ms(answer.json);
+    keeper->every_ms = enrolled.heartbeat_every_ms;
     backoff_reset(&keeper->backoff);
     return;
   }
@@ -176,9 +169,11 @@ static void token_rotate(struct keeper *keeper, int64_t now_ms) {
   cleanup_json json_t *body = json_object();
   cleanup_server_answer struct server_answer answer =
       server_ask(agent->keeper_client, "POST", path, body, RENEW_MOST_MS);
-  const char *token = json_string_value(json_object_get(answer.json, "token"));
-  if (answer.reply == REPLY_OK && own_token_replace(agent, token, &answer.error)) {
-    rotation_plan(agent, answer.json);
+  struct rotated rotated;
+  if (answer.reply == REPLY_OK && !rotated_read(answer.json, &rotated, &answer.error))
+    answer_refuse(&answer, path);
+  if (answer.reply == REPLY_OK && own_token_replace(agent, rotated.token, &answer.error)) {
+    rotation_plan(agent, rotated.rotate_in_ms);
     keeper->heartbeat_ms = now_ms;
     backoff_reset(&keeper->backoff);
     return;
@@ -206,13 +201,15 @@ static void heartbeat_send(struct keeper *keeper) {
   cleanup_json json_t *body = json_pack("{s:s}", "boot", agent->boot);
   cleanup_server_answer struct server_answer answer =
       server_ask(agent->keeper_client, "POST", path, body, RENEW_MOST_MS);
+  struct beaten beaten;
+  if (answer.reply == REPLY_OK && !beaten_read(answer.json, &beaten, &answer.error))
+    answer_refuse(&answer, path);
   if (answer.reply == REPLY_OK) {
     own_token_worked(agent);
-    bool is_draining = json_is_true(json_object_get(answer.json, "draining"));
-    keeper->every_ms = heartbeat_every_ms(answer.json);
-    if (is_draining != keeper->is_draining)
-      log_info("agent: %s", is_draining ? "drained: it gets no more leases" : "no longer drained");
-    keeper->is_draining = is_draining;
+    keeper->every_ms = beaten.heartbeat_every_ms;
+    if (beaten.is_draining != keeper->is_draining)
+      log_info("agent: %s", beaten.is_draining ? "drained: it gets no more leases" : "no longer drained");
+    keeper->is_draining = beaten.is_draining;
   } else if (answer.reply == REPLY_NOT_FOUND) {
     agent_signal(agent, &agent->must_enrol);
   } else if (answer.status == 401 && agent->own_token && !agent_is_stopping(agent)) {
@@ -220,18 +217,6 @@ static void heartbeat_send(struct keeper *keeper) {
   } else {
     log_warning("agent: no heartbeat: %s", answer.error.message);
   }
-}
-
-/* Servers that give nothing away have no such member. */
-static void configs_limit(struct agent *agent, const struct held_due *due, const json_t *answer) {
-  struct config_ranges configs = {0};
-  struct error error;
-  json_t *array = NULL;
-  if (!json_get_array(answer, "", "configs", JSON_OPTIONAL, &array, &error) ||
-      (array && !config_ranges_from_json(array, &configs, &error)))
-    log_warning("lease: what the server says of its configs makes no sense: lease=%s: %s", due->lease, error.message);
-  else if (array)
-    held_limit(agent->held, due->lease, due->epoch, &configs);
 }
 
 static void lease_renew(struct agent *agent, const struct held_due *due) {
@@ -243,10 +228,13 @@ static void lease_renew(struct agent *agent, const struct held_due *due) {
                 due->config == UINT64_MAX ? json_null() : json_integer((json_int_t)due->config));
   int64_t asked_ms = held_clock_ms();
   cleanup_server_answer struct server_answer answer = server_ask(agent->keeper_client, "POST", path, body, timeout_ms);
-  int64_t expires_in_ms = json_integer_value(json_object_get(answer.json, "expires_in_ms"));
-  if (answer.reply == REPLY_OK && expires_in_ms > 0) {
-    held_renewed(agent->held, due->lease, due->epoch, asked_ms, expires_in_ms);
-    configs_limit(agent, due, answer.json);
+  struct renewed renewed;
+  if (answer.reply == REPLY_OK && !renewed_read(answer.json, &renewed, &answer.error))
+    answer_refuse(&answer, path);
+  if (answer.reply == REPLY_OK) {
+    held_renewed(agent->held, due->lease, due->epoch, asked_ms, renewed.expires_in_ms);
+    if (renewed.is_limited)
+      held_limit(agent->held, due->lease, due->epoch, &renewed.configs);
   } else if (answer.reply == REPLY_CONFLICT || answer.reply == REPLY_NOT_FOUND) {
     log_warning("lease: lost lease=%s epoch=%lld: %s", due->lease, (long long)due->epoch, answer.error.message);
     held_lose(agent->held, due->lease, due->epoch);
@@ -274,8 +262,11 @@ void agent_keep(struct agent *agent) {
       heartbeat_send(&keeper);
     }
     token_rotate(&keeper, now_ms);
-    while (held_next_due(agent->held, &due, &wait_ms))
+    /* One at a time: a server that is slow, or wants renewals all the time, keeps nothing else waiting. */
+    if (held_next_due(agent->held, &due, &wait_ms)) {
       lease_renew(agent, &due);
+      continue;
+    }
     wait_ms = wait_ms < LOOK_MS ? wait_ms : LOOK_MS;
     agent_wait(agent, wait_ms, &agent->must_renew);
   }

@@ -5,17 +5,13 @@
  * dies. STATE/boot is the boot nonce of an enrolment that was not answered yet: with the same nonce it costs no second use.
  * Threads: the main one, and the keeper, which is the same. Memory: the agent owns the texts. */
 #include "agent/run/agent.h"
+#include "agent/run/answers.h"
 #include "common/base/file.h"
 #include "common/base/log.h"
 
 #define TOKEN_FILE_MAX 1024
 #define BACKOFF_LEAST_MS 500
 #define BACKOFF_MOST_MS 10000
-
-static bool token_is_plain(const char *token) {
-  size_t length = token ? strspn(token, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-") : 0;
-  return length >= 1 && length <= 256 && !token[length];
-}
 
 /* What every client sends from now on; NULL: what the options say. */
 static void clients_set(struct agent *agent, const char *token) {
@@ -46,8 +42,6 @@ static void tokens_set(struct agent *agent, const char *token, const char *befor
 }
 
 bool own_token_begin(struct agent *agent, const char *token, struct error *error) {
-  if (!token_is_plain(token))
-    return error_set(error, "the server's answer holds no token that can be sent");
   if (!tokens_write(agent, token, NULL, error))
     return false;
   tokens_set(agent, token, NULL);
@@ -56,8 +50,6 @@ bool own_token_begin(struct agent *agent, const char *token, struct error *error
 }
 
 bool own_token_replace(struct agent *agent, const char *token, struct error *error) {
-  if (!token_is_plain(token))
-    return error_set(error, "the server's answer holds no token that can be sent");
   if (!tokens_write(agent, token, agent->own_token, error))
     return false;
   tokens_set(agent, token, agent->own_token);

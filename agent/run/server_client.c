@@ -2,6 +2,7 @@
 #include "agent/run/server_client.h"
 
 #define RETRY_AFTER_MAX_S 300
+#define ANSWER_MAX ((size_t)16 << 20) /* as JSON in memory it may take twenty times as much */
 
 void server_answer_release(struct server_answer *answer) {
   json_decref(answer->json);
@@ -27,24 +28,16 @@ static enum reply reply_of(int status) {
   }
 }
 
-struct server_answer server_ask(struct http_client *client, const char *method, const char *path, const json_t *body,
-                                int64_t timeout_ms) {
-  struct server_answer answer = {.reply = REPLY_LATER};
-  cleanup_free char *text = body ? json_canonical(body) : NULL;
-  struct http_request request = {
-      .method = method, .path = path, .body = text, .body_size = text ? strlen(text) : 0, .timeout_ms = timeout_ms};
-  cleanup_http_response struct http_response response = {0};
-  if (!http_send(client, &request, &response, &answer.error))
-    return answer;
-  answer.status = response.status;
-  answer.retry_after_s = response.retry_after_s;
-  answer.reply = reply_of(response.status);
-  if (response.size && !json_parse(response.body, response.size, &answer.json, &answer.error)) {
-    if (answer.reply == REPLY_OK) {
-      error_prefix(&answer.error, "the server's answer to %s %s is ", method, path);
-      answer.reply = REPLY_LATER;
-    }
+struct server_answer server_answer_read(const char *method, const char *path, const struct http_response *response) {
+  struct server_answer answer = {
+      .reply = reply_of(response->status), .status = response->status, .retry_after_s = response->retry_after_s};
+  if (response->size && !json_parse(response->body, response->size, &answer.json, &answer.error)) {
     answer.json = NULL;
+    if (answer.reply == REPLY_OK) {
+      answer.reply = REPLY_LATER;
+      error_prefix(&answer.error, "the server's answer to %s %s is ", method, path);
+      return answer;
+    }
   }
   /* A lease that was not granted to us is as good as none. */
   if (answer.status == 403 && json_object_get(answer.json, "lease"))
@@ -52,13 +45,33 @@ struct server_answer server_ask(struct http_client *client, const char *method, 
   /* One of a proxy whose server is away: ours says what it did not find. */
   if (answer.reply == REPLY_NOT_FOUND && !json_object_get(answer.json, "detail"))
     answer.reply = REPLY_LATER;
-  if (answer.reply != REPLY_OK && (answer.json || !response.size || answer.status >= 400)) {
+  if (answer.reply != REPLY_OK) {
     const char *detail = json_string_value(json_object_get(answer.json, "detail"));
     const char *pointer = json_string_value(json_object_get(answer.json, "pointer"));
-    error_at(&answer.error, pointer ? pointer : "", "the server answered %d to %s %s: %s", answer.status, method, path,
-             detail ? detail : "it did not say why");
-    http_error_name_request(&response, &answer.error);
+    bool is_redirect = answer.status >= 300 && answer.status < 400;
+    error_at(&answer.error, pointer && pointer[0] == '/' ? pointer : "", "the server answered %d to %s %s: %s",
+             answer.status, method, path,
+             detail        ? detail
+             : is_redirect ? "redirects are not followed, so give the URL that it leads to"
+                           : "it did not say why");
+    http_error_name_request(response, &answer.error);
   }
+  return answer;
+}
+
+struct server_answer server_ask(struct http_client *client, const char *method, const char *path, const json_t *body,
+                                int64_t timeout_ms) {
+  struct server_answer answer = {.reply = REPLY_LATER};
+  cleanup_free char *text = body ? json_canonical(body) : NULL;
+  struct http_request request = {.method = method,
+                                 .path = path,
+                                 .body = text,
+                                 .body_size = text ? strlen(text) : 0,
+                                 .timeout_ms = timeout_ms,
+                                 .response_max = ANSWER_MAX};
+  cleanup_http_response struct http_response response = {0};
+  if (http_send(client, &request, &response, &answer.error))
+    answer = server_answer_read(method, path, &response);
   return answer;
 }
 

@@ -26,7 +26,10 @@ struct server_answer {
 void server_answer_release(struct server_answer *answer);
 #define cleanup_server_answer __attribute__((cleanup(server_answer_release)))
 
-/* Sends `body` (may be NULL), decides what the answer means. */
+/* What an answer to a request means. Whatever the server sends is one of the replies, with a sentence but for REPLY_OK. */
+struct server_answer server_answer_read(const char *method, const char *path, const struct http_response *response);
+
+/* Sends `body` (may be NULL) and reads the answer. */
 struct server_answer server_ask(struct http_client *client, const char *method, const char *path, const json_t *body,
                                 int64_t timeout_ms);
 

@@ -66,17 +66,35 @@ Test(agent_held, a_lease_that_is_lost_is_not_alive_nor_renewed) {
   held_table_free(table);
 }
 
+/* Renews at once. */
+static void renew_now(struct held_table *table) {
+  held_renewed(table, "91", 3, held_clock_ms() - LONG_MS / 2, LONG_MS);
+}
+
 Test(agent_held, a_due_renewal_names_the_config_at_work) {
-  struct held_table *table = table_with("91", LONG_MS, 0);
+  struct held_table *table = table_with("91", LONG_MS, LONG_MS / 3);
   struct held_due due;
   int64_t wait_ms;
+  renew_now(table);
   cr_assert(held_next_due(table, &due, &wait_ms));
   cr_expect_str_eq(due.lease, "91");
   cr_expect_eq(due.epoch, 3);
   cr_expect_eq(due.config, 17);
   held_end(table, "91", 3);
+  renew_now(table);
   cr_assert(held_next_due(table, &due, &wait_ms), "its results may still wait");
   cr_expect_eq(due.config, UINT64_MAX);
+  held_table_free(table);
+}
+
+Test(agent_held, a_server_that_wants_renewals_all_the_time_does_not_get_them) {
+  struct held_table *table = table_with("91", LONG_MS, 1);
+  int64_t until_ms = held_clock_ms() + 200, wait_ms;
+  struct held_due due;
+  int n = 0;
+  while (held_clock_ms() < until_ms)
+    n += held_next_due(table, &due, &wait_ms);
+  cr_expect_leq(n, 10);
   held_table_free(table);
 }
 

@@ -1,0 +1,141 @@
+/* What an agent takes of a server's answers, and what a server takes of an agent's measurements. */
+#include "agent/run/answers.h"
+
+#include <criterion/criterion.h>
+
+#include "agent/run/measurement_json.h"
+#include "agent/run/server_client.h"
+
+static json_t *json_of(const char *text) {
+  json_t *json = NULL;
+  struct error error;
+  cr_assert(json_parse(text, strlen(text), &json, &error), "%s", error.message);
+  return json;
+}
+
+Test(agent_answers, an_enrolment_names_the_agent_and_what_it_may_expect) {
+  cleanup_json json_t *json = json_of("{\"agent\": \"ab12\", \"token\": \"wt_x\", \"rotate_in_ms\": 60000, "
+                                      "\"heartbeat_every_ms\": 700, \"reclaimed\": 2}");
+  struct enrolled enrolled;
+  struct error error;
+  cr_assert(enrolled_read(json, &enrolled, &error), "%s", error.message);
+  cr_expect_str_eq(enrolled.agent, "ab12");
+  cr_expect_str_eq(enrolled.token, "wt_x");
+  cr_expect_eq(enrolled.rotate_in_ms, 60000);
+  cr_expect_eq(enrolled.heartbeat_every_ms, 700);
+  cr_expect_eq(enrolled.reclaimed, 2);
+}
+
+Test(agent_answers, what_an_answer_leaves_out_has_a_default) {
+  cleanup_json json_t *json = json_of("{\"agent\": \"ab12\", \"rotate_in_ms\": null}");
+  struct enrolled enrolled;
+  struct beaten beaten;
+  struct error error;
+  cr_assert(enrolled_read(json, &enrolled, &error), "%s", error.message);
+  cr_expect_null(enrolled.token);
+  cr_expect_eq(enrolled.rotate_in_ms, -1);
+  cr_expect_eq(enrolled.heartbeat_every_ms, HEARTBEAT_MS_DEFAULT);
+  cr_assert(beaten_read(NULL, &beaten, &error), "%s", error.message);
+  cr_expect_not(beaten.is_draining);
+}
+
+Test(agent_answers, a_token_that_is_due_at_once_is_replaced_in_a_moment) {
+  static const char *const answers[] = {"{\"token\": \"t\", \"rotate_in_ms\": 0}",
+                                        "{\"token\": \"t\", \"rotate_in_ms\": -5}"};
+  for (size_t i = 0; i < ARRAY_LENGTH(answers); i++) {
+    cleanup_json json_t *json = json_of(answers[i]);
+    struct rotated rotated;
+    struct error error;
+    cr_assert(rotated_read(json, &rotated, &error), "%s", error.message);
+    cr_expect_eq(rotated.rotate_in_ms, 500);
+  }
+}
+
+Test(agent_answers, what_makes_no_sense_is_refused_where_it_is) {
+  static const struct {
+    const char *text, *pointer;
+  } enrolments[] = {{"[]", "/agent"},
+                    {"{\"agent\": 7}", "/agent"},
+                    {"{\"agent\": \"../ab\"}", "/agent"},
+                    {"{\"agent\": \"AB\"}", "/agent"},
+                    {"{\"agent\": \"ab\", \"token\": \"a b\"}", "/token"},
+                    {"{\"agent\": \"ab\", \"token\": \"\"}", "/token"},
+                    {"{\"agent\": \"ab\", \"rotate_in_ms\": 9223372036854775807}", "/rotate_in_ms"},
+                    {"{\"agent\": \"ab\", \"heartbeat_every_ms\": 0}", "/heartbeat_every_ms"},
+                    {"{\"agent\": \"ab\", \"reclaimed\": -1}", "/reclaimed"}};
+  struct error error;
+  for (size_t i = 0; i < ARRAY_LENGTH(enrolments); i++) {
+    struct enrolled enrolled;
+    cleanup_json json_t *json = json_of(enrolments[i].text);
+    cr_expect_not(enrolled_read(json, &enrolled, &error), "%s", enrolments[i].text);
+    cr_expect_str_eq(error.pointer, enrolments[i].pointer);
+  }
+  static const char *const renewals[] = {"{}", "{\"expires_in_ms\": 9223372036854775807}", "{\"expires_in_ms\": 0}",
+                                         "{\"expires_in_ms\": 1, \"configs\": 7}",
+                                         "{\"expires_in_ms\": 1, \"configs\": [[5, 1], [0, 1]]}"};
+  for (size_t i = 0; i < ARRAY_LENGTH(renewals); i++) {
+    struct renewed renewed;
+    cleanup_json json_t *json = json_of(renewals[i]);
+    cr_expect_not(renewed_read(json, &renewed, &error), "%s", renewals[i]);
+  }
+  struct rotated rotated;
+  struct beaten beaten;
+  cleanup_json json_t *json = json_of("{\"draining\": 1}");
+  cr_expect_not(rotated_read(json, &rotated, &error));
+  cr_expect_str_eq(error.pointer, "/token");
+  cr_expect_not(beaten_read(json, &beaten, &error));
+  cr_expect_str_eq(error.pointer, "/draining");
+}
+
+Test(agent_answers, whatever_a_server_sends_is_a_reply_with_a_sentence) {
+  static char html[] = "<html>", list[] = "[1]", pointer[] = "{\"detail\": \"no\", \"pointer\": \"nowhere\"}",
+              none[] = "";
+  static const struct {
+    int status;
+    char *body;
+    enum reply reply;
+    const char *sentence;
+  } answers[] = {
+      {200, html, REPLY_LATER, "the server's answer to POST /v1/x is not a JSON document"},
+      {302, html, REPLY_LATER, "the server answered 302 to POST /v1/x: redirects are not followed"},
+      {404, html, REPLY_LATER, "the server answered 404 to POST /v1/x: it did not say why"},
+      {404, pointer, REPLY_NOT_FOUND, "the server answered 404 to POST /v1/x: no"},
+      {418, list, REPLY_REFUSED, "it did not say why"},
+      {0, none, REPLY_LATER, "it did not say why"},
+      {999, none, REPLY_LATER, "it did not say why"},
+  };
+  for (size_t i = 0; i < ARRAY_LENGTH(answers); i++) {
+    struct http_response response = {
+        .status = answers[i].status, .body = answers[i].body, .size = strlen(answers[i].body)};
+    cleanup_server_answer struct server_answer answer = server_answer_read("POST", "/v1/x", &response);
+    cr_expect_eq(answer.reply, answers[i].reply, "%zu", i);
+    cr_expect_not_null(strstr(answer.error.message, answers[i].sentence), "%s", answer.error.message);
+    cr_expect_str_eq(answer.error.pointer, "");
+  }
+}
+
+Test(agent_answers, words_of_any_length_and_encoding_are_posted_as_far_as_a_server_takes_them) {
+  cleanup_free char *text = xcalloc(1, 2 * MEASUREMENT_DETAIL_MAX);
+  for (size_t i = 0; i + 1 < MEASUREMENT_DETAIL_MAX + 100; i += 2)
+    memcpy(text + 1 + i, "ä", 2);
+  text[0] = 'x';
+  cleanup_json json_t *cut = words_to_json(text);
+  cr_expect_eq(json_string_length(cut), MEASUREMENT_DETAIL_MAX - 1u, "no half of a letter");
+  text[1] = '\xff';
+  cleanup_json json_t *plain = words_to_json(text);
+  cr_expect_eq(json_string_length(plain), MEASUREMENT_DETAIL_MAX - 1u);
+  cr_expect_eq(strncmp(json_string_value(plain), "x???", 4), 0);
+}
+
+Test(agent_answers, what_a_code_object_claims_and_no_server_takes_is_left_out) {
+  static char regime[] = "cold";
+  struct lease lease = {.regime = regime};
+  struct measurement measurement = {.config = 3, .resources = code_resources_unknown, .occupancy = CODE_UNKNOWN};
+  measurement.resources.vgprs = (INT64_C(1) << 32) - 1;
+  measurement.resources.vgpr_spills = (INT64_C(1) << 32) - 1;
+  measurement.resources.agprs = 12;
+  cleanup_json json_t *json = measurement_to_json(&lease, &measurement);
+  cr_expect_null(json_object_get(json, "vgprs"));
+  cr_expect_null(json_object_get(json, "spills"));
+  cr_expect_eq(json_integer_value(json_object_get(json, "agprs")), 12);
+}

@@ -61,7 +61,7 @@ static const char *known_etag(const struct fetch *fetch) {
                   string_equal(cli_member(fetch->state, "question"), fetch->question) &&
                   string_equal(cli_member(fetch->state, "name"), kept->name);
   const char *etag = is_known ? cli_member(fetch->state, "etag") : "";
-  return etag[0] ? etag : NULL;
+  return http_header_is_usable(etag) ? etag : NULL;
 }
 
 /* Doing */

@@ -1,7 +1,8 @@
 /* Filling and widening an error. Plain values; any thread.
  *
  * Messages quote input and are cut to size, in places in the middle of a character, and errors travel as JSON, which
- * must be UTF-8: what is not is replaced by '?'. */
+ * must be UTF-8: what is not is replaced by '?'. So are control characters: errors are printed on terminals, which take some for
+ * commands, and quote what servers and files say. Line breaks and tabs stay, which compilers' messages have. */
 #include "common/base/error.h"
 
 #include <stdarg.h>
@@ -28,12 +29,20 @@ size_t utf8_character_size(const char *text, size_t length) {
   return size;
 }
 
-static void text_make_utf8(char *text) {
+/* Of ASCII, and U+0080 to U+009F. */
+static bool is_control(const unsigned char *text) {
+  return (text[0] < 0x20 && text[0] != '\n' && text[0] != '\t') || text[0] == 0x7f ||
+         (text[0] == 0xc2 && text[1] < 0xa0);
+}
+
+static void text_make_plain(char *text) {
   while (*text) {
     size_t size = utf8_character_size(text, SIZE_MAX);
     if (!size) {
       *text = '?';
       size = 1;
+    } else if (is_control((const unsigned char *)text)) {
+      memset(text, '?', size);
     }
     text += size;
   }
@@ -41,7 +50,7 @@ static void text_make_utf8(char *text) {
 
 static printf_like(2, 0) void message_write(struct error *error, const char *format, va_list arguments) {
   vsnprintf(error->message, sizeof error->message, format, arguments);
-  text_make_utf8(error->message);
+  text_make_plain(error->message);
 }
 
 bool error_set(struct error *error, const char *format, ...) {
@@ -68,7 +77,7 @@ bool error_at(struct error *error, const char *pointer, const char *format, ...)
   va_list arguments;
   error->kind = ERROR_INVALID;
   snprintf(error->pointer, sizeof error->pointer, "%s", pointer);
-  text_make_utf8(error->pointer);
+  text_make_plain(error->pointer);
   va_start(arguments, format);
   message_write(error, format, arguments);
   va_end(arguments);
@@ -84,7 +93,7 @@ bool error_prefix(struct error *error, const char *format, ...) {
   va_end(arguments);
   if (length >= 0 && (size_t)length < sizeof error->message)
     snprintf(error->message + length, sizeof error->message - (size_t)length, "%s", old);
-  text_make_utf8(error->message);
+  text_make_plain(error->message);
   return false;
 }
 
@@ -94,6 +103,6 @@ bool error_pointer_prefix(struct error *error, const char *prefix) {
   int length = snprintf(error->pointer, sizeof error->pointer, "%s", prefix);
   if (length >= 0 && (size_t)length < sizeof error->pointer)
     snprintf(error->pointer + length, sizeof error->pointer - (size_t)length, "%s", old);
-  text_make_utf8(error->pointer);
+  text_make_plain(error->pointer);
   return false;
 }

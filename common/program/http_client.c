@@ -13,6 +13,7 @@
 
 #define TIMEOUT_MS_DEFAULT 60000
 #define RESPONSE_MAX_DEFAULT ((size_t)64 << 20)
+#define HEADER_VALUE_MAX 1024
 #define POLL_MS 1000 /* curl's own timers and a cancel wake it earlier */
 
 struct http_client {
@@ -289,10 +290,18 @@ static bool send_error(CURLcode code, const struct http_request *request, const 
   return error_set(error, "no answer from %s: %s", url, reason[0] ? reason : curl_easy_strerror(code));
 }
 
+bool http_header_is_usable(const char *value) {
+  size_t length = 0;
+  while (value[length] >= 0x20 && value[length] <= 0x7e)
+    length++;
+  return !value[length] && length >= 1 && length <= HEADER_VALUE_MAX;
+}
+
 /* The value of the answer's header, owned by the caller, or NULL. */
 static char *header_copy(CURL *easy, const char *name) {
   struct curl_header *header;
-  return curl_easy_header(easy, name, 0, CURLH_HEADER, -1, &header) == CURLHE_OK ? xstrdup(header->value) : NULL;
+  bool is_there = curl_easy_header(easy, name, 0, CURLH_HEADER, -1, &header) == CURLHE_OK;
+  return is_there && http_header_is_usable(header->value) ? xstrdup(header->value) : NULL;
 }
 
 bool http_send(struct http_client *client, const struct http_request *request, struct http_response *ret,

@@ -53,12 +53,16 @@ struct http_response {
   int status; /* 0: no answer */
   char *body; /* NUL-terminated, may hold NULs */
   size_t size;
-  char *etag;            /* or NULL */
-  char *match;           /* Wavetune-Match, or NULL */
+  char *etag;            /* http_header_is_usable, or NULL */
+  char *match;           /* Wavetune-Match, likewise */
   char *request;         /* X-Request-Id, or NULL */
   int64_t retry_after_s; /* 0: not said */
   bool is_truncated;     /* http_send was false because the connection ended in the middle of an answer */
 };
+
+/* Whether the value of an answer's header can be sent back, kept in JSON and printed: 1 to 1,024 printable ASCII
+ * characters. One that cannot is as good as none. */
+must_check bool http_header_is_usable(const char *value);
 
 /* False only when no whole answer came (connection refused, time-out, too large, ended early, …): the error says why and
  * names the URL. Any HTTP status is success here. */

@@ -73,6 +73,15 @@ Test(error, what_is_not_utf8_is_replaced_byte_by_byte) {
   }
 }
 
+Test(error, what_drives_a_terminal_is_replaced_and_lines_stay) {
+  struct error error;
+  error_at(&error, "/a\x1b[2J", "\x1b]0;x\x07 \xc2\x9b 2J \r\x7f \xc2\xa0\n\ta\x01");
+  cr_expect_str_eq(error.message, "?]0;x? ?? 2J ?? \xc2\xa0\n\ta?");
+  cr_expect_str_eq(error.pointer, "/a?[2J");
+  error_prefix(&error, "\x1b%s", "");
+  cr_expect_eq(error.message[0], '?');
+}
+
 Test(error, a_cut_message_travels_as_json) {
   struct error error;
   char text[sizeof error.message + 2];

@@ -156,6 +156,27 @@ Test(http_client, absent_headers_are_null) {
   cr_assert_eq(response.retry_after_s, 0);
 }
 
+Test(http_client, a_header_that_cannot_be_sent_back_is_as_good_as_none) {
+  cleanup_free char *longest = xcalloc(1, 1026), *longer = xcalloc(1, 1026);
+  memset(longest, 'e', 1024);
+  memset(longer, 'e', 1025);
+  cr_expect(http_header_is_usable("W/\"a b~\""));
+  cr_expect(http_header_is_usable(longest));
+  static const char *const unusable[] = {"", "a\x01", "a\tb", "a\x7f", "\xff", "\xc3\xa9"};
+  for (size_t i = 0; i < ARRAY_LENGTH(unusable); i++)
+    cr_expect_not(http_header_is_usable(unusable[i]), "%zu", i);
+  cr_expect_not(http_header_is_usable(longer));
+
+  cleanup_server struct server *server =
+      server_start(OK "ETag: \"\xff\"\r\nWavetune-Match: a\x01\r\nContent-Length: 0\r\n\r\n");
+  cleanup_http_client struct http_client *client = client_of(server->url, NULL);
+  cleanup_http_response struct http_response response = {0};
+  struct error error;
+  cr_assert(http_send(client, &(struct http_request){.method = "GET", .path = "/"}, &response, &error));
+  cr_expect_null(response.etag);
+  cr_expect_null(response.match);
+}
+
 Test(http_client, a_request_carries_token_body_and_conditions) {
   cleanup_server struct server *server = server_start(OK "Content-Length: 0\r\n\r\n");
   cleanup_free char *url = xasprintf("%s/base/", server->url);

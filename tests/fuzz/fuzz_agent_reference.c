@@ -1,0 +1,49 @@
+/* What the process of a reference, a stranger's code, says to a worker: bytes that are taken for elements. The first byte is how
+ * many are asked for. Whatever they are, each is a value that outputs of every type can be held against. */
+#include <math.h>
+#include <sys/socket.h>
+
+#include "agent/measure/element.h"
+#include "agent/measure/reference.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
+
+static const enum dtype dtypes[] = {DTYPE_BOOL,    DTYPE_INT8,    DTYPE_UINT8,   DTYPE_INT16,  DTYPE_UINT16,
+                                    DTYPE_INT32,   DTYPE_UINT32,  DTYPE_INT64,   DTYPE_UINT64, DTYPE_FLOAT16,
+                                    DTYPE_FLOAT32, DTYPE_FLOAT64, DTYPE_BFLOAT16};
+
+/* As the check of an output rounds what the reference has. */
+static void value_round(double value) {
+  uint64_t element;
+  for (size_t i = 0; i < ARRAY_LENGTH(dtypes) && !isnan(value); i++) {
+    element_set(dtypes[i], &element, 0, value);
+    double rounded = element_get(dtypes[i], &element, 0);
+    ALWAYS(!isnan(rounded));
+    element_set(dtypes[i], &element, 0, rounded);
+    ALWAYS(element_get(dtypes[i], &element, 0) == rounded);
+  }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
+  int ends[2];
+  if (!size)
+    return 0;
+  int64_t elements = 1 + bytes[0];
+  struct expectation expected;
+  ALWAYS(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0);
+  size_t sent = size - 1 < sizeof(double) * 256 ? size - 1 : sizeof(double) * 256;
+  ALWAYS(send(ends[1], bytes + 1, sent, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)sent);
+  ALWAYS(shutdown(ends[1], SHUT_WR) == 0);
+  struct reference *reference = reference_connect(ends[0]);
+  expectation_compute(reference, 0, elements, 0, 7, NULL, &expected);
+  ALWAYS(expected.n == (size_t)elements);
+  ALWAYS(reference_is_lost(reference) == (sent < expected.n * sizeof(double)));
+  for (size_t i = 0; i < expected.n; i++) {
+    ALWAYS(!reference_is_lost(reference) || isnan(expected.values[i]));
+    value_round(expected.values[i]);
+  }
+  expectation_release(&expected);
+  reference_free(reference);
+  close(ends[1]);
+  return 0;
+}

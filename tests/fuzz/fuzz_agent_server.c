@@ -1,0 +1,112 @@
+/* What a server answers to an agent: a status, a newline, the body. Each answer is refused with a sentence, or holds to what the
+ * agent relies on: ids that can be parts of paths, tokens that can be sent, times that can be added to a clock, configs that are
+ * in the space. */
+#include "agent/run/answers.h"
+#include "agent/run/held.h"
+#include "agent/run/server_client.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
+
+#define YEARS_MS (INT64_C(1) << 54)
+
+static void refusal_check(const struct error *error) {
+  cleanup_json json_t *message = json_string(error->message), *pointer = json_string(error->pointer);
+  ALWAYS(message && pointer && error->message[0] && (!error->pointer[0] || error->pointer[0] == '/'));
+}
+
+static bool is_of(const char *text, const char *characters, size_t most) {
+  size_t length = strlen(text);
+  return length >= 1 && length <= most && strspn(text, characters) == length;
+}
+
+static void enrolment_check(const json_t *json) {
+  struct enrolled enrolled;
+  struct rotated rotated;
+  struct beaten beaten;
+  struct error error = {0};
+  if (enrolled_read(json, &enrolled, &error))
+    ALWAYS(is_of(enrolled.agent, "0123456789abcdef", 64) && (!enrolled.token || token_is_plain(enrolled.token)) &&
+           enrolled.rotate_in_ms >= -1 && enrolled.rotate_in_ms < YEARS_MS && enrolled.heartbeat_every_ms >= 1);
+  else
+    refusal_check(&error);
+  if (rotated_read(json, &rotated, &error))
+    ALWAYS(token_is_plain(rotated.token) && rotated.rotate_in_ms >= -1 && rotated.rotate_in_ms < YEARS_MS);
+  else
+    refusal_check(&error);
+  if (beaten_read(json, &beaten, &error))
+    ALWAYS(beaten.heartbeat_every_ms >= 1 && beaten.heartbeat_every_ms < YEARS_MS);
+  else
+    refusal_check(&error);
+}
+
+/* A table of leases that believes what it is told. */
+static void renewal_check(const json_t *json) {
+  struct error error = {0};
+  struct renewed renewed;
+  struct lease_terms terms = {.id = "l", .epoch = 1, .expires_in_ms = LEASE_MS_MAX, .renew_every_ms = 1};
+  struct held_due due;
+  int64_t wait_ms, asked_ms = held_clock_ms();
+  if (!lease_terms_read(json, &terms, &error))
+    refusal_check(&error);
+  ALWAYS(!strchr(terms.id, '/') && terms.id[0] != '.');
+  struct held_table *table = held_table_new();
+  held_add(table,
+           &(struct held_grant){terms.id, terms.epoch, asked_ms, terms.expires_in_ms, terms.renew_every_ms, NULL});
+  if (renewed_read(json, &renewed, &error)) {
+    held_renewed(table, terms.id, terms.epoch, asked_ms, renewed.expires_in_ms);
+    if (renewed.is_limited)
+      held_limit(table, terms.id, terms.epoch, &renewed.configs);
+  } else {
+    refusal_check(&error);
+  }
+  /* Whatever it says: not due again at once. */
+  if (held_next_due(table, &due, &wait_ms) && held_clock_ms() == asked_ms)
+    ALWAYS(!held_next_due(table, &due, &wait_ms));
+  held_table_free(table);
+}
+
+static void lease_check(json_t *json, bool is_gpu) {
+  struct lease lease;
+  struct error error = {0};
+  if (!lease_read(json, is_gpu, &lease, &error)) {
+    refusal_check(&error);
+    return;
+  }
+  ALWAYS(config_ranges_count(&lease.configs) <= LEASE_CONFIGS_MAX && lease.baseline < lease.space->raw_count);
+  for (size_t i = 0; i < lease.configs.n; i++) {
+    struct config_range range = lease.configs.ranges[i];
+    ALWAYS(range.count >= 1 && range.first < lease.space->raw_count &&
+           range.count <= lease.space->raw_count - range.first);
+  }
+  ALWAYS(lease.n_likely <= LEASE_CONFIGS_MAX && lease.best_ratio >= 0 && lease.device_us >= 0);
+  ALWAYS((lease.kernel->language != LANGUAGE_C) == is_gpu);
+  lease_release(&lease);
+}
+
+/* The input cannot know the kernel's hash. */
+static void hash_set(json_t *json) {
+  cleanup_kernel struct kernel *kernel = NULL;
+  struct error ignored;
+  if (json_is_object(json_object_get(json, "manifest")) &&
+      kernel_parse(json_object_get(json, "manifest"), &kernel, &ignored))
+    ALWAYS(json_object_set_new(json, "kernel", json_digest_text(&kernel->hash)) == 0);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
+  const uint8_t *newline = memchr(bytes, '\n', size);
+  if (!newline)
+    return 0;
+  cleanup_free char *status = xstrndup((const char *)bytes, (size_t)(newline - bytes));
+  size_t body_size = size - (size_t)(newline + 1 - bytes);
+  cleanup_free char *body = xstrndup((const char *)newline + 1, body_size);
+  struct http_response response = {.status = atoi(status) % 1000, .body = body, .size = body_size};
+  cleanup_server_answer struct server_answer answer = server_answer_read("POST", "/v1/leases", &response);
+  if (answer.reply != REPLY_OK)
+    refusal_check(&answer.error);
+  enrolment_check(answer.json);
+  renewal_check(answer.json);
+  hash_set(answer.json);
+  lease_check(answer.json, false);
+  lease_check(answer.json, true);
+  return 0;
+}

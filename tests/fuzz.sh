@@ -34,7 +34,7 @@ for target in "${targets[@]}"; do
   seeds=("tests/fuzz/corpus/$target")
   [ -d "tests/fuzz/regressions/$target" ] && seeds+=("tests/fuzz/regressions/$target")
   log=$found/$target.log
-  if ! nice -n 15 build/fuzz/tests/fuzz_"$target" "$found/$target" "${seeds[@]}" -max_total_time="$seconds" -timeout=20 \
+  if ! nice -n 15 build/fuzz/tests/fuzz_"$target" "$found/$target" "${seeds[@]}" -max_total_time="$seconds" -max_len=16384 -timeout=20 \
     -rss_limit_mb=2048 -print_final_stats=1 -artifact_prefix="$found/$target-" >"$log" 2>&1; then
     status=1
     echo "$target: broken by an input; see $log" >&2

@@ -17,7 +17,7 @@ QUICK = ("--screen-rounds", "3", "--final-rounds", "10")
 # Of a lease that the agent never learned of, the honest server takes the configs back soon.
 BRIEF = ("--lease-ms", "3000", "--heartbeat-ms", "500")
 REQUESTS_PER_S = 70  # two devices of renewals every 20 ms would be 100
-WATCHED_S = 3
+WATCHED_S = 2
 
 
 class Liar:

@@ -21,8 +21,9 @@ static int command_agents(struct options *options) {
       const char *reason = agent_reason[0] ? agent_reason : device_reason;
       table_cell(table, "%s", cli_member(agent, "agent"));
       table_cell(table, "%s", cli_member(agent, "name"));
-      table_cell(table, "%s%s%s", device_reason[0] ? "draining" : cli_member(agent, "state"), reason[0] ? ": " : "",
-                 reason);
+      const char *by = cli_member(agent_reason[0] ? agent : device, "drained_by");
+      table_cell(table, "%s%s%s%s%s%s", device_reason[0] ? "draining" : cli_member(agent, "state"),
+                 reason[0] ? ": " : "", reason, by[0] ? " (by " : "", by, by[0] ? ")" : "");
       table_cell(table, "%s", cli_member(device, "device"));
       table_cell(table, "%s", environment ? environment : "");
     }

@@ -37,6 +37,7 @@ must_check int job_print_devices(struct http_client *client, const json_t *job, 
   COMMAND(submit)                                                                                                      \
   COMMAND(jobs)                                                                                                        \
   COMMAND(show)                                                                                                        \
+  COMMAND(audit)                                                                                                       \
   COMMAND(agents)                                                                                                      \
   COMMAND(agents_drain)                                                                                                \
   COMMAND(agents_resume)                                                                                               \

@@ -87,8 +87,8 @@ static int command_jobs(struct options *options) {
   int code = cli_list_or_json(options, path, &items);
   if (!items)
     return code;
-  const struct table_column columns[] = {{"job", true},    {"kernel", false},  {"key", false},   {"tag", false},
-                                         {"state", false}, {"measured", true}, {"configs", true}};
+  const struct table_column columns[] = {{"job", true},    {"kernel", false},  {"key", false},    {"tag", false},
+                                         {"state", false}, {"measured", true}, {"configs", true}, {"by", false}};
   cleanup_table struct table *table = table_new(columns, ARRAY_LENGTH(columns));
   size_t index;
   json_t *job;
@@ -101,6 +101,7 @@ static int command_jobs(struct options *options) {
     table_cell(table, "%s", cli_member(job, "state"));
     table_cell(table, "%" JSON_INTEGER_FORMAT, json_integer_value(json_object_get(job, "measured")));
     table_cell(table, "%" JSON_INTEGER_FORMAT, json_integer_value(json_object_get(job, "configs")));
+    table_cell(table, "%s", cli_member(job, "submitted_by"));
   }
   table_print(table, stdout);
   return EXIT_OK;

@@ -329,6 +329,9 @@ static int command_kernel_show(struct options *options) {
     const char *expires = cli_member(signature, "expires");
     fprintf(stderr, "signed   by %s%s%s\n", cli_member(signature, "key"), expires[0] ? " until " : "", expires);
   }
+  if (!option_flag(options, "json")) /* what is printed above is the manifest, and nothing else */
+    fprintf(stderr, "registered %s%s%s\n", cli_member(answer, "created_at"),
+            cli_member(answer, "made_by")[0] ? " by " : "", cli_member(answer, "made_by"));
   return EXIT_OK;
 }
 
@@ -345,8 +348,9 @@ static int command_kernel_builds(struct options *options) {
   int code = cli_list_or_json(options, path, &items);
   if (!items)
     return code;
-  const struct table_column columns[] = {{"build", false}, {"arch", false},    {"triton", false}, {"torch", false},
-                                         {"rocm", false},  {"variants", true}, {"made", false},   {"signed by", false}};
+  const struct table_column columns[] = {{"build", false}, {"arch", false}, {"triton", false},
+                                         {"torch", false}, {"rocm", false}, {"variants", true},
+                                         {"made", false},  {"by", false},   {"signed by", false}};
   cleanup_table struct table *table = table_new(columns, ARRAY_LENGTH(columns));
   static const char *const versions[] = {"triton", "torch", "rocm"};
   size_t index;
@@ -362,6 +366,7 @@ static int command_kernel_builds(struct options *options) {
     table_cell(table, "%" JSON_INTEGER_FORMAT, json_integer_value(json_object_get(item, "variants")));
     cleanup_free char *keys = signature_keys_format(json_object_get(item, "signatures"));
     table_cell(table, "%s", cli_member(item, "created_at"));
+    table_cell(table, "%s", cli_member(item, "made_by"));
     table_cell(table, "%s", keys[0] ? keys : "-");
   }
   table_print(table, stdout);

@@ -148,7 +148,8 @@ static const struct option_spec publish_options[] = {
      .type = OPTION_TEXT,
      .argument = "NAME",
      .flag_only = true,
-     .help = "promote the release to this channel too, which needs the role admin; what it serves is replaced only by "
+     .help = "promote the release to this channel too, which needs the role publisher or admin; what it serves is "
+             "replaced only by "
              "what is faster"},
     {.name = "min-gain",
      .type = OPTION_TEXT,

@@ -12,8 +12,8 @@ static int command_releases(struct options *options) {
   int code = cli_list_or_json(options, "/v1/releases", &items);
   if (!items)
     return code;
-  const struct table_column columns[] = {
-      {"release", false}, {"made", false}, {"tag", false}, {"winners", true}, {"environment", false}};
+  const struct table_column columns[] = {{"release", false}, {"made", false}, {"tag", false},
+                                         {"winners", true},  {"by", false},   {"environment", false}};
   cleanup_table struct table *table = table_new(columns, ARRAY_LENGTH(columns));
   size_t index;
   json_t *item;
@@ -22,6 +22,7 @@ static int command_releases(struct options *options) {
     table_cell(table, "%s", cli_member(item, "created_at"));
     table_cell(table, "%s", cli_member(item, "tag"));
     table_cell(table, "%" JSON_INTEGER_FORMAT, json_integer_value(json_object_get(item, "winners")));
+    table_cell(table, "%s", cli_member(item, "made_by"));
     environment_cell(table, item);
   }
   table_print(table, stdout);

@@ -81,9 +81,18 @@ static void distrust_print(const json_t *job) {
     printf("quarantined: %s\n", cli_member(job, "quarantined"));
 }
 
+static void authors_print(const json_t *job) {
+  const char *submitted_by = cli_member(job, "submitted_by"), *cancelled_by = cli_member(job, "cancelled_by");
+  if (submitted_by[0])
+    printf("submitted by %s at %s\n", submitted_by, cli_member(job, "created_at"));
+  if (cancelled_by[0])
+    printf("cancelled by %s at %s\n", cancelled_by, cli_member(job, "finished_at"));
+}
+
 int job_print(struct http_client *client, const json_t *job) {
   const json_t *winner = json_object_get(job, "winner");
   state_print(job);
+  authors_print(job);
   if (!json_is_object(winner)) {
     struct report_counts counts = counts_of(job);
     if (string_equal(cli_member(job, "state"), "failed") || string_equal(cli_member(job, "state"), "cancelled"))

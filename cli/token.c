@@ -20,9 +20,10 @@ static int command_token_make(struct options *options) {
     return cli_fail(EXIT_USAGE, &error);
   }
   cleanup_json json_t *body =
-      json_pack("{s:s, s:s, s:s*, s:s*, s:s*, s:O*}", "name", arguments[0], "role", option_text(options, "role"),
+      json_pack("{s:s, s:s, s:s*, s:s*, s:s*, s:O*, s:o*}", "name", arguments[0], "role", option_text(options, "role"),
                 "expires", option_text(options, "expires"), "agent_name", option_text(options, "agent-name"),
-                "certificate", option_text(options, "certificate"), "environment", environment);
+                "certificate", option_text(options, "certificate"), "environment", environment, "channels",
+                option_list_json(options, "channel"));
   if (option_integer(options, "uses"))
     json_object_set_new(body, "uses", json_integer(option_integer(options, "uses")));
   int code = cli_call(client, "POST", "/v1/tokens", body, &answer);
@@ -53,8 +54,13 @@ static int command_token_list(struct options *options) {
       printf(", %" JSON_INTEGER_FORMAT " uses left", json_integer_value(uses));
     if (pattern[0])
       printf(", for %s", pattern);
+    cleanup_free char *channels = json_texts_join(json_object_get(item, "channels"), ",");
+    if (*channels)
+      printf(", channels %s", channels);
     if (revoked[0] || expires[0])
       printf(", %s %s", revoked[0] ? "revoked" : "expires", revoked[0] ? revoked : expires);
+    if (cli_member(item, "made_by")[0])
+      printf(", by %s", cli_member(item, "made_by"));
     putchar('\n');
   }
   return EXIT_OK;
@@ -90,7 +96,13 @@ static const struct option_spec make_options[] = {
      .type = OPTION_TEXT,
      .argument = "ROLE",
      .default_text = "reader",
-     .help = "reader, submitter, agent, demand, enrol or admin",
+     .help = "what it is for, several with a comma between: reader, demand, cache-writer, submitter, builder, "
+             "publisher, agent, enrol, operator or admin",
+     .flag_only = true},
+    {.name = "channel",
+     .type = OPTION_LIST,
+     .argument = "NAME",
+     .help = "of the role publisher: a channel that it moves, or a pattern like 'test-*'; again for more",
      .flag_only = true},
     {.name = "expires",
      .type = OPTION_TEXT,

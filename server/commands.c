@@ -73,7 +73,7 @@ bool serve_options(const struct options *options, const char *database, struct s
   return true;
 }
 
-enum exit_code migrate_database(const char *database, int *ret_applied, struct error *error) {
+enum exit_code migrate_database(const char *database, const char *serve_role, int *ret_applied, struct error *error) {
   cleanup_migrations struct migrations *migrations = NULL;
   enum exit_code code = EXIT_OK;
   int64_t version;
@@ -81,8 +81,8 @@ enum exit_code migrate_database(const char *database, int *ret_applied, struct e
     return EXIT_USAGE;
   struct db *db = db_new(database, "wavetune-server migrate");
   if (!migrate_version(db, &version, error))
-    code = EXIT_UNREACHABLE;
-  else if (!migrate(db, migrations, ret_applied, error))
+    code = error->kind == ERROR_UNAVAILABLE || error->kind == ERROR_DEADLINE ? EXIT_UNREACHABLE : EXIT_FAILED;
+  else if (!migrate(db, migrations, ret_applied, error) || (serve_role && !migrate_grant(db, serve_role, error)))
     code = EXIT_FAILED;
   db_free(db);
   return code;

@@ -42,8 +42,9 @@ int signals_wait(int also);
 must_check bool serve_options(const struct options *options, const char *database, struct server_options *ret,
                               struct error *error);
 
-/* Runs all migrations; logs what it applied. EXIT_UNREACHABLE: the database is away; EXIT_FAILED: it is refused. */
-must_check enum exit_code migrate_database(const char *database, int *ret_applied, struct error *error);
+/* Runs all migrations, and gives a role (NULL: none) what serving needs; logs what it applied. EXIT_UNREACHABLE: the database is away; EXIT_FAILED: it is refused. */
+must_check enum exit_code migrate_database(const char *database, const char *serve_role, int *ret_applied,
+                                           struct error *error);
 
 /* "http://127.0.0.1:7200" or "https://…", the caller's: an address that listens everywhere is shown as one that can be called. */
 must_check char *server_url(const struct server *server);

@@ -58,7 +58,8 @@ static bool token_ensure_with(struct db *db, const char *path, char token[TOKEN_
   if (is_live)
     return true;
   const struct token_terms terms = {.name = TOKEN_NAME, .role = "admin"};
-  if (!tokens_revoke(db, TOKEN_NAME, true, &revocation, error) || !tokens_make(db, &terms, token, &is_new, error))
+  if (!tokens_revoke(db, TOKEN_NAME, true, &author_command_line, &revocation, error) ||
+      !tokens_make(db, &terms, &author_command_line, token, &is_new, error))
     return false;
   cleanup_free char *line = xasprintf("%s\n", token);
   return file_write_atomically(path, line, strlen(line), 0600, error);
@@ -93,7 +94,7 @@ static int serve(const struct options *options, struct cluster *cluster, const c
   struct server *server;
   int applied, ended_by = 0;
   if (!serve_options(options, database, &server_options, error) || !database_ensure(maintenance, error) ||
-      migrate_database(database, &applied, error) != EXIT_OK || !token_ensure(database, folder, token, error) ||
+      migrate_database(database, NULL, &applied, error) != EXIT_OK || !token_ensure(database, folder, token, error) ||
       !server_start(&server_options, &server, error))
     return EXIT_USAGE;
   cleanup_free char *url = server_url(server);

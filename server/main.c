@@ -57,7 +57,7 @@ static int migrate_run(struct options *options) {
   int applied;
   if (!database_of(options, &database, &error))
     return command_failed(EXIT_USAGE, &error);
-  enum exit_code code = migrate_database(database, &applied, &error);
+  enum exit_code code = migrate_database(database, option_text(options, "serve-role"), &applied, &error);
   if (code != EXIT_OK)
     return command_failed(code, &error);
   printf(option_flag(options, "json") ? "{\"applied\":%d}\n" : "%d migrations applied\n", applied);
@@ -86,16 +86,17 @@ static int token_make_with(struct db *db, const struct options *options) {
       (environment && !json_parse(environment, strlen(environment), &environment_json, &error)))
     return command_failed(EXIT_USAGE, &error);
   cleanup_json json_t *body =
-      json_pack("{s:s, s:s, s:s*, s:s*, s:s*, s:O*}", "name", name, "role", option_text(options, "role"), "expires",
-                option_text(options, "expires"), "agent_name", option_text(options, "agent-name"), "certificate",
-                option_text(options, "certificate"), "environment", environment_json);
+      json_pack("{s:s, s:s, s:s*, s:s*, s:s*, s:O*, s:o*}", "name", name, "role", option_text(options, "role"),
+                "expires", option_text(options, "expires"), "agent_name", option_text(options, "agent-name"),
+                "certificate", option_text(options, "certificate"), "environment", environment_json, "channels",
+                option_list_json(options, "channel"));
   ALWAYS(body != NULL);
   if (option_integer(options, "uses"))
     json_object_set_new(body, "uses", json_integer(option_integer(options, "uses")));
   if (!token_request_parse(body, &asked, &error))
     return command_failed(EXIT_USAGE, &error);
   asked.terms.certificate = asked.certificate ? &asked.digest : NULL;
-  bool ok = tokens_make(db, &asked.terms, token, &is_new, &error);
+  bool ok = tokens_make(db, &asked.terms, &author_command_line, token, &is_new, &error);
   free(asked.terms.environment);
   if (!ok)
     return command_failed(EXIT_UNREACHABLE, &error);
@@ -121,7 +122,8 @@ static int token_revoke_with(struct db *db, const struct options *options) {
   enum token_revocation revocation;
   if (!name_of(options, &name, &error))
     return command_failed(EXIT_USAGE, &error);
-  if (!tokens_revoke(db, name, true, &revocation, &error)) /* who has the database can make another admin */
+  if (!tokens_revoke(db, name, true, &author_command_line, &revocation,
+                     &error)) /* who has the database can make another admin */
     return command_failed(EXIT_UNREACHABLE, &error);
   if (revocation == TOKEN_UNKNOWN) {
     error_set(&error, "there is no live token \"%s\"", name);
@@ -135,8 +137,11 @@ static void token_print(const json_t *item) {
   const char *expires_at = json_string_value(json_object_get(item, "expires_at"));
   const char *agent = json_string_value(json_object_get(item, "agent"));
   const json_t *uses = json_object_get(item, "uses_left");
+  cleanup_free char *channels = json_texts_join(json_object_get(item, "channels"), ",");
   printf("%-32s %-10s %s", json_string_value(json_object_get(item, "name")),
          json_string_value(json_object_get(item, "role")), json_string_value(json_object_get(item, "created_at")));
+  if (*channels)
+    printf("  channels %s", channels);
   if (agent)
     printf("  agent %s", agent);
   if (json_is_integer(uses))
@@ -209,10 +214,21 @@ static const struct option_spec dev_specs[] = {
     {"json", OPTION_FLAG, NULL, NULL, 0, 0, "print one JSON object when it is ready", false},
 };
 static const struct option_spec database_specs[] = {DATABASE_OPTION, JSON_OPTION};
-static const struct option_spec migrate_specs[] = {DATABASE_OPTION, JSON_OPTION, OPTION_LOG_FORMAT};
+static const struct option_spec migrate_specs[] = {
+    DATABASE_OPTION,
+    {"serve-role", OPTION_TEXT, "NAME", NULL, 0, 0,
+     "the database role that servers connect as, if not as the owner: gets what serving needs and no more", false},
+    JSON_OPTION,
+    OPTION_LOG_FORMAT,
+};
 static const struct option_spec token_make_specs[] = {
     DATABASE_OPTION,
-    {"role", OPTION_TEXT, "ROLE", "reader", 0, 0, "reader, submitter, agent, demand, enrol or admin", true},
+    {"role", OPTION_TEXT, "ROLE", "reader", 0, 0,
+     "what it is for, several with a comma between: reader, demand, cache-writer, submitter, builder, publisher, "
+     "agent, enrol, operator or admin",
+     true},
+    {"channel", OPTION_LIST, "NAME", NULL, 0, 0,
+     "of the role publisher: a channel that it moves, or a pattern like 'test-*'; again for more", true},
     {"expires", OPTION_TEXT, "TIME", NULL, 0, 0, "how long it is good for, like 7d or 12h, or until when", true},
     {"uses", OPTION_INTEGER, "N", "0", 0, TOKEN_USES_MAX, "of the role enrol: how many agents it enrols (0: one)",
      true},

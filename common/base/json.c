@@ -230,3 +230,14 @@ bool json_can_hold(const char *text) {
   cleanup_json json_t *string = json_string(text);
   return string != NULL;
 }
+
+char *json_texts_join(const json_t *texts, const char *separator) {
+  char *joined = xstrdup("");
+  for (size_t i = 0; i < json_array_size(texts); i++) {
+    const char *text = json_string_value(json_array_get(texts, i));
+    char *longer = xasprintf("%s%s%s", joined, i ? separator : "", text ? text : "");
+    free(joined);
+    joined = longer;
+  }
+  return joined;
+}

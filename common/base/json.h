@@ -76,5 +76,7 @@ char *json_pointer_index(char *text, size_t size, const char *pointer, size_t in
 /* New references; the text copies. For building answers: json_object_set_new(object, "id", json_digest_text(&d)). */
 must_check json_t *json_digest_text(const struct digest *digest);
 must_check json_t *json_numbers(const double *numbers, size_t n);
+/* The strings of an array with a separator between; "" for what is no array. The caller's. */
+must_check char *json_texts_join(const json_t *texts, const char *separator);
 
 #endif

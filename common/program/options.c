@@ -95,6 +95,7 @@ static const char *const config_members[] = {"agent_token_days",
                                              "require_sandbox",
                                              "screen_rounds",
                                              "seed",
+                                             "serve_role",
                                              "state",
                                              "tag",
                                              "tls_certificate",
@@ -590,6 +591,14 @@ size_t option_list(const struct options *options, const char *name, const char *
   const struct option_value *value = value_of(options, name, OPTION_LIST);
   *ret_values = value->list;
   return value->n_list;
+}
+
+json_t *option_list_json(const struct options *options, const char *name) {
+  const struct option_value *value = value_of(options, name, OPTION_LIST);
+  json_t *array = value->n_list ? json_array() : NULL;
+  for (size_t i = 0; i < value->n_list; i++)
+    ALWAYS(json_array_append_new(array, json_string(value->list[i])) == 0);
+  return array;
 }
 
 size_t options_arguments(const struct options *options, char *const **ret_arguments) {

@@ -60,6 +60,7 @@ const char *option_text(const struct options *options, const char *name); /* NUL
 int64_t option_integer(const struct options *options, const char *name);  /* aborts when it has no value */
 bool option_flag(const struct options *options, const char *name);
 size_t option_list(const struct options *options, const char *name, const char *const **ret_values);
+json_t *option_list_json(const struct options *options, const char *name); /* NULL: none was given; a new reference */
 size_t options_arguments(const struct options *options, char *const **ret_arguments); /* positional */
 
 /* Finds the command (one or two words) in a table and runs it; prints the list of commands for --help or no command;

@@ -109,7 +109,8 @@ static bool row_make(const struct demand_item *item, const struct kernel *kernel
   return true;
 }
 
-bool demand_keep(struct worker *worker, const struct demand_report *report, size_t *ret_accepted, struct error *error) {
+bool demand_keep(struct worker *worker, const struct demand_report *report, const struct author *author,
+                 size_t *ret_accepted, struct error *error) {
   cleanup_free struct digest *hashes = xcalloc(report->n, sizeof *hashes);
   cleanup_free bool *known = xcalloc(report->n, sizeof *known);
   cleanup_free const char **names = xcalloc(report->n, sizeof *names);
@@ -129,7 +130,8 @@ bool demand_keep(struct worker *worker, const struct demand_report *report, size
   cleanup_json json_t *environment = environment_to_json(&report->environment);
   cleanup_free char *environment_text = json_canonical(environment);
   struct digest digest = environment_digest(&report->environment);
-  bool ok = n == 0 || demand_add(worker->db, rows, n, &digest, environment_text, report->tag, report->regime, error);
+  bool ok =
+      n == 0 || demand_add(worker->db, rows, n, &digest, environment_text, report->tag, report->regime, author, error);
   for (size_t i = 0; i < n; i++)
     free(rows[i].key);
   *ret_accepted = n;
@@ -148,8 +150,8 @@ static json_t *job_body(const struct demand_wanted *wanted) {
 }
 
 /* Queues one; refused, with a sentence that is kept, is an answer too. False: the database. */
-static bool wanted_queue(struct worker *worker, const struct demand_wanted *wanted, int64_t *ret_job,
-                         struct error *refused, struct error *error) {
+static bool wanted_queue(struct worker *worker, const struct demand_wanted *wanted, const struct author *author,
+                         int64_t *ret_job, struct error *refused, struct error *error) {
   struct submission submission = {0};
   *ret_job = 0;
   if (!wanted->space) {
@@ -173,6 +175,7 @@ static bool wanted_queue(struct worker *worker, const struct demand_wanted *want
     error_set(refused, "no live agent matches its environment, so a job would only wait");
   else if (answer == SUBMIT_OK) {
     submission.stored = row;
+    row->author = row->raiser = author;
     ok = jobs_find(worker->db, &row, 1, error) && jobs_incumbents(worker->db, &row, 1, error);
     bool is_planned = ok && (row->known || submission_plan(&submission, JOB_POINTS_MAX, refused));
     if (is_planned) {
@@ -184,7 +187,8 @@ static bool wanted_queue(struct worker *worker, const struct demand_wanted *want
   return ok;
 }
 
-bool demand_queue(struct worker *worker, int64_t top, json_t **ret_answers, struct error *error) {
+bool demand_queue(struct worker *worker, int64_t top, const struct author *author, json_t **ret_answers,
+                  struct error *error) {
   cleanup_demand_list struct demand_list list = {0};
   if (!demand_wanted_load(worker->db, top, &list, error))
     return false;
@@ -193,7 +197,7 @@ bool demand_queue(struct worker *worker, int64_t top, json_t **ret_answers, stru
     const struct demand_wanted *wanted = &list.all[i];
     struct error refused = {0};
     int64_t job;
-    if (!wanted_queue(worker, wanted, &job, &refused, error) ||
+    if (!wanted_queue(worker, wanted, author, &job, &refused, error) ||
         !demand_decided(worker->db, wanted->id, job, job ? NULL : refused.message, error))
       return false;
     json_t *answer = json_pack("{s:o, s:s, s:O}", "kernel", json_digest_text(&wanted->kernel), "name", wanted->name,
@@ -225,7 +229,7 @@ void demand_housekeep(struct worker *worker) {
   }
   int64_t room = options->demand_per_hour - queued;
   cleanup_json json_t *answers = NULL;
-  if (room > 0 && !demand_queue(worker, room < QUEUE_AT_ONCE ? room : QUEUE_AT_ONCE, &answers, &error))
+  if (room > 0 && !demand_queue(worker, room < QUEUE_AT_ONCE ? room : QUEUE_AT_ONCE, &author_server, &answers, &error))
     log_warning("demand: %s", error.message);
   else if (answers && json_array_size(answers))
     log_info("demand: %zu keys that deployments missed were looked at for jobs", json_array_size(answers));

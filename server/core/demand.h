@@ -17,6 +17,7 @@
 
 #include "common/node/environment.h"
 #include "server/server.h"
+#include "server/store/audit.h"
 
 #define DEMAND_ITEMS_MAX 1000
 #define DEMAND_COUNT_MAX INT64_C(1000000000)
@@ -53,10 +54,11 @@ void demand_report_release(struct demand_report *report);
 
 /* Counts a report. *ret_accepted items were kept, the others name no kernel that is registered and can be tuned, or a key
  * that is not the kernel's. */
-must_check bool demand_keep(struct worker *worker, const struct demand_report *report, size_t *ret_accepted,
-                            struct error *error);
+must_check bool demand_keep(struct worker *worker, const struct demand_report *report, const struct author *author,
+                            size_t *ret_accepted, struct error *error);
 
 /* Queues jobs for the `top` first of the ranking. *ret_answers: [{"kernel", "name", "key", "job" or "refused"}]. */
-must_check bool demand_queue(struct worker *worker, int64_t top, json_t **ret_answers, struct error *error);
+must_check bool demand_queue(struct worker *worker, int64_t top, const struct author *author, json_t **ret_answers,
+                             struct error *error);
 
 #endif

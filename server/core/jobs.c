@@ -63,16 +63,31 @@ static bool end_settle(struct worker *worker, const struct job_change *change, b
   return true;
 }
 
-bool job_end(struct worker *worker, int64_t job, enum job_state to, const char *reason, bool *ret_ended,
-             struct error *error) {
-  cleanup_free char *detail = reason_detail(reason);
-  /* From queued first: in the meantime it can only become running. */
-  struct job_change change = {.jobs = &job, .n = 1, .from = JOB_QUEUED, .to = to, .reason = reason, .detail = detail};
-  size_t changed = 0;
-  if (!job_change_state(worker->db, &change, &changed, error))
+/* From queued first: in the meantime it can only become running. */
+static bool state_end(struct db *db, struct job_change *change, size_t *ret_changed, struct error *error) {
+  change->from = JOB_QUEUED;
+  if (!job_change_state(db, change, ret_changed, error))
     return false;
-  change.from = JOB_RUNNING;
-  if (!changed && !job_change_state(worker->db, &change, &changed, error))
+  change->from = JOB_RUNNING;
+  return *ret_changed > 0 || job_change_state(db, change, ret_changed, error);
+}
+
+static bool cancel_noted(struct db *db, struct job_change *change, size_t *ret_changed, struct error *error) {
+  char job[24];
+  snprintf(job, sizeof job, "%lld", (long long)*change->jobs);
+  if (!db_begin(db, error))
+    return false;
+  bool ok = state_end(db, change, ret_changed, error) &&
+            (*ret_changed == 0 || audit_note(db, change->author, AUDIT_CANCEL, job, NULL, error));
+  return db_end(db, ok, error);
+}
+
+bool job_end(struct worker *worker, int64_t job, enum job_state to, const char *reason, const struct author *author,
+             bool *ret_ended, struct error *error) {
+  cleanup_free char *detail = reason_detail(reason);
+  struct job_change change = {.jobs = &job, .n = 1, .to = to, .reason = reason, .detail = detail, .author = author};
+  size_t changed = 0;
+  if (!(author ? cancel_noted : state_end)(worker->db, &change, &changed, error))
     return false;
   *ret_ended = changed > 0;
   return end_settle(worker, &change, *ret_ended, error);

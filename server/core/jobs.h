@@ -8,13 +8,14 @@
 #include "common/base/digest.h"
 #include "server/core/job_state.h"
 #include "server/server.h"
+#include "server/store/audit.h"
 
 /* Moves those of `jobs` on that have no open and no held lease. What fails is logged: the housekeeper comes again. */
 void jobs_advance(struct worker *worker, const int64_t *jobs, size_t n);
 
-/* Ends a job that is queued or running: as failed, with a reason, or cancelled. *ret_ended: whether this call did. */
-must_check bool job_end(struct worker *worker, int64_t job, enum job_state to, const char *reason, bool *ret_ended,
-                        struct error *error);
+/* Ends a job that is queued or running: as failed, with a reason, or cancelled by `author` (else NULL), which is noted. *ret_ended: whether this call did. */
+must_check bool job_end(struct worker *worker, int64_t job, enum job_state to, const char *reason,
+                        const struct author *author, bool *ret_ended, struct error *error);
 
 /* Marks jobs as running whose first lease was granted. */
 must_check bool jobs_start(struct worker *worker, const int64_t *jobs, size_t n, struct error *error);

@@ -34,6 +34,7 @@ struct catalog_kernel *catalog_find(struct catalog *catalog, const struct digest
 #define cleanup_catalog __attribute__((cleanup(catalog_release)))
 
 struct submission {
+  const struct author *author;
   struct job_request request;
   struct key key;
   struct space *space;

@@ -402,6 +402,13 @@ void db_rollback(struct db *db) {
   db->in_transaction = false;
 }
 
+bool db_end(struct db *db, bool is_good, struct error *error) {
+  if (is_good)
+    return db_commit(db, error);
+  db_rollback(db);
+  return false;
+}
+
 int64_t db_connected_since_ms(const struct db *db) { return db->connected_since_ms; }
 
 static int parameter_add(struct db_parameters *parameters) {

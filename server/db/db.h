@@ -94,6 +94,8 @@ must_check bool db_run(struct db *db, const struct statement *statement, const s
 must_check bool db_begin(struct db *db, struct error *error);
 must_check bool db_commit(struct db *db, struct error *error);
 void db_rollback(struct db *db);
+/* Commits what went well and undoes the rest: false then, with the error that there was. */
+must_check bool db_end(struct db *db, bool is_good, struct error *error);
 
 /* Monotonic milliseconds when this connection was made last: nothing expires for one lease time after that. */
 int64_t db_connected_since_ms(const struct db *db);

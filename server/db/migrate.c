@@ -156,8 +156,10 @@ static bool step(struct db *db, const struct migrations *migrations, bool *ret_a
   size_t next = 0;
   if (!db_run_script(db,
                      "SET LOCAL statement_timeout = 0; " LOCK_SQL "; "
-                     "CREATE TABLE IF NOT EXISTS schema_migrations (version integer PRIMARY KEY, name text NOT NULL, "
-                     "checksum text NOT NULL, applied_at timestamptz NOT NULL DEFAULT now())",
+                     /* A role that only serves may not even try to. */
+                     "DO $$ BEGIN IF to_regclass('schema_migrations') IS NULL THEN "
+                     "CREATE TABLE schema_migrations (version integer PRIMARY KEY, name text NOT NULL, "
+                     "checksum text NOT NULL, applied_at timestamptz NOT NULL DEFAULT now()); END IF; END $$",
                      error) ||
       !applied_check(db, migrations, &next, error))
     return false;
@@ -209,4 +211,42 @@ bool migrate_version(struct db *db, int64_t *ret_version, struct error *error) {
     return false;
   *ret_version = db_get_integer(rows, 0, "version");
   return true;
+}
+
+/* Rights of the role that serves: it reads and writes rows, of which those of the audit table are only added to and the list
+ * of migrations is only read. It owns nothing, so it can change no table. docs/operations.md has the same statements. */
+static char *grants_script(const char *schema, const char *role) {
+  return xasprintf("REVOKE CREATE ON SCHEMA %1$s FROM PUBLIC;"
+                   "REVOKE ALL ON ALL TABLES IN SCHEMA %1$s FROM %2$s;"
+                   "GRANT USAGE ON SCHEMA %1$s TO %2$s;"
+                   "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA %1$s TO %2$s;"
+                   "REVOKE ALL ON audit, schema_migrations FROM %2$s;"
+                   "GRANT SELECT, INSERT ON audit TO %2$s;"
+                   "GRANT SELECT ON schema_migrations TO %2$s;",
+                   schema, role);
+}
+
+bool migrate_grant(struct db *db, const char *role, struct error *error) {
+  static const struct statement find = {
+      "migrate_role", "SELECT quote_ident(r.rolname) AS role, quote_ident(current_schema()) AS schema,"
+                      "  pg_has_role(r.oid, c.relowner, 'MEMBER') AS is_owner"
+                      " FROM pg_roles r, pg_class c WHERE r.rolname = $1 AND c.oid = 'audit'::regclass"};
+  cleanup_rows struct db_rows *rows = NULL;
+  struct db_parameters parameters = {0};
+  db_text(&parameters, role);
+  if (!db_run(db, &find, &parameters, &rows, error))
+    return false;
+  if (!db_count(rows))
+    return error_set(error, "there is no database role \"%.64s\"; make it with \"createuser %.64s\"", role, role);
+  if (db_get_bool(rows, 0, "is_owner"))
+    return error_set(
+        error,
+        "the database role \"%.64s\" owns the tables, or may act as who does, so that nothing could be kept "
+        "from it; name another to serve as",
+        role);
+
+  cleanup_free char *script = grants_script(db_get(rows, 0, "schema"), db_get(rows, 0, "role"));
+  if (!db_begin(db, error))
+    return false;
+  return db_end(db, db_run_script(db, script, error), error);
 }

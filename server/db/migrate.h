@@ -24,4 +24,8 @@ must_check bool migrate(struct db *db, const struct migrations *migrations, int 
 /* The database's version, 0 when nothing was ever applied. A quick question, for /readyz. */
 must_check bool migrate_version(struct db *db, int64_t *ret_version, struct error *error);
 
+/* Gives a database role the rights that serving needs, and no others: what it had is taken first. To be called by the owner
+ * of the tables, after each migration. */
+must_check bool migrate_grant(struct db *db, const char *role, struct error *error);
+
 #endif

@@ -8,6 +8,9 @@
 #include "common/verdict/budget.h"
 #include "server/db/db.h"
 
+/* A bigint as the API has ids: a decimal in a string, or null; a new reference. */
+must_check json_t *db_get_id(const struct db_rows *rows, int row, const char *column);
+
 /* A bytea literal, \x and 64 digits. */
 #define BYTEA_TEXT_SIZE (2 + 2 * DIGEST_SIZE + 1)
 char *digest_bytea(const struct digest *digest, char text[BYTEA_TEXT_SIZE]);

@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <time.h>
 
 #define NOBODIES 1024
 #define NOBODY_MS 10000
@@ -25,6 +26,14 @@ struct auth {
   size_t n_used; /* under nobodies_lock */
   int64_t used[AUTH_USED_MAX];
 };
+
+bool auth_has_expired(int64_t expires_ms) {
+  struct timespec now;
+  if (expires_ms == 0)
+    return false;
+  ALWAYS(clock_gettime(CLOCK_REALTIME, &now) == 0);
+  return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000 >= expires_ms;
+}
 
 struct auth *auth_new(void) {
   struct auth *auth = xcalloc(1, sizeof *auth);
@@ -87,7 +96,9 @@ enum auth_answer auth_find(struct auth *auth, const struct digest *digest, struc
   if (token)
     *ret_token = *token;
   pthread_rwlock_unlock(&auth->lock);
-  return token ? AUTH_KNOWN : nobody_find(auth, digest);
+  if (!token)
+    return nobody_find(auth, digest);
+  return auth_has_expired(ret_token->expires_ms) ? AUTH_EXPIRED : AUTH_KNOWN;
 }
 
 static void generation_next(struct auth *auth) { atomic_fetch_add(&auth->generation, 1); }
@@ -119,8 +130,8 @@ void auth_add_nobody(struct auth *auth, const struct digest *digest, bool is_exp
 
 static bool tokens_equal(const struct auth_token *a, const struct auth_token *b, size_t n) {
   for (size_t i = 0; i < n; i++)
-    if (token_compare(&a[i], &b[i]) != 0 || a[i].role != b[i].role || a[i].replaces != b[i].replaces ||
-        strcmp(a[i].name, b[i].name) != 0)
+    if (token_compare(&a[i], &b[i]) != 0 || a[i].roles != b[i].roles || a[i].expires_ms != b[i].expires_ms ||
+        a[i].replaces != b[i].replaces || strcmp(a[i].name, b[i].name) != 0)
       return false;
   return true;
 }
@@ -145,20 +156,11 @@ bool auth_replace(struct auth *auth, const struct auth_token *tokens, size_t n, 
   return is_newest;
 }
 
-bool auth_is_live(struct auth *auth, const char *name, enum token_role role) {
+bool auth_is_live(struct auth *auth, int64_t id) {
   bool is_live = false;
   pthread_rwlock_rdlock(&auth->lock);
   for (size_t i = 0; i < auth->n && !is_live; i++)
-    is_live = auth->tokens[i].role == role && strcmp(auth->tokens[i].name, name) == 0;
-  pthread_rwlock_unlock(&auth->lock);
-  return is_live;
-}
-
-bool auth_is_live_id(struct auth *auth, int64_t id) {
-  bool is_live = false;
-  pthread_rwlock_rdlock(&auth->lock);
-  for (size_t i = 0; i < auth->n && !is_live; i++)
-    is_live = auth->tokens[i].id == id;
+    is_live = auth->tokens[i].id == id && !auth_has_expired(auth->tokens[i].expires_ms);
   pthread_rwlock_unlock(&auth->lock);
   return is_live;
 }

@@ -16,10 +16,14 @@ struct auth_token {
   struct digest digest;
   int64_t id;       /* in the database */
   int64_t replaces; /* id of the token that ends once this one was used; 0: none */
-  enum token_role role;
+  unsigned roles;
+  int64_t expires_ms; /* since 1970; 0: never */
   char name[TOKEN_NAME_SIZE];
   char agent[TOKEN_AGENT_SIZE]; /* the agent that it acts as, and no other; "": it is bound to none */
 };
+
+/* By this machine's clock: also while the database, which says so too, is away. */
+bool auth_has_expired(int64_t expires_ms);
 
 struct auth;
 must_check struct auth *auth_new(void);
@@ -43,10 +47,8 @@ must_check bool auth_replace(struct auth *auth, const struct auth_token *tokens,
 /* Grows with every answer that is put in; also with one that all is as before, which is no new generation. */
 uint64_t auth_answers(struct auth *auth);
 uint64_t auth_generation(struct auth *auth);
-/* Whether a token of this name and role is live; live names are unique. Looks at all of them: for when the generation
- * changed. */
-bool auth_is_live(struct auth *auth, const char *name, enum token_role role);
-bool auth_is_live_id(struct auth *auth, int64_t id);
+/* Whether the token is neither revoked nor past its time. Looks at all of them. */
+bool auth_is_live(struct auth *auth, int64_t id);
 
 /* A token that replaces another was used; what the housekeeper takes, to let the other one end. A token may be noted again. */
 #define AUTH_USED_MAX 1024

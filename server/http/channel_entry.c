@@ -6,12 +6,16 @@
 #include "server/core/cache_lookup.h"
 #include "server/http/answers.h"
 #include "server/store/compatibilities.h"
+#include "server/store/tokens.h"
 
 json_t *channel_row_to_json(const struct channel_row *row) {
   json_t *entry = channel_entry_to_json(&row->entry, true);
   ALWAYS(json_object_set_new(entry, "updated_at", json_string(row->updated_at)) == 0);
-  if (row->moved_by)
-    ALWAYS(json_object_set_new(entry, "moved_by", json_string(row->moved_by)) == 0);
+  if (!row->moved_by)
+    return entry;
+  cleanup_free char *id = row->moved_by_id ? xasprintf("%lld", (long long)row->moved_by_id) : NULL;
+  ALWAYS(json_object_set_new(entry, "moved_by", json_string(row->moved_by)) == 0);
+  ALWAYS(json_object_set_new(entry, "moved_by_id", id ? json_string(id) : json_null()) == 0);
   return entry;
 }
 
@@ -199,4 +203,18 @@ void channel_cache_answer(struct worker *worker, struct request *request, const 
   const struct environment *served = &row->entry.environment;
   cleanup_free char *header = cache_match_header(&question.asked, served, &resolved);
   remembered_answer(request, row, cache_match_to_json(&question.asked, served, &resolved), header);
+}
+
+bool channel_is_publishers(struct worker *worker, struct request *request, const char *channel) {
+  struct error error;
+  cleanup_free char *patterns = NULL;
+  bool may = false;
+  if (request->roles & TOKEN_ADMIN)
+    return true;
+  if (!token_moves_channel(worker->db, request->token_id, channel, &may, &patterns, &error))
+    answer_failure(request, &error);
+  else if (!may)
+    request_problem(request, 403, "", "the token \"%s\" publishes the channels %.500s, and \"%s\" is none of them",
+                    request->token_name, patterns, channel);
+  return may;
 }

@@ -36,4 +36,7 @@ void channel_elsewhere_answer(struct request *request, const struct channel_row 
 /* Whether the operator's keys (--publisher-key) allow the entry; without any all are allowed. Otherwise answers 403. */
 must_check bool channel_publisher_is_trusted(struct request *request, const struct channel_entry *entry);
 
+/* Whether the token may move this channel: a publisher's names it, an admin's need not. False, and answered: it may not. */
+must_check bool channel_is_publishers(struct worker *worker, struct request *request, const char *channel);
+
 #endif

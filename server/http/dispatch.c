@@ -76,6 +76,7 @@ void request_free(struct request_private *request) {
   uri_release(&request->uri);
   json_decref(request->request.json);
   free(request->request.body);
+  free(request->author_roles);
   if (request->response)
     MHD_destroy_response(request->response);
   for (size_t i = 0; i < request->n_headers; i++) {
@@ -192,7 +193,8 @@ struct credentials {
 static void connection_is_of(struct connection *connection, const struct auth_token *token) {
   if (token->replaces)
     auth_note_use(connection->server->auth, token->id);
-  connection->auth_role = token->role;
+  connection->auth_roles = token->roles;
+  connection->auth_expires_ms = token->expires_ms;
   memcpy(connection->auth_name, token->name, sizeof token->name);
   connection->auth_id = token->id;
   memcpy(connection->auth_agent, token->agent, sizeof token->agent);
@@ -217,9 +219,10 @@ static enum auth_answer authorise(struct connection *connection, const char *aut
   uint64_t generation = auth_generation(auth);
   size_t size = authorization ? strlen(authorization) : 0;
   if (connection->auth_generation == generation && connection->authorization_size == size &&
+      !auth_has_expired(connection->auth_expires_ms) &&
       memcmp(connection->authorization, authorization ? authorization : "", size) == 0)
     return AUTH_KNOWN;
-  struct auth_token token = {.role = TOKEN_ANYONE};
+  struct auth_token token = {.roles = TOKEN_ANYONE};
   if (authorization) {
     const char *bearer = header_bearer(authorization);
     if (!bearer)
@@ -308,11 +311,12 @@ static enum MHD_Result hand_over(struct request_private *request, int kind) {
 /* The role is known: may it, and does the body, as announced, fit? */
 static enum MHD_Result begin_body(struct request_private *request) {
   const struct route *route = request->route;
-  if (!role_may(request->request.role, route->role)) {
+  if (!roles_may(request->request.roles, route->roles)) {
+    cleanup_free char *needed = roles_text(route->roles, " or "), *held = roles_text(request->request.roles, ",");
     traffic_note_refusal(TRAFFIC_REFUSED_ROLE);
     request_problem(&request->request, MHD_HTTP_FORBIDDEN, "",
-                    "%s %s needs the role %s; the token \"%s\" has the role %s", route->method, route->path,
-                    role_name(route->role), request->request.token_name, role_name(request->request.role));
+                    "%s %s needs the role %s; the token \"%s\" has the role %s", route->method, route->path, needed,
+                    request->request.token_name, held);
     return refuse(request, true);
   }
   if (!identity_suffices(&request->request)) {
@@ -346,7 +350,7 @@ static enum MHD_Result unauthorised(struct request_private *request, enum traffi
 }
 
 static enum MHD_Result begin_route(struct request_private *request, const struct credentials *credentials) {
-  if (request->route->role == TOKEN_ANYONE)
+  if (request->route->roles == TOKEN_ANYONE)
     return begin_body(request);
   if (*credentials->refusal.message)
     return unauthorised(request, TRAFFIC_REFUSED_UNKNOWN, credentials->refusal.message);
@@ -355,8 +359,9 @@ static enum MHD_Result begin_route(struct request_private *request, const struct
   request->request.is_by_certificate = !credentials->authorization;
   switch (credentials->answer) {
   case AUTH_KNOWN:
-    request->request.role = request->connection->auth_role;
+    request->request.roles = request->connection->auth_roles;
     request->auth_generation = request->connection->auth_generation;
+    request->auth_expires_ms = request->connection->auth_expires_ms;
     memcpy(request->request.token_name, request->connection->auth_name, sizeof request->request.token_name);
     request->request.token_id = request->connection->auth_id;
     memcpy(request->request.token_agent, request->connection->auth_agent, sizeof request->request.token_agent);
@@ -432,8 +437,8 @@ static enum MHD_Result begin_connection(struct connection *connection, const cha
                   !head_wrong(head) && !connection->target_long;
   connection->is_begun = true;
   if (is_plain && credentials.answer == AUTH_KNOWN &&
-      identity_is_enough(server, connection->auth_role, connection->auth_agent) &&
-      response_memory_answer(server->memory, connection->target, connection->target_size, connection->auth_role,
+      identity_is_enough(server, connection->auth_roles, connection->auth_agent) &&
+      response_memory_answer(server->memory, connection->target, connection->target_size, connection->auth_roles,
                              head->if_none_match, send_remembered, connection) == MEMORY_ANSWERED) {
     counter_add(COUNTER_requests, 1);
     counter_add(COUNTER_responses_memory, 1);

@@ -23,15 +23,15 @@ bool identity_of_certificate(const struct server *server, const struct digest *c
   return true;
 }
 
-bool identity_is_enough(const struct server *server, enum token_role role, const char *token_agent) {
-  return role != TOKEN_AGENT || *token_agent || !server_options(server)->require_enrolment;
+bool identity_is_enough(const struct server *server, unsigned roles, const char *token_agent) {
+  return roles != TOKEN_AGENT || *token_agent || !server_options(server)->require_enrolment;
 }
 
 bool identity_suffices(struct request *request) {
   const struct route *route = route_of(request->route);
-  bool is_for_agents = route->role == TOKEN_AGENT || route->role == TOKEN_ENROLLER;
-  if (!server_options(request->server)->require_enrolment || *request->token_agent || request->role == TOKEN_ENROL ||
-      (request->role != TOKEN_AGENT && !is_for_agents))
+  bool is_for_agents = route->roles == MAY_WORK || route->roles == MAY_ENROL;
+  if (!server_options(request->server)->require_enrolment || *request->token_agent || request->roles == TOKEN_ENROL ||
+      (request->roles != TOKEN_AGENT && !is_for_agents))
     return true;
   request_problem(request, 403, "",
                   "this server takes agents with tokens of their own only, and \"%s\" is no agent's: make a token with "
@@ -49,7 +49,7 @@ bool identity_fits(struct request *request, const char *agent, const char *point
 }
 
 static struct claim claim_of(const struct request *request) {
-  return (struct claim){.token = request->token_id, .is_admin = request->role == TOKEN_ADMIN};
+  return (struct claim){.token = request->token_id, .is_admin = request->roles == TOKEN_ADMIN};
 }
 
 /* The secret is read once, before the server is ready. */

@@ -15,7 +15,7 @@ must_check bool identity_of_certificate(const struct server *server, const struc
                                         char ret_agent[TOKEN_AGENT_SIZE]);
 
 /* Whether a server takes what this token is bound to: with --require-enrolment agents have tokens of their own. */
-bool identity_is_enough(const struct server *server, enum token_role role, const char *token_agent);
+bool identity_is_enough(const struct server *server, unsigned roles, const char *token_agent);
 /* The same for a request whose route is known, which may be for agents only; false: it is answered. */
 must_check bool identity_suffices(struct request *request);
 

@@ -61,6 +61,16 @@ static json_t *responses(const struct openapi_operation *operation) {
   return all;
 }
 
+static json_t *roles_array(unsigned roles) {
+  json_t *array = json_array();
+  for (unsigned bit = 0; bit < TOKEN_ROLE_COUNT; bit++)
+    if (roles & 1u << bit) {
+      cleanup_free char *name = roles_text(1u << bit, "");
+      ALWAYS(json_array_append_new(array, json_string(name)) == 0);
+    }
+  return array;
+}
+
 static json_t *operation_make(const struct route *route, const json_t *queries) {
   const struct openapi_operation *operation = &openapi_operations[route->id];
   json_t *parameters = path_parameters(route->path);
@@ -71,10 +81,10 @@ static json_t *operation_make(const struct route *route, const json_t *queries) 
     json_object_set_new(
         made, "requestBody",
         json_pack("{s:b, s:o}", "required", 1, "content", content(operation->request_type, operation->request)));
-  if (route->role == TOKEN_ANYONE)
+  if (route->roles == TOKEN_ANYONE)
     json_object_set_new(made, "security", json_array());
   else
-    json_object_set_new(made, "x-role", json_string(role_name(route->role)));
+    json_object_set_new(made, "x-roles", roles_array(route->roles));
   return made;
 }
 

@@ -56,6 +56,7 @@ const struct openapi_operation openapi_operations[ROUTE_COUNT] = {
   [ROUTE_demand_get] = {"limit", NULL, NULL, "200", "DemandList", JSON_TYPE},
   [ROUTE_demand_queue] = {"", "DemandQueueRequest", JSON_TYPE, "200", "DemandQueueAnswer", JSON_TYPE},
   [ROUTE_gc_post] = {"", "GcRequest", JSON_TYPE, "200", "GcAnswer", JSON_TYPE},
+  [ROUTE_audit_get] = {"limit after since token action object", NULL, NULL, "200", "AuditList", JSON_TYPE},
   [ROUTE_token_post] = {"", "TokenRequest", JSON_TYPE, "201", "TokenAnswer", JSON_TYPE},
   [ROUTE_token_list] = {"limit after", NULL, NULL, "200", "TokenList", JSON_TYPE},
   [ROUTE_token_delete] = {"", NULL, NULL, "204", NULL, NULL},
@@ -68,6 +69,10 @@ const struct openapi_operation openapi_operations[ROUTE_COUNT] = {
 const char openapi_queries[] = JSON({
   "limit": {"description": "how many items at most", "schema": {"type": "integer", "minimum": 1, "maximum": 1000, "default": 100}},
   "after": {"description": "next of the page before", "schema": {"type": "string"}},
+  "since": {"description": "a time, or how long ago, such as 12h or 7d", "schema": {"type": "string"}},
+  "token": {"description": "only what the token of this name wrote", "schema": {"type": "string"}},
+  "action": {"description": "only this action", "schema": {"type": "string"}},
+  "object": {"description": "only what was written of this", "schema": {"type": "string"}},
   "wait": {"description": "seconds to wait for the first item", "schema": {"type": "integer", "minimum": 0, "maximum": 60, "default": 0}},
   "name": {"description": "only kernels of this name", "schema": {"type": "string"}},
   "state": {"description": "only jobs in this state", "schema": {"$ref": "#/components/schemas/JobState"}},
@@ -101,7 +106,10 @@ const char openapi_schemas[] = JSON({
   "Time": {"type": "string", "format": "date-time"},
   "Id": {"type": "string", "pattern": "^[0-9]+$"},
   "Next": {"type": ["string", "null"], "description": "the value of the query argument after for the next page; null at the end"},
-  "Role": {"type": "string", "enum": ["reader", "submitter", "agent", "demand", "enrol", "admin"]},
+  "By": {"type": ["string", "null"], "description": "the name of the token that did it, (server) or (command line); null: it is not known"},
+  "ById": {"type": ["string", "null"], "description": "its id"},
+  "Role": {"type": "string", "description": "one role, or several with a comma between",
+    "pattern": "^(reader|demand|cache-writer|submitter|builder|publisher|agent|enrol|operator|admin)(,(reader|demand|cache-writer|submitter|builder|publisher|operator))*$"},
   "JobState": {"type": "string", "enum": ["queued", "running", "done", "failed", "cancelled"]},
   "Regime": {"type": "string", "enum": ["cold", "warm"], "default": "cold"},
   "Stage": {"type": "string", "enum": ["screen", "halving", "final"]},
@@ -135,7 +143,8 @@ const char openapi_schemas[] = JSON({
     "kernel": {"$ref": "#/components/schemas/Digest"}, "name": {"type": "string"}}},
   "Kernel": {"type": "object", "required": ["kernel", "manifest", "created_at", "signatures"], "properties": {
     "kernel": {"$ref": "#/components/schemas/Digest"}, "manifest": {"$ref": "#/components/schemas/Manifest"},
-    "created_at": {"$ref": "#/components/schemas/Time"},
+    "created_at": {"$ref": "#/components/schemas/Time"}, "made_by": {"$ref": "#/components/schemas/By"},
+    "made_by_id": {"$ref": "#/components/schemas/ById"},
     "signatures": {"type": "array", "items": {"$ref": "#/components/schemas/CodeSignature"}}}},
   "CodeSignature": {"type": "object", "required": ["key", "signature"], "properties": {
     "key": {"$ref": "#/components/schemas/Digest"}, "expires": {"type": "string"},
@@ -150,7 +159,8 @@ const char openapi_schemas[] = JSON({
   "KernelList": {"type": "object", "required": ["items", "next"], "properties": {
     "items": {"type": "array", "items": {"type": "object", "required": ["kernel", "name", "language", "created_at", "signatures"], "properties": {
       "kernel": {"$ref": "#/components/schemas/Digest"}, "name": {"type": "string"}, "language": {"type": "string"},
-      "created_at": {"$ref": "#/components/schemas/Time"},
+      "created_at": {"$ref": "#/components/schemas/Time"}, "made_by": {"$ref": "#/components/schemas/By"},
+      "made_by_id": {"$ref": "#/components/schemas/ById"},
       "signatures": {"type": "array", "items": {"$ref": "#/components/schemas/CodeSignature"}}}}},
     "next": {"$ref": "#/components/schemas/Next"}}},
   "Build": {"type": "object", "required": ["kernel", "toolchain", "arch", "warp_size", "variants"], "properties": {
@@ -168,7 +178,8 @@ const char openapi_schemas[] = JSON({
     "items": {"type": "array", "items": {"type": "object", "required": ["build", "toolchain", "arch", "variants", "created_at", "signatures"], "properties": {
       "signatures": {"type": "array", "items": {"$ref": "#/components/schemas/CodeSignature"}},
       "build": {"$ref": "#/components/schemas/Digest"}, "toolchain": {"type": "object"}, "arch": {"type": "string"},
-      "variants": {"type": "integer"}, "created_at": {"$ref": "#/components/schemas/Time"}}}},
+      "variants": {"type": "integer"}, "created_at": {"$ref": "#/components/schemas/Time"},
+      "made_by": {"$ref": "#/components/schemas/By"}, "made_by_id": {"$ref": "#/components/schemas/ById"}}}},
     "next": {"$ref": "#/components/schemas/Next"}}},
   "Budget": {"type": ["object", "null"], "properties": {"device_seconds": {"type": "number", "minimum": 0.0018}}},
   "Search": {"type": ["object", "null"], "required": ["strategy", "trials"], "additionalProperties": false, "properties": {
@@ -211,6 +222,8 @@ const char openapi_schemas[] = JSON({
     "outcomes": {"type": "object", "additionalProperties": {"type": "integer"}}, "spent_device_seconds": {"type": "number"},
     "opening_device_seconds": {"type": "number", "description": "of spent_device_seconds: opening the kernel"},
     "reason": {"type": ["string", "null"]}, "created_at": {"$ref": "#/components/schemas/Time"},
+    "submitted_by": {"$ref": "#/components/schemas/By"}, "submitted_by_id": {"$ref": "#/components/schemas/ById"},
+    "cancelled_by": {"$ref": "#/components/schemas/By"}, "cancelled_by_id": {"$ref": "#/components/schemas/ById"},
     "finished_at": {"type": ["string", "null"]}, "build": {"type": ["string", "null"]}, "waiting": {"type": ["string", "null"]},
     "quarantined": {"type": ["string", "null"]}, "flagged": {"type": ["object", "null"], "properties": {
       "job": {"$ref": "#/components/schemas/Id"}, "ratio": {"type": "number"}, "lower": {"type": "number"},
@@ -271,8 +284,9 @@ const char openapi_schemas[] = JSON({
   "AgentList": {"type": "object", "required": ["items", "next"], "properties": {
     "items": {"type": "array", "items": {"type": "object", "required": ["agent", "name", "version", "state"], "properties": {
       "agent": {"type": "string"}, "name": {"type": "string"}, "version": {"type": "string"},
-      "state": {"type": "string", "enum": ["live", "lost", "draining"]},
-      "trusted_keys": {"type": ["array", "null"], "items": {"$ref": "#/components/schemas/Digest"}}, "drain_reason": {"type": ["string", "null"]},
+      "state": {"type": "string", "enum": ["live", "lost", "draining"]}, "drain_reason": {"type": ["string", "null"]}, "drained_by": {"$ref": "#/components/schemas/By"},
+      "drained_by_id": {"$ref": "#/components/schemas/ById"},
+      "trusted_keys": {"type": ["array", "null"], "items": {"$ref": "#/components/schemas/Digest"}},
       "refused": {"type": ["object", "null"], "description": "the last enrolment of its id from another machine, of the last day",
         "properties": {"at": {"$ref": "#/components/schemas/Time"}, "machine": {"type": "string"}, "name": {"type": "string"}}},
       "devices": {"type": "array", "items": {"type": "object"}}, "last_seen": {"type": ["string", "null"]}}}},
@@ -329,7 +343,8 @@ const char openapi_schemas[] = JSON({
   "ReleaseList": {"type": "object", "required": ["items", "next"], "properties": {
     "items": {"type": "array", "items": {"type": "object", "required": ["release", "environment", "tag", "regime", "winners", "created_at"], "properties": {
       "release": {"$ref": "#/components/schemas/Digest"}, "environment": {"$ref": "#/components/schemas/Environment"},
-      "tag": {"type": "string"}, "regime": {"$ref": "#/components/schemas/Regime"}, "winners": {"type": "integer"}, "created_at": {"$ref": "#/components/schemas/Time"}}}},
+      "tag": {"type": "string"}, "regime": {"$ref": "#/components/schemas/Regime"}, "winners": {"type": "integer"}, "created_at": {"$ref": "#/components/schemas/Time"},
+      "made_by": {"$ref": "#/components/schemas/By"}, "made_by_id": {"$ref": "#/components/schemas/ById"}}}},
     "next": {"$ref": "#/components/schemas/Next"}}},
   "Signature": {"type": "object", "required": ["key", "signature"], "additionalProperties": false, "properties": {
     "key": {"$ref": "#/components/schemas/Digest"},
@@ -348,7 +363,8 @@ const char openapi_schemas[] = JSON({
     "counter": {"type": "integer"}, "release": {"$ref": "#/components/schemas/Digest"},
     "expires": {"$ref": "#/components/schemas/Time"},
     "signatures": {"type": "array", "items": {"$ref": "#/components/schemas/Signature"}},
-    "updated_at": {"$ref": "#/components/schemas/Time"}, "moved_by": {"type": "string"},
+    "updated_at": {"$ref": "#/components/schemas/Time"}, "moved_by": {"$ref": "#/components/schemas/By"},
+    "moved_by_id": {"$ref": "#/components/schemas/ById"},
     "match": {"type": "object", "required": ["rule", "differs"], "properties": {
       "rule": {"type": "string", "enum": ["exact", "unstated", "minor", "compatible"]}, "differs": {"type": "object"},
       "compatibility": {"type": "integer"}, "reason": {"type": "string"}}}}},
@@ -360,7 +376,8 @@ const char openapi_schemas[] = JSON({
   "CompatibilityList": {"type": "object", "required": ["items", "next"], "properties": {
     "items": {"type": "array", "items": {"type": "object", "required": ["id", "asked", "served", "reason", "made_by", "made_at"], "properties": {
       "id": {"$ref": "#/components/schemas/Id"}, "asked": {"$ref": "#/components/schemas/Environment"},
-      "served": {"$ref": "#/components/schemas/Environment"}, "reason": {"type": "string"}, "made_by": {"type": "string"},
+      "served": {"$ref": "#/components/schemas/Environment"}, "reason": {"type": "string"}, "made_by": {"$ref": "#/components/schemas/By"},
+      "made_by_id": {"$ref": "#/components/schemas/ById"},
       "made_at": {"$ref": "#/components/schemas/Time"}}}},
     "next": {"$ref": "#/components/schemas/Next"}}},
   "DemandReport": {"type": "object", "required": ["environment", "items"], "additionalProperties": false, "properties": {
@@ -415,7 +432,8 @@ const char openapi_schemas[] = JSON({
       "key": {"$ref": "#/components/schemas/Key"}, "environment": {"$ref": "#/components/schemas/Environment"},
       "tag": {"type": "string"}, "config": {"$ref": "#/components/schemas/Flat"},
       "ms": {"type": "array", "items": {"type": "number"}}, "provenance": {"$ref": "#/components/schemas/Flat"},
-      "format": {"type": "string"}, "imported_by": {"type": "string"}, "imported_at": {"$ref": "#/components/schemas/Time"}}}},
+      "format": {"type": "string"}, "imported_by": {"$ref": "#/components/schemas/By"},
+      "imported_by_id": {"$ref": "#/components/schemas/ById"}, "imported_at": {"$ref": "#/components/schemas/Time"}}}},
     "next": {"$ref": "#/components/schemas/Next"}}},
   "Identity": {"type": "object", "description": "what the paths of an image's caches are made of; its digest is that of its canonical JSON"},
   "ImageAnswer": {"type": "object", "required": ["image"], "properties": {"image": {"$ref": "#/components/schemas/Digest"}}},
@@ -425,7 +443,15 @@ const char openapi_schemas[] = JSON({
     "uses": {"type": ["integer", "null"], "minimum": 1, "maximum": 1000000}, "agent_name": {"type": ["string", "null"]},
     "certificate": {"type": "string", "pattern": "^(URI|DNS|CN):[ -~]{1,250}$",
       "description": "the name of the client certificate that stands for a token of the role agent; no token is made then"},
-    "environment": {"anyOf": [{"$ref": "#/components/schemas/Environment"}, {"type": "null"}]}}},
+    "environment": {"anyOf": [{"$ref": "#/components/schemas/Environment"}, {"type": "null"}]},
+    "channels": {"type": ["array", "null"], "maxItems": 64, "items": {"type": "string", "pattern": "^[a-z0-9._*?[\\]!-]{1,64}$"},
+      "description": "of the role publisher, which needs them: names of channels, or patterns of names"}}},
+  "AuditList": {"type": "object", "required": ["items", "next"], "properties": {
+    "items": {"type": "array", "items": {"type": "object", "required": ["id", "at", "token", "token_id", "role", "peer", "action", "object", "detail"],
+      "properties": {"id": {"$ref": "#/components/schemas/Id"}, "at": {"$ref": "#/components/schemas/Time"}, "token": {"type": "string"},
+        "token_id": {"$ref": "#/components/schemas/ById"}, "role": {"type": "string"}, "peer": {"type": ["string", "null"]},
+        "action": {"type": "string"}, "object": {"type": "string"}, "detail": {"type": "object"}}}},
+    "next": {"$ref": "#/components/schemas/Next"}}},
   "TokenAnswer": {"type": "object", "required": ["name", "role"], "properties": {
     "token": {"type": "string"}, "certificate": {"type": "string"}, "name": {"type": "string"}, "role": {"$ref": "#/components/schemas/Role"}}},
   "TokenList": {"type": "object", "required": ["items", "next"], "properties": {
@@ -433,7 +459,10 @@ const char openapi_schemas[] = JSON({
       "name": {"type": "string"}, "role": {"$ref": "#/components/schemas/Role"}, "created_at": {"$ref": "#/components/schemas/Time"},
       "revoked_at": {"type": ["string", "null"]}, "expires_at": {"type": ["string", "null"]},
       "agent": {"type": ["string", "null"]}, "uses_left": {"type": ["integer", "null"]},
-      "agent_name": {"type": ["string", "null"]}, "environment": {"type": ["object", "null"]}}}},
+      "agent_name": {"type": ["string", "null"]}, "environment": {"type": ["object", "null"]},
+      "channels": {"type": ["array", "null"]}, "id": {"$ref": "#/components/schemas/Id"},
+      "made_by": {"$ref": "#/components/schemas/By"}, "made_by_id": {"$ref": "#/components/schemas/ById"},
+      "revoked_by": {"$ref": "#/components/schemas/By"}, "revoked_by_id": {"$ref": "#/components/schemas/ById"}}}},
     "next": {"$ref": "#/components/schemas/Next"}}}
 });
 /* clang-format on */

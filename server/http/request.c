@@ -1,6 +1,7 @@
 /* What handlers ask of a request. The owner of the moment only. */
 #include <poll.h>
 
+#include "server/http/client.h"
 #include "server/http/header.h"
 #include "server/http/response.h"
 #include "server/server_private.h"
@@ -14,6 +15,17 @@ const char *request_query(const struct request *request, const char *name) {
 
 const char *request_header(const struct request *request, const char *name) {
   return MHD_lookup_connection_value(request_private_of(request)->connection->mhd, MHD_HEADER_KIND, name);
+}
+
+const struct author *request_author(struct request *request) {
+  struct request_private *private_ = request_private_of(request);
+  if (!private_->author_roles) {
+    private_->author_roles = roles_text(request->roles, ",");
+    client_address(request, private_->author_peer);
+    private_->author = (struct author){request->token_id, request->token_name, private_->author_roles,
+                                       private_->author_peer[0] ? private_->author_peer : NULL};
+  }
+  return &private_->author;
 }
 
 bool request_query_only(struct request *request, const char *const *names) {

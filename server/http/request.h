@@ -11,6 +11,7 @@
 #include "common/base/json.h"
 #include "server/http/route.h"
 #include "server/server.h"
+#include "server/store/audit.h"
 
 #define REQUEST_MAGIC 0x52455131u
 #define REQUEST_SEGMENTS_MAX 3
@@ -24,8 +25,8 @@ struct request {
   const char *segments[REQUEST_SEGMENTS_MAX]; /* what the path's {…} matched, percent-decoded, in order */
   char *body;                                 /* NUL-terminated; NULL when the route takes none */
   size_t body_size;
-  json_t *json;         /* the parsed body of JSON routes, already strict-checked by the dispatcher; else NULL */
-  enum token_role role; /* of the token; TOKEN_ANYONE without one */
+  json_t *json;   /* the parsed body of JSON routes, already strict-checked by the dispatcher; else NULL */
+  unsigned roles; /* of the token; TOKEN_ANYONE without one */
   char token_name[65];
   int64_t token_id;       /* in the database; 0 without one */
   char token_agent[33];   /* the only agent that the token may act as; "": it is bound to none */
@@ -43,6 +44,8 @@ const char *request_query(const struct request *request, const char *name);
 must_check bool request_query_only(struct request *request, const char *const *names);
 /* limit (1..1000, default 100) and after; answers 422 and returns false when they are wrong. */
 must_check bool request_page(struct request *request, int64_t *ret_limit, const char **ret_after);
+/* Who writes, for as long as the request lives. */
+const struct author *request_author(struct request *request);
 const char *request_header(const struct request *request, const char *name); /* NULL when absent */
 
 /* Answers; each may be called once per request. They take over `body`/`json`. */

@@ -6,6 +6,7 @@
 #ifndef WAVETUNE_SERVER_HTTP_REQUEST_PRIVATE_H
 #define WAVETUNE_SERVER_HTTP_REQUEST_PRIVATE_H
 
+#include <arpa/inet.h>
 #include <microhttpd.h>
 
 #include "common/program/request_id.h"
@@ -51,7 +52,8 @@ struct connection {
   char *target_long;
   /* Whose token came last: true as long as the generation of the tokens is the same. */
   uint64_t auth_generation;
-  enum token_role auth_role;
+  unsigned auth_roles;
+  int64_t auth_expires_ms;
   char auth_name[65];
   int64_t auth_id;
   char auth_agent[33];
@@ -80,6 +82,7 @@ struct request_private {
   struct uri uri;
   struct digest token;      /* of the Authorization header, where it is being looked up */
   uint64_t auth_generation; /* of the tokens when its own was live; 0: look again before it is run anew */
+  int64_t auth_expires_ms;  /* of its token; 0: never */
   bool has_length, is_chunked;
   uint64_t body_declared; /* Content-Length */
   size_t body_capacity, swallowed;
@@ -93,6 +96,9 @@ struct request_private {
   struct {
     char *name, *value;
   } headers[REQUEST_HEADERS_MAX];
+  struct author author; /* once it was asked for */
+  char *author_roles;
+  char author_peer[INET6_ADDRSTRLEN];
   uint64_t memory_generation; /* of the channels when this run began */
   /* Links of the queue and the park. */
   int kind;

@@ -209,14 +209,14 @@ static struct MHD_Response *entry_response(const struct entry *entry, bool is_kn
 }
 
 enum memory_answer response_memory_answer(struct response_memory *memory, const char *target, size_t target_size,
-                                          enum token_role role, const char *if_none_match,
+                                          unsigned roles, const char *if_none_match,
                                           void (*send)(void *context, const struct remembered_answer *answer),
                                           void *context) {
   enum memory_answer answer = MEMORY_ABSENT;
   uint64_t hash = target_hash(target, target_size);
   pthread_rwlock_rdlock(&memory->lock);
   struct entry *entry = *entry_find(memory, target, target_size, hash);
-  if (entry && !role_may(role, route_of(entry->route)->role)) {
+  if (entry && !roles_may(roles, route_of(entry->route)->roles)) {
     answer = MEMORY_FORBIDDEN;
   } else if (entry) {
     bool is_known = if_none_match && header_etag_listed(if_none_match, entry->etag);

@@ -33,10 +33,10 @@ struct remembered_answer {
   size_t size; /* of the body */
   enum route_id route;
 };
-/* Finds the answer and, when `role` may have it, gives it to `send`: with status 304 when `if_none_match` (may be
+/* Finds the answer and, when a token with `roles` may have it, gives it to `send`: with status 304 when `if_none_match` (may be
  * NULL) names it. `send` must not block: the memory is locked for reading. */
 enum memory_answer response_memory_answer(struct response_memory *memory, const char *target, size_t target_size,
-                                          enum token_role role, const char *if_none_match,
+                                          unsigned roles, const char *if_none_match,
                                           void (*send)(void *context, const struct remembered_answer *answer),
                                           void *context);
 

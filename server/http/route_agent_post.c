@@ -17,7 +17,7 @@
 #define ENROL_ATTEMPTS 3
 
 struct enrolling {
-  const struct request *request;
+  struct request *request;
   const struct enrolment *enrolment;
   char id[AGENT_ID_SIZE];
   struct agent_owner owner; /* afterwards */
@@ -124,7 +124,7 @@ static bool acquaintance_admit(struct worker *worker, struct enrolling *enrollin
     random_hex(enrolling->id, (sizeof enrolling->id - 1) / 2);
   if (!agent_before_lock(worker->db, enrolling->id, agent_live_ms(server_options(worker->server)), &before, error))
     return false;
-  bool is_own = before.owner == request->token_id, is_admin = request->role == TOKEN_ADMIN;
+  bool is_own = before.owner == request->token_id, is_admin = request->roles == TOKEN_ADMIN;
   if (*request->token_agent) {
     /* A certificate's agent is its own from the first time on, whatever the token was that stood for it before. */
     enrolling->owner = (struct agent_owner){request->is_by_certificate ? request->token_id : before.owner, true};
@@ -171,6 +171,10 @@ static bool agent_write(struct worker *worker, struct enrolling *enrolling, stru
       (!leases_reclaim(worker->db, enrolling->id, agent_live_ms(options), &enrolling->losses, error) ||
        !leases_judge_losses(worker, &enrolling->losses, error)))
     return false;
+  const struct author *author = request_author(enrolling->request);
+  json_t *detail = json_pack("{s:s, s:I}", "name", enrolment->name, "devices", (json_int_t)enrolment->n_devices);
+  if (!audit_note(worker->db, author, AUDIT_ENROL, enrolling->id, detail, error))
+    return false;
   int64_t life_ms = options->agent_token_ms;
   if (enrolling->request->is_by_certificate)
     return true; /* its authority replaces it */
@@ -178,7 +182,7 @@ static bool agent_write(struct worker *worker, struct enrolling *enrolling, stru
     return agent_token_rotate_in(worker->db, enrolling->request->token_id, &enrolling->rotate_in_ms, error);
   enrolling->rotate_in_ms = life_ms ? life_ms - life_ms / 3 : -1;
   return !enrolling->owner.has_token ||
-         agent_token_make(worker->db, enrolling->id, 0, life_ms, enrolling->token, error);
+         agent_token_make(worker->db, enrolling->id, 0, life_ms, author, enrolling->token, error);
 }
 
 /* One attempt, one transaction: the agent, its devices, its token and, when another process of it ran before, its leases. */
@@ -186,8 +190,8 @@ static bool enrol_once(struct worker *worker, struct enrolling *enrolling, struc
   enrolling_clear(enrolling);
   if (!db_begin(worker->db, error))
     return false;
-  bool ok = enrolling->request->role == TOKEN_ENROL ? newcomer_admit(worker, enrolling, error)
-                                                    : acquaintance_admit(worker, enrolling, error);
+  bool ok = enrolling->request->roles == TOKEN_ENROL ? newcomer_admit(worker, enrolling, error)
+                                                     : acquaintance_admit(worker, enrolling, error);
   ok = ok && (enrolling->refused || agent_write(worker, enrolling, error));
   if (ok && !enrolling->refused)
     return db_commit(worker->db, error);
@@ -253,18 +257,19 @@ void route_agent_post(struct worker *worker, struct request **requests, size_t n
 }
 
 /* The new token replaces the one that asks, which goes on until the new one was used: an answer that is lost costs nothing. */
-static bool token_replace(struct worker *worker, const struct request *request, char ret_token[TOKEN_TEXT_SIZE],
+static bool token_replace(struct worker *worker, struct request *request, char ret_token[TOKEN_TEXT_SIZE],
                           struct error *error) {
   const struct server_options *options = server_options(worker->server);
+  const struct author *author = request_author(request);
   cleanup_agent_before struct agent_before before = {0};
   if (!db_begin(worker->db, error))
     return false;
-  if (agent_before_lock(worker->db, request->token_agent, 0, &before, error) &&
-      tokens_settle_used(worker->db, &request->token_id, 1, error) &&
-      agent_token_make(worker->db, request->token_agent, request->token_id, options->agent_token_ms, ret_token, error))
-    return db_commit(worker->db, error);
-  db_rollback(worker->db);
-  return false;
+  bool ok = agent_before_lock(worker->db, request->token_agent, 0, &before, error) &&
+            tokens_settle_used(worker->db, &request->token_id, 1, error) &&
+            agent_token_make(worker->db, request->token_agent, request->token_id, options->agent_token_ms, author,
+                             ret_token, error) &&
+            audit_note(worker->db, author, AUDIT_REPLACE_TOKEN, request->token_agent, NULL, error);
+  return db_end(worker->db, ok, error);
 }
 
 void route_agent_token(struct worker *worker, struct request **requests, size_t n) {

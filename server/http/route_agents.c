@@ -36,10 +36,10 @@ static bool beat_is_own(struct server *server, struct request *request) {
   if (*request->token_agent)
     return identity_fits(request, id, "");
   struct agent_owner owner = agent_table_owner(server_agents(server), id);
-  bool is_own = owner.token == 0 || owner.token == request->token_id || request->role == TOKEN_ADMIN;
+  bool is_own = owner.token == 0 || owner.token == request->token_id || request->roles == TOKEN_ADMIN;
   if (owner.has_token)
     request_problem(request, 403, "", "agent %.40s has a token of its own, and only with that acts as it", id);
-  else if (!is_own && auth_is_live_id(server->auth, owner.token))
+  else if (!is_own && auth_is_live(server->auth, owner.token))
     request_problem(request, 403, "", "agent %.40s enrolled with another token than \"%s\", which is still live", id,
                     request->token_name);
   else
@@ -98,8 +98,8 @@ static void drain(struct worker *worker, struct request *request) {
                     strlen(reason));
     return;
   }
-  if (device ? !device_set_drain(worker->db, id, device, reason, &known, &error)
-             : !agent_set_drain(worker->db, id, reason, &known, &error)) {
+  if (device ? !device_set_drain(worker->db, id, device, reason, request_author(request), &known, &error)
+             : !agent_set_drain(worker->db, id, reason, request_author(request), &known, &error)) {
     answer_failure(request, &error);
     return;
   }

@@ -28,7 +28,7 @@ void route_blob_put(struct worker *worker, struct request **requests, size_t n) 
                     digest_format(&actual, text), request->segments[0]);
     return;
   }
-  if (!blob_store(worker->db, &wanted, request->body, request->body_size, &is_new, &error)) {
+  if (!blob_store(worker->db, &wanted, request->body, request->body_size, request_author(request), &is_new, &error)) {
     answer_failure(request, &error);
     return;
   }

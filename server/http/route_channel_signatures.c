@@ -57,7 +57,7 @@ static bool signature_post_once(struct worker *worker, struct request *request, 
   }
   if (!signing_is_trusted(request, row, signing))
     return true;
-  if (!channel_signature_add(worker->db, row, &signing->signature, request->token_name, &is_done, &error)) {
+  if (!channel_signature_add(worker->db, row, &signing->signature, request_author(request), &is_done, &error)) {
     answer_failure(request, &error);
     return true;
   }
@@ -78,6 +78,8 @@ static void signature_post(struct worker *worker, struct request *request) {
     request_refuse(request, 422, &error);
     return;
   }
+  if (!channel_is_publishers(worker, request, name))
+    return;
   for (int attempt = 0; attempt < CHANNEL_ATTEMPTS && !is_answered; attempt++)
     is_answered = signature_post_once(worker, request, name, &signing);
   if (!is_answered)

@@ -50,7 +50,7 @@ static bool channel_put_once(struct worker *worker, struct request *request, con
   case CHANNEL_MOVE:
     break;
   }
-  if (!channel_move(worker->db, name, &state, move, request->token_name, &after, &error)) {
+  if (!channel_move(worker->db, name, &state, move, request_author(request), &after, &error)) {
     if (error.kind == ERROR_MISSING) /* the release was collected in between */
       return false;
     answer_failure(request, &error);
@@ -78,6 +78,8 @@ static void channel_put(struct worker *worker, struct request *request) {
     request_refuse(request, 422, &error);
     return;
   }
+  if (!channel_is_publishers(worker, request, name))
+    return;
   for (int attempt = 0; attempt < CHANNEL_ATTEMPTS; attempt++)
     if (channel_put_once(worker, request, name, &move))
       return;

@@ -20,7 +20,7 @@ void route_compatibility_post(struct worker *worker, struct request **requests, 
     request_refuse(request, 422, &error);
     return;
   }
-  bool ok = compatibility_add(worker->db, &compatibility, request->token_name, &id, &error);
+  bool ok = compatibility_add(worker->db, &compatibility, request_author(request), &id, &error);
   compatibility_release(&compatibility);
   if (!ok) {
     answer_failure(request, &error);
@@ -58,7 +58,7 @@ void route_compatibility_delete(struct worker *worker, struct request **requests
   ALWAYS(n == 1);
   if (!request_query_only(request, no_arguments) || !answer_id(request, "compatibility", &id))
     return;
-  if (!compatibility_remove(worker->db, id, &is_found, &error)) {
+  if (!compatibility_remove(worker->db, id, request_author(request), &is_found, &error)) {
     answer_failure(request, &error);
   } else if (!is_found) {
     request_problem(request, 404, "", "there is no compatibility %lld; GET /v1/compatibilities lists all",

@@ -34,7 +34,7 @@ void route_demand_post(struct worker *worker, struct request **requests, size_t 
                     request->token_name, DEMAND_POSTS_PER_MINUTE, text);
   } else if (!demand_report_parse(request->json, &report, &error)) {
     request_refuse(request, 422, &error);
-  } else if (policy != DEMAND_OFF && !demand_keep(worker, &report, &accepted, &error)) {
+  } else if (policy != DEMAND_OFF && !demand_keep(worker, &report, request_author(request), &accepted, &error)) {
     answer_failure(request, &error);
   } else {
     report_answer(request, accepted, report.n, policy);
@@ -86,7 +86,7 @@ void route_demand_queue(struct worker *worker, struct request **requests, size_t
   if (!json_only_members(request->json, "", members, &error) ||
       !json_get_integer(request->json, "", "top", JSON_REQUIRED, 1, 1000, &top, &error))
     request_refuse(request, 422, &error);
-  else if (!demand_queue(worker, top, &answers, &error))
+  else if (!demand_queue(worker, top, request_author(request), &answers, &error))
     answer_failure(request, &error);
   else
     request_answer_json(request, 200, json_pack("{s:o}", "items", answers));

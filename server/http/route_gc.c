@@ -22,7 +22,7 @@ void route_gc_post(struct worker *worker, struct request **requests, size_t n) {
     request_refuse(request, 422, &error);
     return;
   }
-  if (!collect(worker->db, keep_days, !is_dry, &collected, &error)) {
+  if (!collect(worker->db, keep_days, is_dry ? NULL : request_author(request), &collected, &error)) {
     answer_failure(request, &error);
     return;
   }

@@ -88,7 +88,7 @@ void route_import_post(struct worker *worker, struct request **requests, size_t 
     request_refuse(request, MHD_HTTP_UNPROCESSABLE_CONTENT, &error);
     return;
   }
-  if (!imports_store(worker->db, &import, request->token_name, &counts, &error)) {
+  if (!imports_store(worker->db, &import, request_author(request), &counts, &error)) {
     answer_failure(request, &error);
     return;
   }
@@ -150,7 +150,7 @@ void route_image_put(struct worker *worker, struct request **requests, size_t n)
                     digest_format(&actual, text), request->segments[0]);
     return;
   }
-  if (!image_store(worker->db, &digest, canonical, request->token_name, &is_new, &error)) {
+  if (!image_store(worker->db, &digest, canonical, request_author(request), &is_new, &error)) {
     answer_failure(request, &error);
     return;
   }

@@ -42,6 +42,7 @@ static void post_parse(struct request *request, struct job_post *post) {
   post->submissions = xcalloc(n, sizeof *post->submissions);
   for (size_t i = 0; i < n && post->is_open; i++) {
     const json_t *job = jobs ? json_array_get(jobs, i) : request->json;
+    post->submissions[i].author = request_author(request);
     if (job_request_parse(job, &post->submissions[i].request, &error))
       post->n++;
     else
@@ -113,18 +114,26 @@ static void post_plan(struct job_post *post) {
   }
 }
 
+/* Of the requests for one job the first that was not refused is its author. */
+static void submission_want(const struct submission *submission, const char *request_id) {
+  struct job_row *row = submission->stored;
+  if (!row->wanted)
+    row->author = row->raiser = submission->author;
+  else if (submission->request.priority == row->priority)
+    row->raiser = submission->author;
+  if (!row->request)
+    row->request = request_id;
+  row->wanted = true;
+}
+
 /* Keeps the rows that an open post asks for and that change something; returns how many. `ret_known`: the unfinished jobs
  * that have this priority already. */
 static size_t rows_to_store(struct job_post *posts, size_t n_posts, struct job_row **rows, size_t n, int64_t *ret_known,
                             size_t *ret_n_known) {
   size_t kept = 0;
   for (size_t p = 0; p < n_posts; p++)
-    for (size_t i = 0; posts[p].is_open && i < posts[p].n; i++) {
-      struct job_row *row = posts[p].submissions[i].stored;
-      row->wanted = true;
-      if (!row->request)
-        row->request = posts[p].request->id;
-    }
+    for (size_t i = 0; posts[p].is_open && i < posts[p].n; i++)
+      submission_want(&posts[p].submissions[i], posts[p].request->id);
   *ret_n_known = 0;
   for (size_t i = 0; i < n; i++) {
     struct job_row *row = rows[i];

@@ -172,7 +172,7 @@ static void cancel(struct worker *worker, struct request *request) {
   bool ended;
   if (!answer_id(request, "job", &job))
     return;
-  if (!job_end(worker, job, JOB_CANCELLED, NULL, &ended, &error) ||
+  if (!job_end(worker, job, JOB_CANCELLED, NULL, request_author(request), &ended, &error) ||
       !job_get(worker->db, job, agent_live_ms(server_options(worker->server)), &summary, &error)) {
     answer_failure(request, &error);
     return;

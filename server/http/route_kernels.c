@@ -32,7 +32,7 @@ void route_kernel_post(struct worker *worker, struct request **requests, size_t 
   cleanup_free struct digest *files = kernel_files(kernel, &n_files);
   if (!answer_missing_files(worker, request, files, n_files))
     return;
-  if (!kernel_store(worker->db, kernel, &is_new, &error)) {
+  if (!kernel_store(worker->db, kernel, request_author(request), &is_new, &error)) {
     answer_failure(request, &error);
     return;
   }
@@ -57,10 +57,10 @@ void route_kernel_list(struct worker *worker, struct request **requests, size_t 
 
 /* The manifest (a new reference); answers and returns NULL when there is none. */
 static json_t *manifest_load(struct worker *worker, struct request *request, const struct digest *hash,
-                             char **ret_created_at) {
+                             json_t **ret_origin) {
   struct error error;
   json_t *manifest = NULL;
-  if (!kernel_load(worker->db, hash, &manifest, ret_created_at, &error))
+  if (!kernel_load(worker->db, hash, &manifest, ret_origin, &error))
     answer_failure(request, &error);
   else if (!manifest)
     request_problem(request, MHD_HTTP_NOT_FOUND, "", "there is no kernel %s", request->segments[0]);
@@ -69,23 +69,24 @@ static json_t *manifest_load(struct worker *worker, struct request *request, con
 
 void route_kernel_get(struct worker *worker, struct request **requests, size_t n) {
   struct request *request = requests[0];
-  cleanup_free char *created_at = NULL;
+  cleanup_json json_t *origin = NULL;
   json_t *signatures;
   struct digest hash;
   struct error error;
   ALWAYS(n == 1);
   if (!digest_of_path(request, 0, "kernel", &hash))
     return;
-  cleanup_json json_t *manifest = manifest_load(worker, request, &hash, &created_at);
+  cleanup_json json_t *manifest = manifest_load(worker, request, &hash, &origin);
   if (!manifest)
     return;
   if (!code_signatures_load(worker->db, &hash, &signatures, &error)) {
     answer_failure(request, &error);
     return;
   }
-  request_answer_json(request, MHD_HTTP_OK,
-                      json_pack("{s:o, s:O, s:s, s:o}", "kernel", json_digest_text(&hash), "manifest", manifest,
-                                "created_at", created_at, "signatures", signatures));
+  json_t *answer =
+      json_pack("{s:o, s:O, s:o}", "kernel", json_digest_text(&hash), "manifest", manifest, "signatures", signatures);
+  ALWAYS(answer != NULL && json_object_update(answer, origin) == 0);
+  request_answer_json(request, MHD_HTTP_OK, answer);
 }
 
 /* Reads the body as a build of this kernel whose digest is the path's. Answers what is wrong. */
@@ -121,7 +122,7 @@ void route_build_put(struct worker *worker, struct request **requests, size_t n)
   if (!manifest || !build_read(request, manifest, &digest, &build) ||
       !answer_missing_files(worker, request, build->objects, build->n_objects))
     return;
-  if (!build_store(worker->db, build, &is_new, &error)) {
+  if (!build_store(worker->db, build, request_author(request), &is_new, &error)) {
     answer_failure(request, &error);
     return;
   }

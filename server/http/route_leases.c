@@ -524,7 +524,7 @@ static bool postings_settle(struct worker *worker, struct posting *postings, siz
       continue;
     if (postings[i].is_stored) /* else it is answered, and gone */
       log_set_request(postings[i].request->id);
-    if (failure && !job_end(worker, post->job, JOB_FAILED, failure, &job_ended, error))
+    if (failure && !job_end(worker, post->job, JOB_FAILED, failure, NULL, &job_ended, error))
       log_warning("job: cannot end job=%lld: %s", (long long)post->job, error->message);
     if (post->has_budget)
       budgeted[n_budgeted++] = post->job;

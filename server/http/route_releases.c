@@ -130,7 +130,7 @@ static void plan_answer(struct worker *worker, struct request *request, const st
     return;
   }
   if (!release_from_plan(plan, environment, wanted->tag, wanted->regime, &release, &error) ||
-      !release_store(worker->db, release, &is_new, &error)) {
+      !release_store(worker->db, release, request_author(request), &is_new, &error)) {
     answer_failure(request, &error);
     return;
   }

@@ -28,7 +28,7 @@ void route_token_post(struct worker *worker, struct request **requests, size_t n
   }
   struct token_terms *terms = &asked.terms;
   terms->certificate = asked.certificate ? &asked.digest : NULL;
-  if (!tokens_make(worker->db, terms, token, &is_new, &error)) {
+  if (!tokens_make(worker->db, terms, request_author(request), token, &is_new, &error)) {
     answer_failure(request, &error);
   } else if (!is_new) {
     token_request_taken(&asked, &error);
@@ -64,7 +64,7 @@ void route_token_delete(struct worker *worker, struct request **requests, size_t
   struct error error;
   enum token_revocation revocation;
   ALWAYS(n == 1);
-  if (!tokens_revoke(worker->db, request->segments[0], false, &revocation, &error)) {
+  if (!tokens_revoke(worker->db, request->segments[0], false, request_author(request), &revocation, &error)) {
     answer_failure(request, &error);
   } else if (revocation == TOKEN_LAST_ADMIN) {
     request_problem(

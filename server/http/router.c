@@ -3,16 +3,16 @@
 
 static const struct route routes[] = {
 /* clang-format off */
-#define X(id_, method_, path_, role_, place_, body_max_, batch_, summary_)                                             \
+#define X(id_, method_, path_, roles_, place_, body_max_, batch_, summary_)                                             \
   [ROUTE_##id_] = {.id = ROUTE_##id_, .name = #id_, .method = method_, .path = path_, .summary = summary_,             \
-                   .role = role_, .place = place_, .body_max = body_max_, .batch = batch_,                             \
+                   .roles = roles_, .place = place_, .body_max = body_max_, .batch = batch_,                             \
                    .is_json = (body_max_) > 0 && ROUTE_##id_ != ROUTE_blob_put},
     ROUTES(X)
 #undef X
     /* clang-format on */
 };
 
-#define X(id_, method_, path_, role_, place_, body_max_, batch_, summary_)                                             \
+#define X(id_, method_, path_, roles_, place_, body_max_, batch_, summary_)                                            \
   _Static_assert((batch_) >= 1 && (batch_) <= ROUTE_BATCH_MAX, #id_);
 ROUTES(X)
 #undef X
@@ -66,47 +66,49 @@ enum route_match route_find(const char *method, const struct uri *uri, const str
   return allow[0] ? ROUTE_NO_METHOD : ROUTE_NO_PATH;
 }
 
-bool role_may(enum token_role role, enum token_role needed) {
-  if (needed == TOKEN_ANYONE)
-    return true;
-  if (role == TOKEN_ANYONE)
-    return false;
-  if (role == TOKEN_DEMAND)
-    return needed == TOKEN_DEMAND;
-  if (role == TOKEN_ENROL)
-    return needed == TOKEN_ENROLLER;
-  if (role == TOKEN_ADMIN || needed == TOKEN_ANY)
-    return true;
-  if (needed == TOKEN_READER)
-    return role == TOKEN_READER || role == TOKEN_SUBMITTER;
-  if (needed == TOKEN_WRITER)
-    return role == TOKEN_SUBMITTER || role == TOKEN_AGENT;
-  if (needed == TOKEN_ENROLLER)
-    return role == TOKEN_AGENT;
-  return role == needed;
+static const char *const role_names[TOKEN_ROLE_COUNT] = {
+#define X(id, name) [TOKEN_##id##_BIT] = name,
+    TOKEN_ROLES(X)
+#undef X
+};
+
+bool roles_may(unsigned roles, unsigned allowed) { return allowed == TOKEN_ANYONE || (roles & allowed); }
+
+char *roles_text(unsigned roles, const char *separator) {
+  char *text = xstrdup("");
+  for (unsigned bit = 0; bit < TOKEN_ROLE_COUNT; bit++) {
+    if (!(roles & 1u << bit))
+      continue;
+    char *longer = xasprintf("%s%s%s", text, *text ? separator : "", role_names[bit]);
+    free(text);
+    text = longer;
+  }
+  return text;
 }
 
-static const struct {
-  const char *name;
-  enum token_role role;
-} role_names[] = {{"reader", TOKEN_READER}, {"submitter", TOKEN_SUBMITTER}, {"agent", TOKEN_AGENT},
-                  {"demand", TOKEN_DEMAND}, {"enrol", TOKEN_ENROL},         {"admin", TOKEN_ADMIN}};
+bool roles_parse(const char *text, unsigned *ret_roles, struct error *error) {
+  cleanup_free char *known = roles_text(~0u, ", ");
+  unsigned roles = 0;
+  for (const char *name = text, *end;; name = end + 1) {
+    end = name + strcspn(name, ",");
+    unsigned bit = 0;
+    while (bit < TOKEN_ROLE_COUNT && (strlen(role_names[bit]) != (size_t)(end - name) ||
+                                      memcmp(role_names[bit], name, (size_t)(end - name)) != 0))
+      bit++;
+    if (bit == TOKEN_ROLE_COUNT)
+      return error_at(error, "/role",
+                      "the role \"%.*s\" is unknown: it must be one of %s, or several with a comma between",
+                      (int)(end - name > 32 ? 32 : end - name), name, known);
+    if (roles & 1u << bit)
+      return error_at(error, "/role", "the role %s is named twice", role_names[bit]);
+    roles |= 1u << bit;
+    if (!*end)
+      break;
+  }
 
-const char *role_name(enum token_role role) {
-  for (size_t i = 0; i < ARRAY_LENGTH(role_names); i++)
-    if (role_names[i].role == role)
-      return role_names[i].name;
-  return role == TOKEN_ANY        ? "any"
-         : role == TOKEN_WRITER   ? "submitter or agent"
-         : role == TOKEN_ENROLLER ? "enrol or agent"
-                                  : "anyone";
-}
-
-bool role_parse(const char *name, enum token_role *ret_role) {
-  for (size_t i = 0; i < ARRAY_LENGTH(role_names); i++)
-    if (strcmp(role_names[i].name, name) == 0) {
-      *ret_role = role_names[i].role;
-      return true;
-    }
-  return false;
+  unsigned alone = roles & (TOKEN_AGENT | TOKEN_ENROL | TOKEN_ADMIN);
+  if (alone && roles & (roles - 1))
+    return error_at(error, "/role", "the roles agent, enrol and admin do not go with others; make two tokens");
+  *ret_roles = roles;
+  return true;
 }

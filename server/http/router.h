@@ -10,7 +10,7 @@
 struct route {
   enum route_id id;
   const char *name, *method, *path, *summary;
-  enum token_role role;
+  unsigned roles; /* that may call it; TOKEN_ANYONE: no token is needed */
   enum route_place place;
   size_t body_max, batch;
   bool is_json; /* its body, where it takes one */
@@ -28,10 +28,11 @@ enum route_match { ROUTE_FOUND, ROUTE_NO_PATH, ROUTE_NO_METHOD };
 enum route_match route_find(const char *method, const struct uri *uri, const struct route **ret_route,
                             const char *segments[REQUEST_SEGMENTS_MAX], char allow[ROUTE_ALLOW_SIZE]);
 
-/* Whether a token of `role` may call a route that asks for `needed` (see enum token_role). */
-bool role_may(enum token_role role, enum token_role needed);
-/* "reader" …; of what a route asks for also "any", "submitter or agent" and "enrol or agent". */
-const char *role_name(enum token_role role);
-must_check bool role_parse(const char *name, enum token_role *ret_role);
+/* Whether a token with `roles` may call a route that allows `allowed`. */
+bool roles_may(unsigned roles, unsigned allowed);
+/* "reader", "submitter,publisher": names in the order of TOKEN_ROLES. The caller's. */
+must_check char *roles_text(unsigned roles, const char *separator);
+/* Names with commas between; the error's pointer is /role. */
+must_check bool roles_parse(const char *text, unsigned *ret_roles, struct error *error);
 
 #endif

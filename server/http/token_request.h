@@ -9,7 +9,10 @@
 
 #define TOKEN_USES_MAX 1000000
 
-/* {"name", "role", "expires": "7d" or a time, for the role enrol "uses", "agent_name", "environment", and for the role agent
+/* "90s", "30m", "12h" or "7d" as milliseconds above 0; false: it is none. */
+must_check bool duration_parse(const char *text, int64_t *ret_ms);
+
+/* {"name", "role", "expires": "7d" or a time, for the role publisher "channels", for the role enrol "uses", "agent_name", "environment", and for the role agent
  * "certificate": the name of the client certificate that stands for it, as tls.h writes it, or NULL. */
 struct token_request {
   struct token_terms terms;

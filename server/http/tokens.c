@@ -7,6 +7,7 @@
 #include "server/http/client.h"
 #include "server/http/identity.h"
 #include "server/http/response.h"
+#include "server/http/router.h"
 #include "server/http/traffic.h"
 #include "server/server_private.h"
 #include "server/store/tokens.h"
@@ -16,10 +17,12 @@
 static bool token_read(const struct db_rows *rows, int row, struct auth_token *ret) {
   *ret = (struct auth_token){.digest = db_get_digest(rows, row, "digest"),
                              .id = db_get_integer(rows, row, "id"),
-                             .replaces = db_get_integer(rows, row, "replaces")};
+                             .replaces = db_get_integer(rows, row, "replaces"),
+                             .expires_ms = db_get_integer(rows, row, "expires_ms")};
+  struct error unknown;
   snprintf(ret->name, sizeof ret->name, "%s", db_get(rows, row, "name"));
   snprintf(ret->agent, sizeof ret->agent, "%s", db_get(rows, row, "agent"));
-  return role_parse(db_get(rows, row, "role"), &ret->role);
+  return roles_parse(db_get(rows, row, "role"), &ret->roles, &unknown);
 }
 
 /* Those whose role is known here; returns how many. */
@@ -39,7 +42,8 @@ static void authorised(struct request_private *request, struct auth_token *token
   }
   if (token->replaces)
     auth_note_use(request->request.server->auth, token->id);
-  request->request.role = token->role;
+  request->request.roles = token->roles;
+  request->auth_expires_ms = token->expires_ms;
   request->request.token_id = token->id;
   memcpy(request->request.token_agent, token->agent, sizeof token->agent);
   memcpy(request->request.token_name, token->name, sizeof token->name);

@@ -25,14 +25,14 @@ static void handle(struct worker *worker, enum route_id id, struct request **req
 #undef X
 }
 
-/* A token may have been revoked while its request was parked, and revoked means that it gets no work any more. */
+/* A token may have been revoked, or its time may have come, while its request was parked: it gets no work any more. */
 static bool is_still_allowed(struct request_private *request) {
   struct auth *auth = request->request.server->auth;
   uint64_t generation = auth_generation(auth);
   if (request->auth_generation == generation)
-    return true;
+    return !auth_has_expired(request->auth_expires_ms);
   request->auth_generation = generation;
-  return auth_is_live(auth, request->request.token_name, request->request.role);
+  return auth_is_live(auth, request->request.token_id);
 }
 
 /* A client that left while it was parked is let go; a body that is no JSON is answered. */
@@ -42,8 +42,9 @@ static bool is_worth_running(struct request_private *request, uint64_t memory_ge
     return false;
   }
   if (request->request.is_parked_before && !is_still_allowed(request)) {
-    traffic_note_refusal(TRAFFIC_REFUSED_UNKNOWN);
-    request_problem(&request->request, MHD_HTTP_UNAUTHORIZED, "", "the token was revoked");
+    bool has_expired = auth_has_expired(request->auth_expires_ms);
+    traffic_note_refusal(has_expired ? TRAFFIC_REFUSED_EXPIRED : TRAFFIC_REFUSED_UNKNOWN);
+    request_problem(&request->request, MHD_HTTP_UNAUTHORIZED, "", "the token was revoked, or has expired");
     return false;
   }
   request->memory_generation = memory_generation;

@@ -77,13 +77,16 @@ static void cache_add(struct blob_cache *cache, struct blob *blob) {
   pthread_mutex_unlock(&cache->lock);
 }
 
-static bool row_insert(struct db *db, const struct digest *digest, size_t size, bool *ret_is_new, struct error *error) {
-  static const struct statement insert = {
-      "blob_insert", "INSERT INTO blobs (digest, size) VALUES ($1::bytea, $2::bigint) ON CONFLICT DO NOTHING"};
+static bool row_insert(struct db *db, const struct digest *digest, size_t size, const struct author *author,
+                       bool *ret_is_new, struct error *error) {
+  static const struct statement insert = {"blob_insert",
+                                          "INSERT INTO blobs (digest, size, put_by, put_by_id) VALUES ($1::bytea, "
+                                          "$2::bigint, $3, $4::bigint) ON CONFLICT DO NOTHING"};
   cleanup_rows struct db_rows *rows = NULL;
   struct db_parameters parameters = {0};
   db_digest(&parameters, digest);
   db_integer(&parameters, (int64_t)size);
+  db_author(&parameters, author);
   if (!db_run(db, &insert, &parameters, &rows, error))
     return false;
   *ret_is_new = db_affected(rows) == 1;
@@ -106,22 +109,23 @@ static bool chunk_insert(struct db *db, const struct digest *digest, size_t ordi
   return db_run(db, &insert, &parameters, NULL, error);
 }
 
-static bool rows_store(struct db *db, const struct digest *digest, const uint8_t *bytes, size_t size, bool *ret_is_new,
-                       struct error *error) {
-  if (!row_insert(db, digest, size, ret_is_new, error))
+static bool rows_store(struct db *db, const struct digest *digest, const uint8_t *bytes, size_t size,
+                       const struct author *author, bool *ret_is_new, struct error *error) {
+  if (!row_insert(db, digest, size, author, ret_is_new, error))
     return false;
   for (size_t at = 0; *ret_is_new && at < size; at += CHUNK_SIZE)
     if (!chunk_insert(db, digest, at / CHUNK_SIZE, bytes + at, size - at < CHUNK_SIZE ? size - at : CHUNK_SIZE, error))
       return false;
-  return true;
+  return !*ret_is_new ||
+         audit_note_digest(db, author, AUDIT_PUT_BLOB, digest, json_pack("{s:I}", "size", (json_int_t)size), error);
 }
 
-bool blob_store(struct db *db, const struct digest *digest, const void *bytes, size_t size, bool *ret_is_new,
-                struct error *error) {
+bool blob_store(struct db *db, const struct digest *digest, const void *bytes, size_t size, const struct author *author,
+                bool *ret_is_new, struct error *error) {
   ALWAYS(size <= BLOB_SIZE_MAX);
   if (!db_begin(db, error))
     return false;
-  if (!rows_store(db, digest, bytes, size, ret_is_new, error)) {
+  if (!rows_store(db, digest, bytes, size, author, ret_is_new, error)) {
     db_rollback(db);
     return false;
   }

@@ -7,7 +7,7 @@
 #define WAVETUNE_SERVER_STORE_BLOBS_H
 
 #include "common/base/digest.h"
-#include "server/db/db.h"
+#include "server/store/audit.h"
 
 #define BLOB_SIZE_MAX (64 * 1024 * 1024)
 
@@ -27,8 +27,8 @@ must_check struct blob_cache *blob_cache_new(size_t bytes_max);
 void blob_cache_free(struct blob_cache *cache);
 
 /* Stores a file whose digest the caller has checked, in one transaction. *ret_is_new is false when it was there. */
-must_check bool blob_store(struct db *db, const struct digest *digest, const void *bytes, size_t size, bool *ret_is_new,
-                           struct error *error);
+must_check bool blob_store(struct db *db, const struct digest *digest, const void *bytes, size_t size,
+                           const struct author *author, bool *ret_is_new, struct error *error);
 
 /* *ret_blob (a reference of the caller's) is NULL when there is no such file. */
 must_check bool blob_load(struct db *db, struct blob_cache *cache, const struct digest *digest, struct blob **ret_blob,

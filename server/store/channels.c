@@ -24,11 +24,11 @@ void channel_rows_release(struct channel_rows *rows) {
   " FROM channel_signatures s WHERE " OF_THE_ENTRY("s") ") AS signatures"
 #define CHANNEL_COLUMNS \
   "c.id, c.name, r.environment, c.tag, c.regime, c.counter, c.release, c.signings, " \
-  SQL_TIME("c.updated_at") " AS updated_at, NULL AS moved_by," \
+  SQL_TIME("c.updated_at") " AS updated_at, NULL AS moved_by, NULL AS moved_by_id," \
   " (SELECT " EXPIRES("e.expires_at") " FROM channel_entries e WHERE " OF_THE_ENTRY("e") ") AS expires, " SIGNATURES
 #define HISTORY_COLUMNS \
   "c.counter AS id, c.name, $6::json AS environment, c.tag, c.regime, c.counter, c.release, 0 AS signings, " \
-  SQL_TIME("c.moved_at") " AS updated_at, c.moved_by, " EXPIRES("c.expires_at") " AS expires, " SIGNATURES
+  SQL_TIME("c.moved_at") " AS updated_at, c.moved_by, c.moved_by_id, " EXPIRES("c.expires_at") " AS expires, " SIGNATURES
 /* clang-format on */
 
 static struct channel_row row_read(const struct db_rows *rows, int row) {
@@ -44,6 +44,7 @@ static struct channel_row row_read(const struct db_rows *rows, int row) {
       .signings = db_get_integer(rows, row, "signings"),
       .updated_at = xstrdup(db_get(rows, row, "updated_at")),
       .moved_by = db_is_null(rows, row, "moved_by") ? NULL : xstrdup(db_get(rows, row, "moved_by")),
+      .moved_by_id = db_get_integer(rows, row, "moved_by_id"),
   };
   if (channel.entry.counter)
     channel.entry.release = db_get_digest(rows, row, "release");
@@ -160,19 +161,21 @@ static const struct statement channel_move_statement = {
     "  AND c.counter = $3::bigint AND c.signings = $4::bigint RETURNING c.*),"
     " c AS (SELECT * FROM created UNION ALL SELECT * FROM moved),"
     " entry AS (INSERT INTO channel_entries (name, environment_digest, tag, regime, counter, release, moved_by,"
-    "   moved_at, expires_at)"
-    "  SELECT name, environment_digest, tag, regime, counter, release, $5, updated_at, to_timestamp($6::bigint) FROM "
+    "   moved_by_id, moved_at, expires_at)"
+    "  SELECT name, environment_digest, tag, regime, counter, release, $5, $8::bigint, updated_at, "
+    "to_timestamp($6::bigint) FROM "
     "c),"
     " signed AS (INSERT INTO channel_signatures (name, environment_digest, tag, regime, counter, key, signature,"
-    "   added_by) SELECT name, environment_digest, tag, regime, counter, decode(substr(s->>'key', 8), 'hex'), "
-    "s->>'signature', $5"
+    "   added_by, added_by_id) SELECT name, environment_digest, tag, regime, counter,"
+    "   decode(substr(s->>'key', 8), 'hex'), s->>'signature', $5, $8::bigint"
     "  FROM c, json_array_elements($7::json->'signatures') s)"
     " SELECT c.id, c.name, r.environment, c.tag, c.regime, c.counter, c.release, c.signings, " SQL_TIME(
-        "c.updated_at") " AS updated_at, NULL AS moved_by, $6::bigint AS expires, $7::json AS signatures FROM c JOIN "
+        "c.updated_at") " AS updated_at, NULL AS moved_by, NULL AS moved_by_id, $6::bigint AS expires, $7::json AS "
+                        "signatures FROM c JOIN "
                         "target r ON true"};
 
 bool channel_move(struct db *db, const char *name, const struct channel_state *from, const struct channel_move *move,
-                  const char *moved_by, struct channel_rows *ret, struct error *error) {
+                  const struct author *author, struct channel_rows *ret, struct error *error) {
   cleanup_json json_t *signatures =
       json_pack("{s:o}", "signatures", channel_signatures_to_json(move->signatures, move->n_signatures));
   cleanup_free char *signatures_text = json_dumps(signatures, JSON_COMPACT);
@@ -181,14 +184,24 @@ bool channel_move(struct db *db, const char *name, const struct channel_state *f
   db_digest(&parameters, &move->release);
   db_integer(&parameters, from->counter);
   db_integer(&parameters, from->signings);
-  db_text(&parameters, moved_by);
+  db_text(&parameters, author->name);
   if (move->expires_s)
     db_integer(&parameters, move->expires_s);
   else
     db_text(&parameters, NULL);
   db_text(&parameters, signatures_text);
+  db_author_id(&parameters, author);
   cleanup_rows struct db_rows *rows = NULL;
-  if (!db_run(db, &channel_move_statement, &parameters, &rows, error))
+  if (!db_begin(db, error))
+    return false;
+  bool ok = db_run(db, &channel_move_statement, &parameters, &rows, error);
+  if (ok && db_count(rows)) {
+    json_t *detail = json_pack("{s:o, s:I, s:s, s:s, s:o}", "release", json_digest_text(&move->release), "counter",
+                               (json_int_t)db_get_integer(rows, 0, "counter"), "tag", db_get(rows, 0, "tag"), "regime",
+                               db_get(rows, 0, "regime"), "environment", db_get_json(rows, 0, "environment"));
+    ok = audit_note(db, author, AUDIT_MOVE, name, detail, error);
+  }
+  if (!db_end(db, ok, error))
     return false;
   *ret = rows_read(rows, 1);
   return true;
@@ -199,25 +212,33 @@ static const struct statement channel_signature_statement = {
     "WITH c AS (UPDATE channels SET signings = signings + 1 WHERE id = $1 AND counter = $2 AND signings = $3"
     "  RETURNING *),"
     " added AS (INSERT INTO channel_signatures (name, environment_digest, tag, regime, counter, key, signature,"
-    "   added_by) SELECT name, environment_digest, tag, regime, counter, $4::bytea, $5, $6 FROM c"
+    "   added_by, added_by_id) SELECT name, environment_digest, tag, regime, counter, $4::bytea, $5, $6, $7::bigint"
+    "   FROM c"
     "  ON CONFLICT (name, tag, regime, environment_digest, counter, key) DO UPDATE"
-    "  SET signature = excluded.signature, added_by = excluded.added_by, added_at = excluded.added_at)"
+    "  SET signature = excluded.signature, added_by = excluded.added_by,"
+    "  added_by_id = excluded.added_by_id, added_at = excluded.added_at)"
     " SELECT id FROM c"};
 
 bool channel_signature_add(struct db *db, const struct channel_row *row, const struct channel_signature *signature,
-                           const char *added_by, bool *ret_done, struct error *error) {
+                           const struct author *author, bool *ret_done, struct error *error) {
   struct db_parameters parameters = {0};
   db_integer(&parameters, row->id);
   db_integer(&parameters, row->entry.counter);
   db_integer(&parameters, row->signings);
   db_digest(&parameters, &signature->key);
   db_text(&parameters, signature->text);
-  db_text(&parameters, added_by);
+  db_author(&parameters, author);
   cleanup_rows struct db_rows *rows = NULL;
-  if (!db_run(db, &channel_signature_statement, &parameters, &rows, error))
+  if (!db_begin(db, error))
     return false;
-  *ret_done = db_count(rows) > 0;
-  return true;
+  bool ok = db_run(db, &channel_signature_statement, &parameters, &rows, error);
+  *ret_done = ok && db_count(rows) > 0;
+  if (*ret_done)
+    ok = audit_note(db, author, AUDIT_SIGN, row->entry.channel,
+                    json_pack("{s:I, s:s, s:s, s:o}", "counter", (json_int_t)row->entry.counter, "tag", row->entry.tag,
+                              "regime", regime_name(row->entry.regime), "key", json_digest_text(&signature->key)),
+                    error);
+  return db_end(db, ok, error);
 }
 
 static const struct statement lookups_state_statement = {

@@ -5,14 +5,15 @@
 #define WAVETUNE_SERVER_STORE_CHANNELS_H
 
 #include "server/core/channels.h"
-#include "server/db/db.h"
+#include "server/store/audit.h"
 
 struct channel_row {
   int64_t id;                 /* what pages go on from */
   struct channel_entry entry; /* counter 0: no entry yet */
   int64_t signings;
-  char *updated_at; /* RFC 3339 */
-  char *moved_by;   /* the token's name; of history alone, else NULL */
+  char *updated_at;    /* RFC 3339 */
+  char *moved_by;      /* the token's name; of history alone, else NULL */
+  int64_t moved_by_id; /* 0: it is not known */
 };
 struct channel_rows {
   size_t n;
@@ -45,13 +46,13 @@ must_check bool channel_entries_list(struct db *db, const struct channel_row *ro
 /* Moves the row of the release's environment, tag and regime from exactly `from` to the release, and writes the history with
  * expiry and signatures, in one statement. No row in *ret: it was elsewhere by now. */
 must_check bool channel_move(struct db *db, const char *name, const struct channel_state *from,
-                             const struct channel_move *move, const char *moved_by, struct channel_rows *ret,
+                             const struct channel_move *move, const struct author *author, struct channel_rows *ret,
                              struct error *error);
 
 /* Adds a signature to the entry of `row`, or replaces the key's. *ret_done false: it was elsewhere by now. */
 must_check bool channel_signature_add(struct db *db, const struct channel_row *row,
-                                      const struct channel_signature *signature, const char *added_by, bool *ret_done,
-                                      struct error *error);
+                                      const struct channel_signature *signature, const struct author *author,
+                                      bool *ret_done, struct error *error);
 
 /* A number that is another one after every move, signature and change of a compatibility, in whatever order they commit:
  * what is remembered of lookups holds while it stays. */

@@ -47,18 +47,6 @@ static const struct statement demand_remove = {"collect_demand_remove",
                                                " ORDER BY kernel, key_digest FOR UPDATE) due" /* as reports lock them */
                                                " WHERE d.id = due.id RETURNING d.id) SELECT count(*) AS n FROM gone"};
 
-/* What somebody named after the statement had looked is refused by the database: the next look sees it. */
-#define ATTEMPTS 16
-static bool collect_run(struct db *db, const struct statement *statement, const struct db_parameters *parameters,
-                        struct db_rows **ret_rows, struct error *error) {
-  for (int attempt = 1;; attempt++) {
-    if (db_run(db, statement, parameters, ret_rows, error))
-      return true;
-    if (error->kind != ERROR_MISSING || attempt == ATTEMPTS)
-      return false;
-  }
-}
-
 static json_t *releases_to_json(const struct db_rows *rows) {
   json_t *releases = json_array();
   for (int row = 0; row < db_count(rows); row++) {
@@ -72,12 +60,12 @@ static json_t *releases_to_json(const struct db_rows *rows) {
   return releases;
 }
 
-bool collect(struct db *db, int64_t keep_days, bool remove, json_t **ret_collected, struct error *error) {
+static bool collect_once(struct db *db, int64_t keep_days, bool remove, json_t **ret_collected, struct error *error) {
   cleanup_rows struct db_rows *releases = NULL, *files = NULL, *demand = NULL;
   struct db_parameters parameters = {0};
   db_integer(&parameters, keep_days);
-  if (!collect_run(db, remove ? &releases_remove : &releases_see, &parameters, &releases, error) ||
-      !collect_run(db, remove ? &files_remove : &files_see, &parameters, &files, error) ||
+  if (!db_run(db, remove ? &releases_remove : &releases_see, &parameters, &releases, error) ||
+      !db_run(db, remove ? &files_remove : &files_see, &parameters, &files, error) ||
       !db_run(db, remove ? &demand_remove : &demand_see, &parameters, &demand, error))
     return false;
   int64_t n_files = db_get_integer(files, 0, "n");
@@ -87,6 +75,45 @@ bool collect(struct db *db, int64_t keep_days, bool remove, json_t **ret_collect
                              db_count(releases) == COLLECT_AT_ONCE || n_files == COLLECT_AT_ONCE);
   ALWAYS(*ret_collected != NULL);
   return true;
+}
+
+/* What was removed, by number; nothing where nothing was. */
+static bool collected_note(struct db *db, int64_t keep_days, const struct author *remover, const json_t *collected,
+                           struct error *error) {
+  json_int_t releases = (json_int_t)json_array_size(json_object_get(collected, "releases")),
+             files = json_integer_value(json_object_get(json_object_get(collected, "files"), "n")),
+             demand = json_integer_value(json_object_get(collected, "demand"));
+  if (!releases && !files && !demand)
+    return true;
+  cleanup_free char *object = xasprintf("older than %lld days", (long long)keep_days);
+  return audit_note(db, remover, AUDIT_COLLECT, object,
+                    json_pack("{s:I, s:I, s:I}", "releases", releases, "files", files, "demand", demand), error);
+}
+
+static bool remove_once(struct db *db, int64_t keep_days, const struct author *remover, json_t **ret_collected,
+                        struct error *error) {
+  cleanup_json json_t *collected = NULL;
+  if (!db_begin(db, error))
+    return false;
+  bool ok =
+      collect_once(db, keep_days, true, &collected, error) && collected_note(db, keep_days, remover, collected, error);
+  if (!db_end(db, ok, error))
+    return false;
+  *ret_collected = TAKE(collected);
+  return true;
+}
+
+/* What was named by somebody after the statement had looked is refused by the database: the next look sees it. */
+#define ATTEMPTS 16
+
+bool collect(struct db *db, int64_t keep_days, const struct author *remover, json_t **ret_collected,
+             struct error *error) {
+  if (!remover)
+    return collect_once(db, keep_days, false, ret_collected, error);
+  bool ok = remove_once(db, keep_days, remover, ret_collected, error);
+  for (int attempt = 1; !ok && error->kind == ERROR_MISSING && attempt < ATTEMPTS; attempt++)
+    ok = remove_once(db, keep_days, remover, ret_collected, error);
+  return ok;
 }
 
 bool fetches_store(struct db *db, const struct digest *releases, size_t n, struct error *error) {

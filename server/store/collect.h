@@ -11,14 +11,15 @@
 
 #include "common/base/digest.h"
 #include "common/base/json.h"
-#include "server/db/db.h"
+#include "server/store/audit.h"
 
 #define COLLECT_ENTRIES 8
 #define COLLECT_AT_ONCE 1000 /* releases, and files, of one call */
 
 /* {"releases": [{"release", "tag", "winners", "bytes", "created_at"}], "files": {"n", "bytes"}, "demand": n, "more": false}:
  * what would be removed, or with `remove` was. A new reference. */
-must_check bool collect(struct db *db, int64_t keep_days, bool remove, json_t **ret_collected, struct error *error);
+must_check bool collect(struct db *db, int64_t keep_days, const struct author *remover, json_t **ret_collected,
+                        struct error *error);
 
 must_check bool fetches_store(struct db *db, const struct digest *releases, size_t n, struct error *error);
 

@@ -5,7 +5,7 @@
 #define WAVETUNE_SERVER_STORE_COMPATIBILITIES_H
 
 #include "server/core/cache_rules.h"
-#include "server/db/db.h"
+#include "server/store/audit.h"
 
 struct compatibilities {
   size_t n;
@@ -22,8 +22,9 @@ must_check bool compatibilities_list(struct db *db, int64_t after, int64_t limit
 
 /* Adds one; the pair of one that is there already is known, its reason the newer one. *ret_id 0: there are COMPATIBILITIES_MAX
  * of them. */
-must_check bool compatibility_add(struct db *db, const struct compatibility *compatibility, const char *made_by,
+must_check bool compatibility_add(struct db *db, const struct compatibility *compatibility, const struct author *author,
                                   int64_t *ret_id, struct error *error);
-must_check bool compatibility_remove(struct db *db, int64_t id, bool *ret_found, struct error *error);
+must_check bool compatibility_remove(struct db *db, int64_t id, const struct author *author, bool *ret_found,
+                                     struct error *error);
 
 #endif

@@ -34,9 +34,9 @@ bool demand_kernels_find(struct db *db, const char *const *names, size_t n, stru
 static const struct statement add_statement = {
     "demand_add",
     "INSERT INTO demand AS d (kernel, key_digest, key, environment_digest, environment, tag, regime, hits, misses,"
-    "  tuning_ms, kernel_ms)"
+    "  tuning_ms, kernel_ms, last_by, last_by_id)"
     " SELECT r.kernel, r.key_digest, min(r.key)::json, $7, $8, $9, $11, sum(r.hits), sum(r.misses), sum(r.tuning_ms),"
-    "  avg(nullif(r.kernel_ms, 0))"
+    "  avg(nullif(r.kernel_ms, 0)), $12, $13::bigint"
     " FROM unnest($1::bytea[], $2::bytea[], $3::text[], $4::int8[], $5::int8[], $6::float8[], $10::float8[])"
     "  AS r(kernel, key_digest, key, hits, misses, tuning_ms, kernel_ms)"
     " WHERE EXISTS (SELECT FROM demand o WHERE (o.kernel, o.key_digest, o.environment_digest, o.tag,"
@@ -52,7 +52,8 @@ static const struct statement add_statement = {
                                                                      "d.tuning_ms + excluded.tuning_ms,"
                                                                      "  kernel_ms = coalesce(excluded.kernel_ms, "
                                                                      "d.kernel_ms), "
-                                                                     "last_at = now()"};
+                                                                     "last_at = now(), last_by = excluded.last_by, "
+                                                                     "last_by_id = excluded.last_by_id"};
 
 static void real_add(struct db_array *array, double number) {
   char text[FLOAT_TEXT_SIZE];
@@ -60,7 +61,8 @@ static void real_add(struct db_array *array, double number) {
 }
 
 bool demand_add(struct db *db, const struct demand_row *rows, size_t n, const struct digest *environment,
-                const char *environment_text, const char *tag, enum regime regime, struct error *error) {
+                const char *environment_text, const char *tag, enum regime regime, const struct author *author,
+                struct error *error) {
   enum { KERNEL, KEY_DIGEST, KEY, HITS, MISSES, TUNING, KERNEL_MS, COLUMNS };
   struct db_array columns[COLUMNS];
   struct db_parameters parameters = {0};
@@ -82,6 +84,7 @@ bool demand_add(struct db *db, const struct demand_row *rows, size_t n, const st
   db_text(&parameters, tag);
   db_text(&parameters, db_array_finish(&columns[KERNEL_MS]));
   db_text(&parameters, regime_name(regime));
+  db_author(&parameters, author);
   bool ok = db_run(db, &add_statement, &parameters, NULL, error);
   for (size_t i = 0; i < COLUMNS; i++)
     db_array_release(&columns[i]);

@@ -7,7 +7,7 @@
 #include "common/base/digest.h"
 #include "common/base/json.h"
 #include "common/node/environment.h"
-#include "server/db/db.h"
+#include "server/store/audit.h"
 
 /* For each i with a name: the hash of the kernel of this name that was registered last. ret_known[i] is set to whether there
  * is one; entries without a name stay as they are. */
@@ -22,7 +22,8 @@ struct demand_row {
 };
 /* Adds to the counts; the same key may be there twice. New keys beyond DEMAND_ROWS_MAX are dropped. */
 must_check bool demand_add(struct db *db, const struct demand_row *rows, size_t n, const struct digest *environment,
-                           const char *environment_text, const char *tag, enum regime regime, struct error *error);
+                           const char *environment_text, const char *tag, enum regime regime,
+                           const struct author *author, struct error *error);
 
 /* An untuned key that was missed and about which nothing was decided yet. */
 struct demand_wanted {

@@ -111,8 +111,11 @@ bool drift_subject(struct db *db, int64_t lease, char **ret_subject, struct erro
 }
 
 static const struct statement suspect_statement = {
-    "drift_suspect", "UPDATE devices SET drain_reason = COALESCE(drain_reason, $3), suspect_since = " SQL_FROM_US(
-                         "$4") " WHERE agent = $1 AND device = $2 AND suspect_since IS NULL"};
+    "drift_suspect",
+    "UPDATE devices SET drain_reason = COALESCE(drain_reason, $3),"
+    "  drained_by = CASE WHEN drain_reason IS NULL THEN $5 ELSE drained_by END,"
+    "  drained_by_id = CASE WHEN drain_reason IS NOT NULL THEN drained_by_id END, suspect_since = " SQL_FROM_US(
+        "$4") " WHERE agent = $1 AND device = $2 AND suspect_since IS NULL"};
 
 /* Samples that the device gave since then, of jobs that have not ended or ended since. What a round of a search asked next
  * follows from what the rounds before had told it, and is made again from that: those keep their place. */
@@ -189,6 +192,7 @@ bool drift_quarantine(struct db *db, const char *agent, const char *device, cons
   db_text(&suspect, device);
   db_text(&suspect, reason);
   db_integer(&suspect, since_us);
+  db_text(&suspect, author_server.name);
   db_text(&samples, agent);
   db_text(&samples, device);
   db_integer(&samples, since_us);
@@ -201,6 +205,9 @@ bool drift_quarantine(struct db *db, const char *agent, const char *device, cons
     return false;
   db_text(&samples, reason);
   if (!db_run(db, &quarantine_statement, &samples, &rows, error) || !winners_mark(db, rows, reason, &winners, error))
+    return false;
+  if (db_affected(suspected) > 0 && !audit_note(db, &author_server, AUDIT_DRAIN, agent,
+                                                json_pack("{s:s, s:s}", "device", device, "reason", reason), error))
     return false;
   struct drift_quarantined quarantined = {.is_new = db_affected(suspected) > 0,
                                           .winners = winners,
@@ -222,19 +229,25 @@ void drift_quarantined_release(struct drift_quarantined *quarantined) {
 
 static const struct statement device_drain_statement = {
     "device_drain",
-    "UPDATE devices SET drain_reason = $3,"
+    "UPDATE devices SET drain_reason = $3, drained_by = CASE WHEN $3::text IS NOT NULL THEN $4 END,"
+    " drained_by_id = CASE WHEN $3::text IS NOT NULL THEN $5::bigint END,"
     " history_since = CASE WHEN $3::text IS NULL AND suspect_since IS NOT NULL THEN now() ELSE history_since END,"
     " suspect_since = CASE WHEN $3::text IS NOT NULL THEN suspect_since END WHERE agent = $1 AND device = $2"};
 
-bool device_set_drain(struct db *db, const char *agent, const char *device, const char *reason, bool *ret_known,
-                      struct error *error) {
+bool device_set_drain(struct db *db, const char *agent, const char *device, const char *reason,
+                      const struct author *author, bool *ret_known, struct error *error) {
   struct db_parameters parameters = {0};
   db_text(&parameters, agent);
   db_text(&parameters, device);
   db_text(&parameters, reason);
+  db_author(&parameters, author);
   cleanup_rows struct db_rows *rows = NULL;
-  if (!db_run(db, &device_drain_statement, &parameters, &rows, error))
+  if (!db_begin(db, error))
     return false;
-  *ret_known = db_affected(rows) > 0;
-  return true;
+  bool ok = db_run(db, &device_drain_statement, &parameters, &rows, error);
+  *ret_known = ok && db_affected(rows) > 0;
+  if (*ret_known)
+    ok = audit_note(db, author, reason ? AUDIT_DRAIN : AUDIT_RESUME, agent,
+                    json_pack("{s:s, s:s*}", "device", device, "reason", reason), error);
+  return db_end(db, ok, error);
 }

@@ -6,7 +6,7 @@
 
 #include "common/base/digest.h"
 #include "server/core/drift.h"
-#include "server/db/db.h"
+#include "server/store/audit.h"
 
 /* A lease in which the baseline was timed. Owns its texts and leases. */
 struct drift_note {
@@ -50,6 +50,6 @@ void drift_quarantined_release(struct drift_quarantined *quarantined);
 
 /* Sets or, with a NULL reason, ends the draining of one device. One that drifted begins a new history then. */
 must_check bool device_set_drain(struct db *db, const char *agent, const char *device, const char *reason,
-                                 bool *ret_known, struct error *error);
+                                 const struct author *author, bool *ret_known, struct error *error);
 
 #endif

@@ -173,34 +173,50 @@ bool agent_enrol(struct db *db, const struct agent_row *agent, char **ret_boot_b
 }
 
 static const struct statement agent_drain_statement = {
-    "agent_drain", "UPDATE agents SET drain_reason = $2, refused_at = NULL WHERE id = $1"};
+    "agent_drain", "UPDATE agents SET drain_reason = $2, refused_at = NULL,"
+                   "  drained_by = CASE WHEN $2::text IS NOT NULL THEN $3 END,"
+                   "  drained_by_id = CASE WHEN $2::text IS NOT NULL THEN $4::bigint END WHERE id = $1"};
 
-bool agent_set_drain(struct db *db, const char *agent, const char *reason, bool *ret_known, struct error *error) {
+bool agent_set_drain(struct db *db, const char *agent, const char *reason, const struct author *author, bool *ret_known,
+                     struct error *error) {
   struct db_parameters parameters = {0};
   db_text(&parameters, agent);
   db_text(&parameters, reason);
+  db_author(&parameters, author);
   cleanup_rows struct db_rows *rows = NULL;
-  if (!db_run(db, &agent_drain_statement, &parameters, &rows, error))
+  if (!db_begin(db, error))
     return false;
-  *ret_known = db_affected(rows) > 0;
-  return true;
+  bool ok = db_run(db, &agent_drain_statement, &parameters, &rows, error);
+  *ret_known = ok && db_affected(rows) > 0;
+  if (*ret_known)
+    ok = audit_note(db, author, reason ? AUDIT_DRAIN : AUDIT_RESUME, agent, json_pack("{s:s*}", "reason", reason),
+                    error);
+  return db_end(db, ok, error);
 }
 
 static const struct statement agents_list_statement = {
     "agents_list",
     "SELECT a.id, json_build_object('agent', a.id, 'name', a.name, 'version', a.version,"
     "  'state', CASE WHEN a.drain_reason IS NOT NULL THEN 'draining' WHEN " SQL_LIVE " THEN 'live' ELSE 'lost' END,"
-    "  'drain_reason', a.drain_reason, 'trusted_keys', (SELECT json_agg('sha256:' || encode(k, 'hex'))"
-    "   FROM unnest(a.trusted_keys) k), 'devices', (SELECT COALESCE(json_agg(json_build_object("
-    "   'device', d.device, 'backend', d.backend, 'environment', e.identity, 'facts', d.facts,"
-    "   'drain_reason', d.drain_reason) ORDER BY d.device), "
-    "'[]')"
-    "   FROM devices d JOIN environments e ON e.id = d.environment_id WHERE d.agent = a.id),"
-    "  'refused', CASE WHEN a.refused_at > now() - interval '1 day' THEN json_build_object("
-    "   'at', " SQL_TIME("a.refused_at") ", 'machine', a.refused_machine, 'name', a.refused_name) END,"
-                                         "  'last_seen', " SQL_TIME(
-                                             "a.last_seen") ") AS item"
-                                                            " FROM agents a WHERE a.id > $2 ORDER BY a.id LIMIT $3"};
+    "  'drain_reason', a.drain_reason, " SQL_BY(
+        "a", "drained_by") ","
+                           "  'trusted_keys', (SELECT json_agg('sha256:' || encode(k, 'hex')) FROM "
+                           "unnest(a.trusted_keys) k),"
+                           "  'devices', (SELECT COALESCE(json_agg(json_build_object("
+                           "   'device', d.device, 'backend', d.backend, 'environment', e.identity, 'facts', d.facts,"
+                           "   'drain_reason', d.drain_reason, " SQL_BY(
+                               "d", "drained_by") ") ORDER BY d.device), '[]')"
+                                                  "   FROM devices d JOIN environments e ON e.id = d.environment_id "
+                                                  "WHERE d.agent = a.id),"
+                                                  "  'refused', CASE WHEN a.refused_at > now() - interval '1 day' THEN "
+                                                  "json_build_object("
+                                                  "   'at', " SQL_TIME(
+                                                      "a.refused_at") ", 'machine', a.refused_machine, 'name', "
+                                                                      "a.refused_name) END,"
+                                                                      "  'last_seen', " SQL_TIME(
+                                                                          "a.last_seen") ") AS item"
+                                                                                         " FROM agents a WHERE a.id > "
+                                                                                         "$2 ORDER BY a.id LIMIT $3"};
 
 bool agents_list(struct db *db, int64_t live_ms, const char *after, int64_t limit, json_t **ret_items, char **ret_next,
                  struct error *error) {

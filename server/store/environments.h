@@ -7,7 +7,7 @@
 #include "common/node/environment.h"
 #include "server/core/agents.h"
 #include "server/core/match.h"
-#include "server/db/db.h"
+#include "server/store/audit.h"
 
 /* Makes sure that they are stored. Any number of equal ones. */
 must_check bool environments_store(struct db *db, const struct environment *const *environments, size_t n,
@@ -39,8 +39,8 @@ struct agent_row {
 must_check bool agent_enrol(struct db *db, const struct agent_row *agent, char **ret_boot_before, struct error *error);
 
 /* Sets or, with NULL, ends the draining of an agent. */
-must_check bool agent_set_drain(struct db *db, const char *agent, const char *reason, bool *ret_known,
-                                struct error *error);
+must_check bool agent_set_drain(struct db *db, const char *agent, const char *reason, const struct author *author,
+                                bool *ret_known, struct error *error);
 
 must_check bool agents_list(struct db *db, int64_t live_ms, const char *after, int64_t limit, json_t **ret_items,
                             char **ret_next, struct error *error);

@@ -217,21 +217,23 @@ bool agent_note_refused(struct db *db, const char *agent, const char *machine, c
   return db_run(db, &note, &parameters, NULL, error);
 }
 
-bool agent_token_make(struct db *db, const char *agent, int64_t replaces, int64_t life_ms,
+bool agent_token_make(struct db *db, const char *agent, int64_t replaces, int64_t life_ms, const struct author *author,
                       char ret_token[TOKEN_TEXT_SIZE], struct error *error) {
   static const struct statement end = {"agent_tokens_end",
-                                       "UPDATE tokens SET revoked_at = now() WHERE agent = $1 AND revoked_at IS NULL"
+                                       "UPDATE tokens SET revoked_at = now(), revoked_by = $3,"
+                                       "  revoked_by_id = $4::bigint WHERE agent = $1 AND revoked_at IS NULL"
                                        " AND ($2::bigint = 0 OR (id <> $2::bigint AND replaces IS NOT NULL))"};
   struct db_parameters parameters = {0};
   char random[9];
   bool is_new = false;
   db_text(&parameters, agent);
   db_integer(&parameters, replaces);
+  db_author(&parameters, author);
   random_hex(random, 4);
   cleanup_free char *name = xasprintf("agent-%s-%s", agent, random);
   const struct token_terms terms = {
       .name = name, .role = "agent", .expires_in_ms = life_ms, .agent = agent, .replaces = replaces};
-  if (!db_run(db, &end, &parameters, NULL, error) || !tokens_make(db, &terms, ret_token, &is_new, error))
+  if (!db_run(db, &end, &parameters, NULL, error) || !tokens_insert(db, &terms, author, ret_token, &is_new, error))
     return false;
   return is_new || error_set(error, "there is a token \"%s\" already", name);
 }

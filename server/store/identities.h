@@ -77,7 +77,7 @@ must_check bool agent_note_refused(struct db *db, const char *agent, const char 
  * until the new one was used; those that were made before and never used end. 0: all that it has end. life_ms 0: it does
  * not expire. */
 must_check bool agent_token_make(struct db *db, const char *agent, int64_t replaces, int64_t life_ms,
-                                 char ret_token[TOKEN_TEXT_SIZE], struct error *error);
+                                 const struct author *author, char ret_token[TOKEN_TEXT_SIZE], struct error *error);
 /* How long until a token should be replaced: a third of its life before it ends. -1: it does not end. */
 must_check bool agent_token_rotate_in(struct db *db, int64_t token, int64_t *ret_ms, struct error *error);
 

@@ -8,13 +8,14 @@
 
 /* In the order of their hashes, so that two imports of the same kernels cannot deadlock. */
 static const struct statement kernels_statement = {
-    "import_kernels", "INSERT INTO kernels (hash, name, language, manifest)"
-                      " SELECT DISTINCT ON (hash) hash, name, 'external', manifest::json"
+    "import_kernels", "INSERT INTO kernels (hash, name, language, manifest, made_by, made_by_id)"
+                      " SELECT DISTINCT ON (hash) hash, name, 'external', manifest::json, $4, $5::bigint"
                       " FROM unnest($1::bytea[], $2::text[], $3::text[]) AS k(hash, name, manifest)"
                       " WHERE NOT EXISTS (SELECT FROM kernels known WHERE known.hash = k.hash)"
                       " ORDER BY hash ON CONFLICT (hash) DO NOTHING"};
 
-static bool kernels_store(struct db *db, const struct import_post *post, struct error *error) {
+static bool kernels_store(struct db *db, const struct import_post *post, const struct author *author,
+                          struct error *error) {
   struct db_array hashes, names, manifests;
   db_array_init(&hashes);
   db_array_init(&names);
@@ -33,6 +34,7 @@ static bool kernels_store(struct db *db, const struct import_post *post, struct 
   db_text(&parameters, db_array_finish(&hashes));
   db_text(&parameters, db_array_finish(&names));
   db_text(&parameters, db_array_finish(&manifests));
+  db_author(&parameters, author);
   bool ok = hashes.n == 0 || db_run(db, &kernels_statement, &parameters, NULL, error);
   db_array_release(&hashes);
   db_array_release(&names);
@@ -44,14 +46,15 @@ static const struct statement store_statement = {
     "imports_store",
     "WITH stored AS (INSERT INTO imports AS i (kernel, key_digest, key, environment_digest, environment, tag, config, "
     "ms,"
-    "  provenance, format, imported_by)"
+    "  provenance, format, imported_by, imported_by_id)"
     "  SELECT kernel, key_digest, key::json, $6::bytea, $7::json, $8, config::json, ms::double precision[],"
-    "   provenance::json, $9, $10 FROM unnest($1::bytea[], $2::bytea[], $3::text[], $4::text[], $5::text[], "
+    "   provenance::json, $9, $10, $12::bigint FROM unnest($1::bytea[], $2::bytea[], $3::text[], $4::text[], "
+    "$5::text[], "
     "$11::text[])"
     "   WITH ORDINALITY AS r(kernel, key_digest, key, config, ms, provenance, n) ORDER BY n"
     "  ON CONFLICT (kernel, key_digest, environment_digest, tag) DO UPDATE SET key = excluded.key,"
     "   config = excluded.config, ms = excluded.ms, provenance = excluded.provenance, format = excluded.format,"
-    "   imported_by = excluded.imported_by, imported_at = now()"
+    "   imported_by = excluded.imported_by, imported_by_id = excluded.imported_by_id, imported_at = now()"
     "   WHERE (i.config::text, i.ms, i.provenance::text, i.format)"
     "    IS DISTINCT FROM (excluded.config::text, excluded.ms, excluded.provenance::text, excluded.format)"
     "  RETURNING i.xmax = 0 AS is_new)"
@@ -79,8 +82,8 @@ static void row_add(struct db_array *columns, const struct import_row *row) {
   db_array_text(&columns[PROVENANCE], row->provenance);
 }
 
-static bool rows_store(struct db *db, const struct import_post *post, size_t first, size_t n, const char *token,
-                       struct import_counts *counts, struct error *error) {
+static bool rows_store(struct db *db, const struct import_post *post, size_t first, size_t n,
+                       const struct author *author, struct import_counts *counts, struct error *error) {
   struct digest digest = environment_digest(&post->environment);
   cleanup_json json_t *environment = environment_to_json(&post->environment);
   cleanup_free char *environment_text = json_canonical(environment);
@@ -97,8 +100,9 @@ static bool rows_store(struct db *db, const struct import_post *post, size_t fir
   db_text(&parameters, environment_text);
   db_text(&parameters, post->tag);
   db_text(&parameters, post->format);
-  db_text(&parameters, token);
+  db_text(&parameters, author->name);
   db_text(&parameters, db_array_finish(&columns[PROVENANCE]));
+  db_author_id(&parameters, author);
   bool ok = db_run(db, &store_statement, &parameters, &rows, error);
   for (size_t i = 0; i < COLUMNS; i++)
     db_array_release(&columns[i]);
@@ -111,22 +115,26 @@ static bool rows_store(struct db *db, const struct import_post *post, size_t fir
   return true;
 }
 
-static bool all_store(struct db *db, const struct import_post *post, const char *token, struct import_counts *counts,
-                      struct error *error) {
-  bool ok = kernels_store(db, post, error);
+static bool all_store(struct db *db, const struct import_post *post, const struct author *author,
+                      struct import_counts *counts, struct error *error) {
+  bool ok = kernels_store(db, post, author, error);
   for (size_t first = 0; ok && first < post->n_rows; first += ROWS_AT_ONCE) {
     size_t left = post->n_rows - first;
-    ok = rows_store(db, post, first, left < ROWS_AT_ONCE ? left : ROWS_AT_ONCE, token, counts, error);
+    ok = rows_store(db, post, first, left < ROWS_AT_ONCE ? left : ROWS_AT_ONCE, author, counts, error);
   }
-  return ok;
+  if (!ok || (!counts->added && !counts->changed))
+    return ok;
+  json_t *detail = json_pack("{s:o, s:s, s:I, s:I}", "environment", environment_to_json(&post->environment), "tag",
+                             post->tag, "added", (json_int_t)counts->added, "changed", (json_int_t)counts->changed);
+  return audit_note(db, author, AUDIT_IMPORT, post->format, detail, error);
 }
 
-bool imports_store(struct db *db, const struct import_post *post, const char *token, struct import_counts *ret_counts,
-                   struct error *error) {
+bool imports_store(struct db *db, const struct import_post *post, const struct author *author,
+                   struct import_counts *ret_counts, struct error *error) {
   struct import_counts counts = {0};
   if (!db_begin(db, error))
     return false;
-  if (!all_store(db, post, token, &counts, error)) {
+  if (!all_store(db, post, author, &counts, error)) {
     db_rollback(db);
     return false;
   }
@@ -139,12 +147,16 @@ bool imports_store(struct db *db, const struct import_post *post, const char *to
 static const struct statement list_statement = {
     "imports_list",
     "SELECT i.id, jsonb_build_object('import', i.id::text, 'kernel', 'sha256:' || encode(i.kernel, 'hex'),"
-    "  'name', k.name, 'tag', i.tag, 'format', i.format, 'imported_by', i.imported_by, 'imported_at',"
-    "  " SQL_TIME("i.imported_at") ") AS item, i.key, i.environment, i.config, to_json(i.ms) AS ms, i.provenance"
-                                   " FROM imports i JOIN kernels k ON k.hash = i.kernel"
-                                   " WHERE i.id > $1::bigint AND ($3::bytea IS NULL OR i.kernel = $3) AND ($4::text IS "
-                                   "NULL OR i.format = $4)"
-                                   "  AND ($5::text IS NULL OR i.tag = $5) ORDER BY i.id LIMIT $2::bigint + 1"};
+    "  'name', k.name, 'tag', i.tag, 'format', i.format, " SQL_BY(
+        "i", "imported_by") ", 'imported_at',"
+                            "  " SQL_TIME("i.imported_at") ") AS item, i.key, i.environment, i.config, to_json(i.ms) "
+                                                           "AS ms, i.provenance"
+                                                           " FROM imports i JOIN kernels k ON k.hash = i.kernel"
+                                                           " WHERE i.id > $1::bigint AND ($3::bytea IS NULL OR "
+                                                           "i.kernel = $3) AND ($4::text IS "
+                                                           "NULL OR i.format = $4)"
+                                                           "  AND ($5::text IS NULL OR i.tag = $5) ORDER BY i.id LIMIT "
+                                                           "$2::bigint + 1"};
 
 bool imports_list(struct db *db, const struct imports_filter *filter, json_t **ret_items, int64_t *ret_next,
                   struct error *error) {
@@ -173,20 +185,22 @@ bool imports_list(struct db *db, const struct imports_filter *filter, json_t **r
   return true;
 }
 
-bool image_store(struct db *db, const struct digest *digest, const char *text, const char *token, bool *ret_is_new,
-                 struct error *error) {
-  static const struct statement insert = {"image_insert",
-                                          "INSERT INTO images (digest, identity, put_by)"
-                                          " VALUES ($1::bytea, $2::json, $3) ON CONFLICT (digest) DO NOTHING"};
+bool image_store(struct db *db, const struct digest *digest, const char *text, const struct author *author,
+                 bool *ret_is_new, struct error *error) {
+  static const struct statement insert = {
+      "image_insert", "INSERT INTO images (digest, identity, put_by, put_by_id)"
+                      " VALUES ($1::bytea, $2::json, $3, $4::bigint) ON CONFLICT (digest) DO NOTHING"};
   struct db_parameters parameters = {0};
   cleanup_rows struct db_rows *rows = NULL;
   db_digest(&parameters, digest);
   db_text(&parameters, text);
-  db_text(&parameters, token);
-  if (!db_run(db, &insert, &parameters, &rows, error))
+  db_author(&parameters, author);
+  if (!db_begin(db, error))
     return false;
-  *ret_is_new = db_affected(rows) == 1;
-  return true;
+  bool ok = db_run(db, &insert, &parameters, &rows, error);
+  *ret_is_new = ok && db_affected(rows) == 1;
+  ok = ok && (!*ret_is_new || audit_note_digest(db, author, AUDIT_PUT_IMAGE, digest, NULL, error));
+  return db_end(db, ok, error);
 }
 
 bool image_load(struct db *db, const struct digest *digest, char **ret_text, struct error *error) {

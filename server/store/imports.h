@@ -5,7 +5,7 @@
 #define WAVETUNE_SERVER_STORE_IMPORTS_H
 
 #include "server/core/import_post.h"
-#include "server/db/db.h"
+#include "server/store/audit.h"
 
 struct import_counts {
   int64_t added, changed, known;
@@ -13,7 +13,7 @@ struct import_counts {
 
 /* Registers the post's new kernels and stores its rows, in one transaction. A row replaces the one of the same kernel,
  * key, environment and tag, unless it is equal. */
-must_check bool imports_store(struct db *db, const struct import_post *post, const char *token,
+must_check bool imports_store(struct db *db, const struct import_post *post, const struct author *author,
                               struct import_counts *ret_counts, struct error *error);
 
 struct imports_filter {
@@ -26,7 +26,7 @@ must_check bool imports_list(struct db *db, const struct imports_filter *filter,
                              struct error *error);
 
 /* `text` is the canonical JSON whose digest this is. */
-must_check bool image_store(struct db *db, const struct digest *digest, const char *text, const char *token,
+must_check bool image_store(struct db *db, const struct digest *digest, const char *text, const struct author *author,
                             bool *ret_is_new, struct error *error);
 /* NULL when there is no such image. */
 must_check bool image_load(struct db *db, const struct digest *digest, char **ret_text, struct error *error);

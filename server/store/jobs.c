@@ -5,6 +5,8 @@
 #include "server/db/values.h"
 #include "server/store/environments.h"
 
+#define JOB_ID_SIZE 24
+
 static const struct statement kernels_load_statement = {
     "job_kernels_load",
     "SELECT k.manifest FROM unnest($1::bytea[]) WITH ORDINALITY AS r(hash, n) LEFT JOIN kernels k ON k.hash = r.hash"
@@ -171,22 +173,22 @@ static const struct statement jobs_insert_statement = {
     "  $4::bytea[], $5::text[], $6::text[], $7::text[], $8::text[], $9::int[], $10::bigint[], $11::bigint[],"
     "  $12::bigint[], $13::bigint[], $14::bytea[], $15::bytea[], $16::text[], $17::bigint[], $18::bigint[], "
     "$19::text[],"
-    "  $20::int[], $21::int[], $22::text[], $23::bool[], $24::bool[]) WITH ORDINALITY AS i(kernel, key_digest, "
-    "space_digest,"
+    "  $20::int[], $21::int[], $22::text[], $23::bool[], $24::bool[], $25::text[], $26::bigint[]) WITH ORDINALITY"
+    "  AS i(kernel, key_digest, space_digest,"
     "  environment, tag, run, regime, key, priority, budget, baseline, seed, configs, build, device_class,"
     "  baseline_from, default_config, config_us, search_strategy, search_trials, final_devices, likely,"
-    "  is_revalidation, is_plain, n)"
+    "  is_revalidation, is_plain, submitted_by, submitted_by_id, n)"
     "  JOIN environments e ON e.digest = i.environment),"
     " stored AS (INSERT INTO jobs AS j (kernel, key, key_digest, space_digest, environment_id, tag, run, regime, "
     "priority,"
     "  budget_device_ms, baseline, seed, configs, build, device_class, baseline_from, default_config, "
     "config_us,"
-    "  search_strategy, search_trials, final_devices, likely, purpose, is_plain, events)"
+    "  search_strategy, search_trials, final_devices, likely, purpose, is_plain, events, submitted_by, submitted_by_id)"
     "  SELECT kernel, key::json, key_digest, space_digest, environment_id, tag, run, regime, priority, budget, "
     "baseline,"
     "  seed, configs, build, device_class, baseline_from, default_config, config_us, search_strategy,"
     "  search_trials, final_devices, likely::bigint[], CASE WHEN is_revalidation THEN 'revalidate' ELSE 'tune' END,"
-    "  is_plain, 1"
+    "  is_plain, 1, submitted_by, submitted_by_id"
     "  FROM input"
     "  ORDER BY kernel, key_digest, space_digest, environment_id, tag, run, regime"
     "  ON CONFLICT (kernel, key_digest, space_digest, environment_id, tag, run, regime)"
@@ -241,6 +243,8 @@ enum job_column {
   LIKELY,
   REVALIDATION,
   PLAIN,
+  SUBMITTED_BY,
+  SUBMITTED_BY_ID,
   COLUMNS
 };
 
@@ -264,6 +268,8 @@ static void job_add(struct db_array *columns, const struct job_row *job) {
   db_array_text(&columns[LIKELY], likely);
   db_array_bool(&columns[REVALIDATION], job->is_revalidation);
   db_array_bool(&columns[PLAIN], job->is_plain);
+  db_array_text(&columns[SUBMITTED_BY], job->author->name);
+  add_or_null(&columns[SUBMITTED_BY_ID], job->author->token != 0, job->author->token);
 }
 
 static bool jobs_store(struct db *db, struct job_row *const *jobs, size_t n, struct error *error) {
@@ -322,12 +328,36 @@ static bool screen_leases_insert(struct db *db, struct job_row *const *jobs, siz
   return ok;
 }
 
+/* A job that another transaction stored meanwhile was asked for, and nothing was written. */
+static bool jobs_note(struct db *db, struct job_row *const *jobs, size_t n, struct error *error) {
+  cleanup_free struct audit_row *notes = xcalloc(n + 1, sizeof *notes);
+  cleanup_json json_t *kept = json_array();
+  cleanup_free char *ids = xcalloc(n + 1, JOB_ID_SIZE);
+  size_t n_notes = 0;
+  for (size_t i = 0; i < n; i++) {
+    const struct job_row *job = jobs[i];
+    if (!job->created && job->plan.n)
+      continue;
+    char *id = &ids[n_notes * JOB_ID_SIZE];
+    json_t *detail = json_pack("{s:I}", "priority", (json_int_t)job->priority);
+    ALWAYS(json_array_append_new(kept, detail) == 0);
+    snprintf(id, JOB_ID_SIZE, "%lld", (long long)job->id);
+    enum audit_action action = !job->created ? AUDIT_RAISE : job->is_revalidation ? AUDIT_REVALIDATE : AUDIT_SUBMIT;
+    if (job->created) {
+      json_object_set_new(detail, "kernel", json_digest_text(&job->kernel));
+      json_object_set_new(detail, "tag", json_string(job->tag));
+    }
+    notes[n_notes++] = (struct audit_row){job->created ? job->author : job->raiser, action, id, detail};
+  }
+  return audit_add(db, notes, n_notes, error);
+}
+
 bool jobs_insert(struct db *db, struct job_row *const *jobs, size_t n, struct error *error) {
   cleanup_free const struct environment **environments = xcalloc(n + 1, sizeof(struct environment *));
   for (size_t i = 0; i < n; i++)
     environments[i] = jobs[i]->environment;
   return spaces_store(db, jobs, n, error) && environments_store(db, environments, n, error) &&
-         jobs_store(db, jobs, n, error) && screen_leases_insert(db, jobs, n, error);
+         jobs_store(db, jobs, n, error) && screen_leases_insert(db, jobs, n, error) && jobs_note(db, jobs, n, error);
 }
 
 static const struct statement jobs_raise_statement = {
@@ -359,7 +389,8 @@ static const struct statement job_change_state_statement = {
     "WITH due AS MATERIALIZED (SELECT id FROM jobs WHERE id = ANY ($1::bigint[]) AND state = $2::job_state"
     "  AND ($6::stage IS NULL OR (stage = $6::stage AND round = $7::int)) ORDER BY id FOR NO KEY UPDATE),"
     " changed AS (UPDATE jobs j SET state = $3::job_state, reason = $4, events = events + 1,"
-    "  finished_at = CASE WHEN $3::job_state IN ('done', 'failed', 'cancelled') THEN now() END"
+    "  cancelled_by = $8, cancelled_by_id = $9::bigint, finished_at = CASE WHEN $3::job_state IN ('done', 'failed', "
+    "'cancelled') THEN now() END"
     "  FROM due WHERE j.id = due.id RETURNING j.id, j.events),"
     " event AS (INSERT INTO job_events (job_id, event, kind, detail) SELECT id, events, $3::job_state::text, $5::json"
     "  FROM changed)"
@@ -376,6 +407,12 @@ bool job_change_state(struct db *db, const struct job_change *change, size_t *re
   db_text(&parameters, change->detail ? change->detail : "{}");
   db_text(&parameters, change->at_stage ? stage_name(change->stage) : NULL);
   db_integer(&parameters, change->round);
+  if (change->author) {
+    db_author(&parameters, change->author);
+  } else {
+    db_text(&parameters, NULL);
+    db_text(&parameters, NULL);
+  }
   cleanup_rows struct db_rows *rows = NULL;
   bool ok = db_run(db, &job_change_state_statement, &parameters, &rows, error);
   db_array_release(&ids);

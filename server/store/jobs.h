@@ -9,7 +9,7 @@
 #include "server/core/lease_plan.h"
 #include "server/core/likely.h"
 #include "server/core/match.h"
-#include "server/db/db.h"
+#include "server/store/audit.h"
 
 /* What jobs are submitted for: the texts of manifests by hash (NULL: unknown), and of each kernel's builds, newest first,
  * what choosing one needs. */
@@ -35,8 +35,10 @@ struct job_row {
   const char *tag, *run;
   enum regime regime;
   bool is_revalidation;
-  bool is_plain;           /* kernel_space_is_plain */
-  const char *key, *space; /* JSON texts */
+  bool is_plain;               /* kernel_space_is_plain */
+  const struct author *author; /* the first that asked for it */
+  const struct author *raiser; /* that asked for its priority */
+  const char *key, *space;     /* JSON texts */
   const struct environment *environment;
   int64_t priority, budget_ms;
   int64_t quickest_us; /* device time of the quickest correct config when the same was measured before; 0: not known */
@@ -66,7 +68,7 @@ struct job_row {
 /* Fills `known` and what follows from it. */
 must_check bool jobs_find(struct db *db, struct job_row *const *jobs, size_t n, struct error *error);
 
-/* Stores new jobs with their leases, and raises priorities of known ones, in the caller's transaction. No two of the
+/* Stores new jobs with their leases, and raises priorities of known ones, and notes both, in the caller's transaction. No two of the
  * same identity. */
 must_check bool jobs_insert(struct db *db, struct job_row *const *jobs, size_t n, struct error *error);
 
@@ -77,9 +79,10 @@ struct job_change {
   const int64_t *jobs;
   size_t n;
   enum job_state from, to;
-  const char *reason; /* of a failure */
-  const char *detail; /* JSON of the event; NULL: {} */
-  bool at_stage;      /* only where the job is in this stage and round */
+  const char *reason;          /* of a failure */
+  const char *detail;          /* JSON of the event; NULL: {} */
+  const struct author *author; /* of a cancellation; NULL: nobody asked for it */
+  bool at_stage;               /* only where the job is in this stage and round */
   enum stage stage;
   int64_t round;
 };

@@ -25,7 +25,8 @@
   "  'constraints', nullif(t.constraints, 0))),"                                                                       \
   " 'spent_device_seconds', t.spent_us / 1e6::float8, 'opening_device_seconds', t.opening_us / 1e6::float8,"           \
   " 'reason', j.reason,"                                                                                               \
-  " 'created_at', " SQL_TIME("j.created_at") ", 'finished_at', " SQL_TIME("j.finished_at") more ")"
+  " 'created_at', " SQL_TIME("j.created_at") ", 'finished_at', " SQL_TIME("j.finished_at") ","                         \
+  " " SQL_BY("j", "submitted_by") ", " SQL_BY("j", "cancelled_by") more ")"
 
 /* What the finalists took, each from the last process that it was measured in. */
 #define SQL_RESOURCES                                                                                                  \

@@ -4,6 +4,9 @@
 #include "server/db/values.h"
 #include "server/store/code_signatures.h"
 
+#define SQL_ORIGIN(row)                                                                                                \
+  "json_build_object('created_at', " SQL_TIME(row ".created_at") ", " SQL_BY(row, "made_by") ") AS origin"
+
 static void digests_parameter(struct db_parameters *parameters, struct db_array *array, const struct digest *digests,
                               size_t n) {
   db_array_init(array);
@@ -12,22 +15,18 @@ static void digests_parameter(struct db_parameters *parameters, struct db_array 
   db_text(parameters, db_array_finish(array));
 }
 
-/* Runs `insert` and, when it made a row, `files` for what it refers to, in one transaction. */
+/* Runs `insert` and, when it made a row, `files` for what it refers to, and notes it, in one transaction. */
 static bool insert_with_files(struct db *db, const struct statement *insert, const struct db_parameters *values,
-                              const struct statement *files, const struct db_parameters *file_values, bool *ret_is_new,
-                              struct error *error) {
+                              const struct statement *files, const struct db_parameters *file_values,
+                              const struct audit_row *note, bool *ret_is_new, struct error *error) {
   if (!db_begin(db, error))
     return false;
   cleanup_rows struct db_rows *rows = NULL;
   bool is_good = db_run(db, insert, values, &rows, error);
   *ret_is_new = is_good && db_affected(rows) == 1;
   if (is_good && *ret_is_new)
-    is_good = db_run(db, files, file_values, NULL, error);
-  if (!is_good) {
-    db_rollback(db);
-    return false;
-  }
-  return db_commit(db, error);
+    is_good = db_run(db, files, file_values, NULL, error) && audit_add(db, note, 1, error);
+  return db_end(db, is_good, error);
 }
 
 struct digest *kernel_files(const struct kernel *kernel, size_t *ret_n) {
@@ -45,10 +44,12 @@ struct digest *kernel_files(const struct kernel *kernel, size_t *ret_n) {
   return digests;
 }
 
-bool kernel_store(struct db *db, const struct kernel *kernel, bool *ret_is_new, struct error *error) {
-  static const struct statement insert = {
-      "kernel_insert", "INSERT INTO kernels (hash, name, language, manifest) VALUES ($1::bytea, $2, $3, $4::json) "
-                       "ON CONFLICT (hash) DO NOTHING"};
+bool kernel_store(struct db *db, const struct kernel *kernel, const struct author *author, bool *ret_is_new,
+                  struct error *error) {
+  static const struct statement insert = {"kernel_insert",
+                                          "INSERT INTO kernels (hash, name, language, manifest, made_by, made_by_id)"
+                                          " VALUES ($1::bytea, $2, $3, $4::json, $5, $6::bigint) "
+                                          "ON CONFLICT (hash) DO NOTHING"};
   static const struct statement files = {
       "kernel_files_insert", "INSERT INTO kernel_files (kernel, digest) SELECT $1::bytea, unnest($2::bytea[])"};
   size_t n;
@@ -61,18 +62,23 @@ bool kernel_store(struct db *db, const struct kernel *kernel, bool *ret_is_new, 
   db_text(&values, kernel->name);
   db_text(&values, language_name(kernel->language));
   db_text(&values, manifest);
+  db_author(&values, author);
   db_digest(&file_values, &kernel->hash);
   digests_parameter(&file_values, &array, digests, n);
-  bool is_good = insert_with_files(db, &insert, &values, &files, &file_values, ret_is_new, error);
+  char hash[DIGEST_TEXT_SIZE];
+  cleanup_json json_t *detail = json_pack("{s:s}", "name", kernel->name);
+  const struct audit_row note = {author, AUDIT_REGISTER, digest_format(&kernel->hash, hash), detail};
+  bool is_good = insert_with_files(db, &insert, &values, &files, &file_values, &note, ret_is_new, error);
   db_array_release(&array);
   return is_good;
 }
 
-bool build_store(struct db *db, const struct build *build, bool *ret_is_new, struct error *error) {
-  static const struct statement insert = {"build_insert",
-                                          "INSERT INTO builds (digest, kernel, arch, triton, torch, rocm, variants, "
-                                          "build, head) VALUES ($1::bytea, $2::bytea, $3, $4, $5, $6, $7::integer, "
-                                          "$8::json, $9::json) ON CONFLICT (digest) DO NOTHING"};
+bool build_store(struct db *db, const struct build *build, const struct author *author, bool *ret_is_new,
+                 struct error *error) {
+  static const struct statement insert = {
+      "build_insert", "INSERT INTO builds (digest, kernel, arch, triton, torch, rocm, variants, "
+                      "build, head, made_by, made_by_id) VALUES ($1::bytea, $2::bytea, $3, $4, $5, $6, $7::integer, "
+                      "$8::json, $9::json, $10, $11::bigint) ON CONFLICT (digest) DO NOTHING"};
   static const struct statement files = {
       "build_files_insert", "INSERT INTO build_files (build, digest) SELECT $1::bytea, unnest($2::bytea[])"};
   struct db_array array;
@@ -88,25 +94,30 @@ bool build_store(struct db *db, const struct build *build, bool *ret_is_new, str
   db_integer(&values, (int64_t)build->n_variants);
   db_text(&values, text);
   db_text(&values, head_text);
+  db_author(&values, author);
   db_digest(&file_values, &build->digest);
   digests_parameter(&file_values, &array, build->objects, build->n_objects);
-  bool is_good = insert_with_files(db, &insert, &values, &files, &file_values, ret_is_new, error);
+  char digest[DIGEST_TEXT_SIZE];
+  cleanup_json json_t *detail =
+      json_pack("{s:o, s:s}", "kernel", json_digest_text(&build->kernel), "arch", build->arch);
+  const struct audit_row note = {author, AUDIT_PUT_BUILD, digest_format(&build->digest, digest), detail};
+  bool is_good = insert_with_files(db, &insert, &values, &files, &file_values, &note, ret_is_new, error);
   db_array_release(&array);
   return is_good;
 }
 
-bool kernel_load(struct db *db, const struct digest *hash, json_t **ret_manifest, char **ret_created_at,
+bool kernel_load(struct db *db, const struct digest *hash, json_t **ret_manifest, json_t **ret_origin,
                  struct error *error) {
-  static const struct statement select = {
-      "kernel_select", "SELECT manifest, " SQL_TIME("created_at") " AS created_at FROM kernels WHERE hash = $1::bytea"};
+  static const struct statement select = {"kernel_select",
+                                          "SELECT manifest, " SQL_ORIGIN("k") " FROM kernels k WHERE hash = $1::bytea"};
   cleanup_rows struct db_rows *rows = NULL;
   struct db_parameters parameters = {0};
   db_digest(&parameters, hash);
   if (!db_run(db, &select, &parameters, &rows, error))
     return false;
   *ret_manifest = db_count(rows) ? db_get_json(rows, 0, "manifest") : NULL;
-  if (ret_created_at)
-    *ret_created_at = db_count(rows) ? xstrdup(db_get(rows, 0, "created_at")) : NULL;
+  if (ret_origin)
+    *ret_origin = db_count(rows) ? db_get_json(rows, 0, "origin") : NULL;
   return true;
 }
 
@@ -149,19 +160,26 @@ static json_t *digest_item(const struct db_rows *rows, int row, const char *colu
   return json_digest_text(&digest);
 }
 
+static json_t *origin_add(json_t *item, const struct db_rows *rows, int row) {
+  cleanup_json json_t *origin = db_get_json(rows, row, "origin");
+  ALWAYS(item != NULL && json_object_update(item, origin) == 0);
+  return item;
+}
+
 static json_t *kernel_item(const struct db_rows *rows, int row) {
-  return json_pack("{s:o, s:s, s:s, s:s, s:o}", "kernel", digest_item(rows, row, "hash"), "name",
-                   db_get(rows, row, "name"), "language", db_get(rows, row, "language"), "created_at",
-                   db_get(rows, row, "created_at"), "signatures", db_get_json(rows, row, "signatures"));
+  json_t *item =
+      json_pack("{s:o, s:s, s:s, s:o}", "kernel", digest_item(rows, row, "hash"), "name", db_get(rows, row, "name"),
+                "language", db_get(rows, row, "language"), "signatures", db_get_json(rows, row, "signatures"));
+  return origin_add(item, rows, row);
 }
 
 bool kernels_list(struct db *db, const char *name, int64_t after, int64_t limit, json_t **ret_items, json_t **ret_next,
                   struct error *error) {
   static const struct statement list = {
       "kernels_list",
-      "SELECT id, hash, name, language, " SQL_TIME("created_at") " AS created_at, " SQL_SIGNATURES(
-          "hash") " AS signatures FROM kernels "
-                  "WHERE ($1::text IS NULL OR name = $1) AND id > $2::bigint ORDER BY id LIMIT $3::bigint + 1"};
+      "SELECT id, hash, name, language, " SQL_ORIGIN("k") ", " SQL_SIGNATURES(
+          "k.hash") " AS signatures FROM kernels k "
+                    "WHERE ($1::text IS NULL OR name = $1) AND id > $2::bigint ORDER BY id LIMIT $3::bigint + 1"};
   cleanup_rows struct db_rows *rows = NULL;
   struct db_parameters parameters = {0};
   db_text(&parameters, name);
@@ -175,19 +193,20 @@ bool kernels_list(struct db *db, const char *name, int64_t after, int64_t limit,
 
 static json_t *build_item(const struct db_rows *rows, int row) {
   json_t *toolchain = db_get_json(rows, row, "toolchain");
-  return json_pack("{s:o, s:o, s:s, s:I, s:s, s:o}", "build", digest_item(rows, row, "digest"), "toolchain", toolchain,
-                   "arch", db_get(rows, row, "arch"), "variants", (json_int_t)db_get_integer(rows, row, "variants"),
-                   "created_at", db_get(rows, row, "created_at"), "signatures", db_get_json(rows, row, "signatures"));
+  json_t *item =
+      json_pack("{s:o, s:o, s:s, s:I, s:o}", "build", digest_item(rows, row, "digest"), "toolchain", toolchain, "arch",
+                db_get(rows, row, "arch"), "variants", (json_int_t)db_get_integer(rows, row, "variants"), "signatures",
+                db_get_json(rows, row, "signatures"));
+  return origin_add(item, rows, row);
 }
 
 bool builds_list(struct db *db, const struct digest *kernel, int64_t after, int64_t limit, json_t **ret_items,
                  json_t **ret_next, struct error *error) {
   static const struct statement list = {
       "builds_list",
-      "SELECT id, digest, head -> 'toolchain' AS toolchain, arch, variants, " SQL_TIME(
-          "created_at") " AS created_at, " SQL_SIGNATURES("builds.digest") " AS signatures FROM builds WHERE kernel = "
-                                                                           "$1::bytea AND id > $2::bigint "
-                                                                           "ORDER BY id LIMIT $3::bigint + 1"};
+      "SELECT id, digest, head -> 'toolchain' AS toolchain, arch, variants, " SQL_ORIGIN("b") ", " SQL_SIGNATURES(
+          "b.digest") " AS signatures FROM builds b WHERE kernel = $1::bytea AND id > $2::bigint "
+                      "ORDER BY id LIMIT $3::bigint + 1"};
   cleanup_rows struct db_rows *rows = NULL;
   struct db_parameters parameters = {0};
   db_digest(&parameters, kernel);

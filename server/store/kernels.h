@@ -5,14 +5,17 @@
 #define WAVETUNE_SERVER_STORE_KERNELS_H
 
 #include "common/builds/build.h"
-#include "server/db/db.h"
+#include "server/store/audit.h"
 
 /* All that a manifest or a build refers to must be stored; blobs_missing says what is not. One transaction. */
-must_check bool kernel_store(struct db *db, const struct kernel *kernel, bool *ret_is_new, struct error *error);
-must_check bool build_store(struct db *db, const struct build *build, bool *ret_is_new, struct error *error);
+must_check bool kernel_store(struct db *db, const struct kernel *kernel, const struct author *author, bool *ret_is_new,
+                             struct error *error);
+must_check bool build_store(struct db *db, const struct build *build, const struct author *author, bool *ret_is_new,
+                            struct error *error);
 
-/* The manifest's JSON (new reference), NULL when there is no such kernel. created_at may be NULL. */
-must_check bool kernel_load(struct db *db, const struct digest *hash, json_t **ret_manifest, char **ret_created_at,
+/* The manifest's JSON, NULL when there is no such kernel. *ret_origin (the argument may be NULL) has when it was registered
+ * and by whom, as the API says it. New references. */
+must_check bool kernel_load(struct db *db, const struct digest *hash, json_t **ret_manifest, json_t **ret_origin,
                             struct error *error);
 
 /* The canonical text of a kernel's build, the caller's; NULL when the kernel has no such build. */

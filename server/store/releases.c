@@ -264,11 +264,13 @@ bool release_candidates_load(struct db *db, const struct release_request *reques
 }
 
 static const struct statement release_store_statement = {
-    "release_store", "INSERT INTO releases (digest, environment_digest, environment, tag, winners, bytes, regime)"
-                     " VALUES ($1::bytea, $2::bytea, $3::json, $4, $5::integer, $6::bytea, $7)"
+    "release_store", "INSERT INTO releases (digest, environment_digest, environment, tag, winners, bytes, regime,"
+                     "  made_by, made_by_id)"
+                     " VALUES ($1::bytea, $2::bytea, $3::json, $4, $5::integer, $6::bytea, $7, $8, $9::bigint)"
                      " ON CONFLICT (digest) DO NOTHING"};
 
-bool release_store(struct db *db, const struct release *release, bool *ret_is_new, struct error *error) {
+bool release_store(struct db *db, const struct release *release, const struct author *author, bool *ret_is_new,
+                   struct error *error) {
   struct digest environment = environment_digest(&release->environment);
   cleanup_json json_t *json = environment_to_json(&release->environment);
   cleanup_free char *text = json_canonical(json);
@@ -280,11 +282,18 @@ bool release_store(struct db *db, const struct release *release, bool *ret_is_ne
   db_integer(&parameters, (int64_t)release->n_winners);
   db_bytes(&parameters, release->bytes, release->size);
   db_text(&parameters, regime_name(release->regime));
+  db_author(&parameters, author);
   cleanup_rows struct db_rows *rows = NULL;
-  if (!db_run(db, &release_store_statement, &parameters, &rows, error))
+  if (!db_begin(db, error))
     return false;
-  *ret_is_new = db_affected(rows) == 1;
-  return true;
+  bool ok = db_run(db, &release_store_statement, &parameters, &rows, error);
+  *ret_is_new = ok && db_affected(rows) == 1;
+  if (*ret_is_new)
+    ok = audit_note_digest(db, author, AUDIT_RELEASE, &release->digest,
+                           json_pack("{s:s, s:s, s:I}", "tag", release->tag, "regime", regime_name(release->regime),
+                                     "winners", (json_int_t)release->n_winners),
+                           error);
+  return db_end(db, ok, error);
 }
 
 static const struct statement release_load_statement = {"release_load",
@@ -308,9 +317,9 @@ bool release_load(struct db *db, const struct digest *digest, char **ret_bytes, 
 static const struct statement releases_list_statement = {
     "releases_list", "SELECT id, json_build_object('release', 'sha256:' || encode(digest, 'hex'), 'environment', "
                      "environment, 'tag', tag, 'regime', regime,"
-                     "  'winners', winners, 'created_at', " SQL_TIME(
-                         "created_at") ") AS item"
-                                       " FROM releases WHERE id < $1 ORDER BY id DESC LIMIT $2"};
+                     "  'winners', winners, 'created_at', " SQL_TIME("created_at") ", " SQL_BY(
+                         "r", "made_by") ") AS item"
+                                         " FROM releases r WHERE id < $1 ORDER BY id DESC LIMIT $2"};
 
 bool releases_list(struct db *db, int64_t before, int64_t limit, json_t **ret_items, int64_t *ret_next,
                    struct error *error) {

@@ -6,7 +6,7 @@
 
 #include "server/core/channels.h"
 #include "server/core/release_make.h"
-#include "server/db/db.h"
+#include "server/store/audit.h"
 
 /* Environments, each once. */
 struct release_environments {
@@ -32,7 +32,8 @@ must_check bool release_candidates_load(struct db *db, const struct release_requ
                                         struct release_candidates *ret, struct error *error);
 
 /* Stores a release, unless it is there. */
-must_check bool release_store(struct db *db, const struct release *release, bool *ret_is_new, struct error *error);
+must_check bool release_store(struct db *db, const struct release *release, const struct author *author,
+                              bool *ret_is_new, struct error *error);
 
 /* The canonical bytes, NUL-terminated; NULL when there is no such release. */
 must_check bool release_load(struct db *db, const struct digest *digest, char **ret_bytes, size_t *ret_size,

@@ -5,7 +5,7 @@
 #define WAVETUNE_SERVER_STORE_TOKENS_H
 
 #include "common/base/json.h"
-#include "server/db/db.h"
+#include "server/store/audit.h"
 
 #define TOKEN_TEXT_SIZE 68 /* "wt_", 64 hex digits, NUL */
 
@@ -14,31 +14,37 @@
 
 struct token_terms {
   const char *name;
-  const char *role;                 /* a name of the database's enum */
+  const char *role;                 /* names of the database's enum, with commas between */
   int64_t expires_in_ms;            /* 0: never */
   int64_t uses;                     /* agents that one of the role enrol may enrol; 0: of another role */
   const char *agent_name;           /* a pattern for their names; NULL: any */
   char *environment;                /* JSON of what each of their devices has; NULL: any; owned by who made the terms */
   const char *agent;                /* whose it is alone; NULL: of nobody in particular */
+  const json_t *channels;           /* of a publisher: an array of patterns for their names; else NULL; borrowed */
   const struct digest *certificate; /* what is stored in the place of a token's digest; NULL: a token is made */
   int64_t replaces;                 /* the token that ends soon after this one was first used; 0: none */
 };
 
 /* Makes a random token and stores its digest: *ret_is_new is false when a live token has the name. With
- * terms->certificate no token is made (ret_token is ""), and *ret_is_new is false too when another live one has it. */
-must_check bool tokens_make(struct db *db, const struct token_terms *terms, char ret_token[TOKEN_TEXT_SIZE],
-                            bool *ret_is_new, struct error *error);
-
-/* Stores one that was made before (dev keeps its own over restarts); known is success. */
-must_check bool tokens_keep(struct db *db, const char *name, const char *role, const char *token, struct error *error);
+ * terms->certificate no token is made (ret_token is ""), and *ret_is_new is false too when another live one has it. The first in a
+ * transaction of its own, the second in the caller's, who notes it. */
+must_check bool tokens_make(struct db *db, const struct token_terms *terms, const struct author *author,
+                            char ret_token[TOKEN_TEXT_SIZE], bool *ret_is_new, struct error *error);
+must_check bool tokens_insert(struct db *db, const struct token_terms *terms, const struct author *author,
+                              char ret_token[TOKEN_TEXT_SIZE], bool *ret_is_new, struct error *error);
 
 enum token_revocation {
   TOKEN_REVOKED,
   TOKEN_UNKNOWN,    /* no live token has the name */
   TOKEN_LAST_ADMIN, /* nothing was done: no other live token has the role admin */
 };
-must_check bool tokens_revoke(struct db *db, const char *name, bool may_be_last_admin, enum token_revocation *ret,
-                              struct error *error);
+must_check bool tokens_revoke(struct db *db, const char *name, bool may_be_last_admin, const struct author *author,
+                              enum token_revocation *ret, struct error *error);
+
+/* Whether the publisher's token may move the channel. *ret_patterns: those that it may, with commas between; the
+ * caller's. */
+must_check bool token_moves_channel(struct db *db, int64_t token, const char *channel, bool *ret_may,
+                                    char **ret_patterns, struct error *error);
 
 /* Items of GET /v1/tokens from id `after` on, by id; *ret_next is null or the last item's id as a string. */
 must_check bool tokens_list(struct db *db, int64_t after, int64_t limit, json_t **ret_items, json_t **ret_next,

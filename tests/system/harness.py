@@ -272,8 +272,8 @@ class Server(Program):
             after = f"&after={page['next']}"
 
 
-def make_token(database, name, role):
-    done = subprocess.run([BUILD / "wavetune-server", "token", "make", name, "--database", database, "--role", role],
+def make_token(database, name, role, *options):
+    done = subprocess.run([BUILD / "wavetune-server", "token", "make", name, "--database", database, "--role", role, *options],
                           capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     return done.stdout.split()[-1]

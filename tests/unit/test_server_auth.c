@@ -12,7 +12,7 @@ static void teardown(void) { auth_free(auth); }
 TestSuite(auth, .init = setup, .fini = teardown);
 
 static struct auth_token token(const char *secret, enum token_role role, const char *name) {
-  struct auth_token made = {.digest = digest_of(secret, strlen(secret)), .role = role};
+  struct auth_token made = {.digest = digest_of(secret, strlen(secret)), .roles = role};
   snprintf(made.name, sizeof made.name, "%s", name);
   return made;
 }
@@ -30,7 +30,7 @@ Test(auth, a_token_is_found_with_its_role_and_name) {
   struct auth_token tokens[] = {token("a", TOKEN_READER, "ci"), token("b", TOKEN_ADMIN, "root")};
   replace(tokens, 2);
   cr_assert_eq(find("b"), AUTH_KNOWN);
-  cr_expect_eq(found.role, TOKEN_ADMIN);
+  cr_expect_eq(found.roles, TOKEN_ADMIN);
   cr_expect_str_eq(found.name, "root");
 }
 
@@ -51,18 +51,32 @@ Test(auth, a_change_is_a_new_generation_and_the_same_table_is_not) {
   uint64_t generation = auth_generation(auth);
   replace(turned, 2);
   cr_expect_eq(auth_generation(auth), generation);
-  turned[0].role = TOKEN_READER;
+  turned[0].roles = TOKEN_READER;
   replace(turned, 2);
   cr_expect_neq(auth_generation(auth), generation);
 }
 
-Test(auth, a_token_is_live_by_its_name_and_role_until_it_is_revoked) {
-  struct auth_token tokens[] = {token("a", TOKEN_AGENT, "node"), token("b", TOKEN_ADMIN, "root")};
-  replace(tokens, 2);
-  cr_expect(auth_is_live(auth, "node", TOKEN_AGENT));
-  cr_expect_not(auth_is_live(auth, "node", TOKEN_ADMIN));
-  replace(&tokens[1], 1);
-  cr_expect_not(auth_is_live(auth, "node", TOKEN_AGENT));
+Test(auth, a_token_past_its_time_is_refused_without_the_database) {
+  struct auth_token past = token("a", TOKEN_AGENT, "node"), later = token("b", TOKEN_AGENT, "other");
+  past.id = 7;
+  later.id = 8;
+  past.expires_ms = 1;
+  later.expires_ms = INT64_MAX;
+  struct auth_token both[] = {past, later};
+  replace(both, 2);
+  cr_expect_eq(find("a"), AUTH_EXPIRED);
+  cr_expect_not(auth_is_live(auth, 7));
+  cr_expect_eq(find("b"), AUTH_KNOWN);
+  cr_expect(auth_is_live(auth, 8));
+}
+
+Test(auth, an_end_that_was_moved_is_a_new_generation) {
+  struct auth_token node = token("a", TOKEN_AGENT, "node");
+  replace(&node, 1);
+  uint64_t generation = auth_generation(auth);
+  node.expires_ms = INT64_MAX;
+  replace(&node, 1);
+  cr_expect_neq(auth_generation(auth), generation);
 }
 
 Test(auth, one_more_token_is_found_at_once) {
@@ -111,10 +125,10 @@ Test(auth, a_token_is_live_by_its_number_as_long_as_it_is_in_the_table) {
   struct auth_token node = token("a", TOKEN_AGENT, "node");
   node.id = 7;
   replace(&node, 1);
-  cr_expect(auth_is_live_id(auth, 7));
-  cr_expect_not(auth_is_live_id(auth, 8));
+  cr_expect(auth_is_live(auth, 7));
+  cr_expect_not(auth_is_live(auth, 8));
   replace(NULL, 0);
-  cr_expect_not(auth_is_live_id(auth, 7));
+  cr_expect_not(auth_is_live(auth, 7));
 }
 
 Test(auth, uses_are_noted_once_until_they_are_taken) {

@@ -1,0 +1,272 @@
+"""Who may call what. Run by itself with --write it puts the table that a live server gives into docs/security.md."""
+
+import http.client
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import hands
+import harness
+import pytest
+from harness import make_token, wait_until
+
+SECURITY = harness.SOURCE / "docs/security.md"
+BEGIN, END = "<!-- made by tests/system/test_roles.py --write: begin -->", "<!-- end -->"
+ROLES = ("reader", "demand", "cache-writer", "submitter", "builder", "publisher", "agent", "enrol", "operator", "admin")
+OPTIONS = {"publisher": ("--channel", "stable", "--channel", "test-*")}
+DIGEST = "sha256:" + "0" * 64
+
+
+def role_tokens(database):
+    return {role: make_token(database, f"of-{role}", role, *OPTIONS.get(role, ())) for role in ROLES}
+
+
+def operations(server):
+    paths = server.request("GET", "/openapi.json", token=None).json["paths"]
+    return [(method.upper(), path, operation) for path, methods in paths.items() for method, operation in methods.items()]
+
+
+def may(server, method, path, token):
+    """True, False, or None for 401. A request that is refused for another reason than the role was let in."""
+    concrete = path
+    for name, value in {"{digest}": DIGEST, "{hash}": DIGEST, "{format}": "json", "{name}": "nobody", "{id}": "1"}.items():
+        concrete = concrete.replace(name, value)
+    answer = server.request(method, concrete, body=b"{}" if method in ("POST", "PUT") else None, token=token)
+    if answer.status == 401:
+        return None
+    refused = answer.status == 403 and " needs the role " in answer.json["detail"]
+    if refused:
+        assert answer.headers["Content-Type"] == "application/problem+json" and answer.json["pointer"] == ""
+    return not refused
+
+
+def matrix(server, tokens):
+    """{"GET /v1/jobs": {None: 401, "reader": True, …}} of every operation as each caller."""
+    callers = {None: None, "garbage": "wt_garbage"} | tokens
+    return {f"{method} {path}": {caller: may(server, method, path, token) for caller, token in callers.items()}
+            for method, path, _ in operations(server)}
+
+
+def table(found):
+    lines = ["| operation | no token | " + " | ".join(ROLES) + " |", "|---|---|" + "---|" * len(ROLES)]
+    for operation, callers in found.items():
+        cells = ["yes" if callers[caller] else "401" if callers[caller] is None else "" for caller in (None, *ROLES)]
+        lines.append(f"| `{operation}` | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def documented(text):
+    return text[text.index(BEGIN) + len(BEGIN):text.index(END)].strip()
+
+
+@pytest.fixture(scope="module")
+def shared(postgres, tmp_path_factory):
+    database = postgres.database()
+    server = harness.Server(database, tmp_path_factory.mktemp("server"))
+    server.tokens = role_tokens(database)
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="module")
+def found(shared):
+    return matrix(shared, shared.tokens)
+
+
+def test_the_document_has_the_table_of_the_live_server(found):
+    assert documented(SECURITY.read_text()) == table(found), "renew it: python3 tests/system/test_roles.py --write"
+
+
+def test_the_contract_says_of_each_operation_who_may_call_it(shared, found):
+    for method, path, operation in operations(shared):
+        callers = found[f"{method} {path}"]
+        allowed = [role for role in ROLES if callers[role]]
+        if "security" in operation:
+            assert operation["security"] == [] and allowed == [*ROLES] and callers[None] and callers["garbage"]
+        else:
+            assert allowed == operation["x-roles"], (method, path)
+            assert callers[None] is None and callers["garbage"] is None, (method, path)
+
+
+def test_no_role_is_empty_and_an_admin_may_call_everything(found):
+    for role in ROLES:
+        assert any(callers[role] and callers[None] is None for callers in found.values()), role
+    assert all(callers["admin"] for callers in found.values())
+
+
+def test_roles_of_before_may_what_they_could(found):
+    """Tokens of existing databases: what their roles had is still theirs, and no more but reading the audit."""
+    readers = {o for o, callers in found.items() if callers["reader"]}
+    assert {o for o, c in found.items() if c["submitter"]} - readers == {
+        "PUT /v1/blobs/{digest}", "POST /v1/kernels", "PUT /v1/kernels/{hash}/builds/{digest}", "POST /v1/jobs",
+        "DELETE /v1/jobs/{id}", "POST /v1/releases", "POST /v1/imports", "PUT /v1/images/{digest}", "POST /v1/demand/queue"}
+    of_anyone = {o for o, callers in found.items() if callers[None]}
+    assert {o for o, c in found.items() if c["demand"]} - of_anyone == {"POST /v1/demand"}
+    assert {o for o, c in found.items() if c["enrol"]} - of_anyone == {"POST /v1/agents"}
+    assert {o for o, c in found.items() if c["agent"]} - of_anyone == {
+        "PUT /v1/blobs/{digest}", "GET /v1/blobs/{digest}", "GET /v1/kernels", "GET /v1/kernels/{hash}",
+        "GET /v1/kernels/{hash}/builds", "GET /v1/kernels/{hash}/builds/{digest}", "POST /v1/agents",
+        "POST /v1/agents/{id}/heartbeat", "POST /v1/agents/{id}/token", "POST /v1/leases", "POST /v1/leases/{id}/renew",
+        "POST /v1/leases/{id}/results", "POST /v1/leases/{id}/release"}
+    assert readers - of_anyone == {o for o in found if o.startswith("GET ")} - of_anyone - {"GET /v1/tokens", "GET /v1/audit"}
+
+
+def test_a_token_may_have_several_roles(shared):
+    token = make_token(shared.database, "ci", "submitter,publisher", "--channel", "stable")
+    listed = {item["name"]: item for item in shared.items("/v1/tokens")}["ci"]
+    assert (listed["role"], listed["channels"]) == ("submitter,publisher", ["stable"])
+    for method, path in (("POST", "/v1/jobs"), ("PUT", "/v1/channels/stable"), ("POST", "/v1/kernels")):
+        assert may(shared, method, path, token), path
+    assert not may(shared, "POST", "/v1/gc", token)
+    refused = shared.request("POST", "/v1/gc", {}, token=token)
+    assert "needs the role operator or admin" in refused.json["detail"]
+    assert 'has the role submitter,publisher' in refused.json["detail"]
+
+
+@pytest.mark.parametrize("role", ["agent,enrol", "admin,reader", "reader,agent", "reader,reader", "reader,", "", "king"])
+def test_roles_that_are_none_or_do_not_go_together_are_refused(shared, role):
+    answer = shared.request("POST", "/v1/tokens", {"name": "wrong", "role": role})
+    assert answer.status == 422 and answer.json["pointer"] == "/role", answer
+
+
+@pytest.mark.parametrize("terms,pointer", [
+    ({"role": "publisher"}, "/channels"), ({"role": "publisher", "channels": []}, "/channels"),
+    ({"role": "submitter", "channels": ["stable"]}, "/channels"), ({"role": "publisher", "channels": ["Stable"]}, "/channels/0"),
+    ({"role": "publisher", "channels": ["a", 7]}, "/channels/1"), ({"role": "publisher", "channels": [""]}, "/channels/0"),
+    ({"role": "publisher", "channels": ["a"] * 65}, "/channels"), ({"role": "publisher", "channels": "stable"}, "/channels")])
+def test_a_publisher_names_channels_and_nobody_else_does(shared, terms, pointer):
+    answer = shared.request("POST", "/v1/tokens", {"name": "wrong"} | terms)
+    assert answer.status == 422 and answer.json["pointer"] == pointer, answer
+
+
+def test_a_publisher_moves_and_signs_the_channels_that_its_token_names_alone(shared):
+    body = {"release": DIGEST}
+    signature = {"environment": {"cpu": "gcc"}, "counter": 1,
+                 "signature": {"key": DIGEST, "signature": "A" * 86 + "=="}}
+    token = shared.tokens["publisher"]
+    for channel, allowed in (("stable", True), ("test-7", True), ("test", False), ("stable-2", False), ("production", False)):
+        moved = shared.request("PUT", f"/v1/channels/{channel}", body, token=token)
+        signed = shared.request("POST", f"/v1/channels/{channel}/signatures", signature, token=token)
+        assert (moved.status == 422, moved.status == 403) == (allowed, not allowed), (channel, moved)
+        assert (signed.status == 404, signed.status == 403) == (allowed, not allowed), (channel, signed)
+        if not allowed:
+            assert moved.json["detail"] == (f'the token "of-publisher" publishes the channels stable,test-*, and "{channel}" '
+                                            "is none of them")
+    assert shared.request("PUT", "/v1/channels/production", body).status == 422, "an admin may"
+
+
+def test_tokens_of_a_database_of_before_keep_working(postgres, start, tmp_path):
+    """A database that has only the migrations before roles, with tokens as they were then."""
+    old = tmp_path / "migrations"
+    old.mkdir()
+    source = pathlib.Path(os.environ.get("WAVETUNE_MIGRATIONS", harness.SOURCE / "migrations"))
+    for file in source.glob("*.sql"):
+        if file.name < "0015":
+            (old / file.name).write_bytes(file.read_bytes())
+    database = postgres.database(migrated=False)
+    subprocess.run([harness.BUILD / "wavetune-server", "migrate", "--database", database], check=True, capture_output=True,
+                   env={**os.environ, "WAVETUNE_MIGRATIONS": str(old)}, timeout=600)
+    for role in ("reader", "submitter", "agent", "demand", "admin"):
+        postgres.sql(f"insert into tokens (name, role, digest) values ('old-{role}', '{role}', sha256('wt_{role}'))",
+                     conninfo=database)
+    server = start(harness.Server, database)
+    assert may(server, "GET", "/v1/jobs", "wt_reader") and not may(server, "POST", "/v1/jobs", "wt_reader")
+    assert may(server, "POST", "/v1/jobs", "wt_submitter") and not may(server, "PUT", "/v1/channels/{name}", "wt_submitter")
+    assert may(server, "POST", "/v1/leases", "wt_agent") and may(server, "POST", "/v1/demand", "wt_demand")
+    assert may(server, "PUT", "/v1/channels/{name}", "wt_admin") and may(server, "POST", "/v1/tokens", "wt_admin")
+    listed = {item["name"]: item for item in server.items("/v1/tokens")}
+    assert listed["old-submitter"]["role"] == "submitter" and listed["old-submitter"]["made_by"] is None
+
+
+def expiring(server, role):
+    body = {"name": f"short-{role}", "role": role, "expires": "3s"} | ({"channels": ["x"]} if role == "publisher" else {})
+    return server.request("POST", "/v1/tokens", body).json["token"]
+
+
+def test_a_token_of_any_role_ends_at_its_time_also_on_a_connection_that_goes_on(server):
+    paths = {"demand": ("POST", "/v1/demand"), "enrol": ("POST", "/v1/agents"), "agent": ("GET", "/v1/kernels")}
+    connections = {}
+    for role in ROLES:
+        token, (method, path) = expiring(server, role), paths.get(role, ("GET", "/v1/jobs"))
+        connections[role] = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60), method, path, token
+    def status(role):
+        connection, method, path, token = connections[role]
+        connection.request(method, path, body=b"{}" if method == "POST" else None, headers={"Authorization": f"Bearer {token}"})
+        answer = connection.getresponse()
+        return answer.status, answer.read()
+    assert {role: status(role)[0] for role in ROLES} == {role: 422 if role in ("demand", "enrol") else 200 for role in ROLES}
+    for role in ROLES:
+        wait_until(lambda: status(role)[0] == 401, 20, f"the token of the role {role} to end")
+        assert b"has expired" in status(role)[1]
+        connections[role][0].close()
+    listed = {item["name"]: item["expires_at"] for item in server.items("/v1/tokens")}
+    assert all(listed[f"short-{role}"] for role in ROLES)
+
+
+def test_a_token_that_has_ended_is_401_also_while_the_database_is_away(server, postgres):
+    token = expiring(server, "reader")
+    assert server.request("GET", "/v1/jobs", token=token).status == 200
+    postgres.kill()
+    try:
+        wait_until(lambda: server.request("GET", "/v1/jobs", token=token).status == 401, 20, "the token to end")
+        assert server.request("GET", "/v1/jobs").status == 503, "the others wait for the database"
+    finally:
+        postgres.start()
+
+
+def waiting_poll(server, job, token, meanwhile):
+    """What a long poll is answered that began before `meanwhile` was done."""
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=120)
+    last = server.get(f"/v1/jobs/{job}/events")["next"]
+    connection.request("GET", f"/v1/jobs/{job}/events?after={last}&wait=30", headers={"Authorization": f"Bearer {token}"})
+    wait_until(lambda: "wavetune_parked 1" in server.request("GET", "/metrics").body.decode(), 20, "the poll to wait")
+    meanwhile()
+    answer = connection.getresponse()
+    body = answer.read()
+    connection.close()
+    return answer.status, body
+
+
+def a_job(server):
+    hands.Hand(server, "node")
+    return server.request("POST", "/v1/jobs", {"kernel": hands.register(server), "key": {"n": 64}, "space": hands.SMALL,
+                                               "environment": hands.ENVIRONMENT}).json["job"]
+
+
+def test_a_long_poll_ends_with_its_token(server):
+    job = a_job(server)
+    status, body = waiting_poll(server, job, expiring(server, "reader"), lambda: None)
+    assert status == 401 and b"expired" in body
+
+
+def test_a_long_poll_of_a_revoked_token_does_not_go_on_as_another_of_its_name(server):
+    job = a_job(server)
+    token = server.request("POST", "/v1/tokens", {"name": "guest", "role": "reader"}).json["token"]
+
+    def again():
+        assert server.request("DELETE", "/v1/tokens/guest").status == 204
+        assert server.request("POST", "/v1/tokens", {"name": "guest", "role": "reader"}).status == 201
+
+    assert waiting_poll(server, job, token, again)[0] == 401
+
+
+def write():
+    cluster = harness.Postgres(durable=False)
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            database = cluster.database()
+            server = harness.Server(database, pathlib.Path(folder))
+            made = table(matrix(server, role_tokens(database)))
+            server.stop()
+    finally:
+        cluster.stop()
+    text = SECURITY.read_text()
+    SECURITY.write_text(text[:text.index(BEGIN) + len(BEGIN)] + "\n" + made + "\n" + text[text.index(END):])
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] != ["--write"]:
+        sys.exit("usage: test_roles.py --write")
+    write()

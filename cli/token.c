@@ -48,6 +48,8 @@ static int command_token_list(struct options *options) {
     const char *agent = cli_member(item, "agent"), *pattern = cli_member(item, "agent_name");
     const json_t *uses = json_object_get(item, "uses_left");
     printf("%-24s %-10s made %s", cli_member(item, "name"), cli_member(item, "role"), cli_member(item, "created_at"));
+    if (cli_member(item, "made_by")[0])
+      printf(" by %s", cli_member(item, "made_by"));
     if (agent[0])
       printf(", agent %s", agent);
     if (json_is_integer(uses))
@@ -59,8 +61,6 @@ static int command_token_list(struct options *options) {
       printf(", channels %s", channels);
     if (revoked[0] || expires[0])
       printf(", %s %s", revoked[0] ? "revoked" : "expires", revoked[0] ? revoked : expires);
-    if (cli_member(item, "made_by")[0])
-      printf(", by %s", cli_member(item, "made_by"));
     putchar('\n');
   }
   return EXIT_OK;

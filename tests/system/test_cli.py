@@ -185,7 +185,7 @@ def test_wrong_inputs_are_one_sentence(world, tmp_path):
 
 @pytest.mark.parametrize("words,sentence", [
     (("rollback",), "the release to return to; default: the one that the present release replaced"),
-    (("publish",), "which needs the role admin"), (("submit",), "device-seconds for each job, its final included"),
+    (("publish",), "which needs the role publisher or admin"), (("submit",), "device-seconds for each job, its final included"),
     (("compatible", "add"), "the same members, with the values of the environment whose cache it is served instead"),
     (("campaign", "revalidate"), "with 2 when --to fits no known environment")])
 def test_help_says_in_plain_words_what_an_option_means(words, sentence):
@@ -351,8 +351,9 @@ def test_jobs_are_filtered(world):
     assert document(world, "jobs", "--kernel", "sha256:" + "0" * 64) == []
     assert document(world, "jobs", "--state", "failed") == []
     head, row = wavetune(world.server, "jobs", "--state", "done").stdout.splitlines()
-    assert head.split() == ["job", "kernel", "key", "tag", "state", "measured", "configs"]
-    assert row.split() == [world.job["job"], "quick/c", '{"n":1003}', "default", "done", "2", "2"]
+    assert head.split() == ["job", "kernel", "key", "tag", "state", "measured", "configs", "by"]
+    *row, by = row.split()
+    assert row == [world.job["job"], "quick/c", '{"n":1003}', "default", "done", "2", "2"] and by.startswith("admin-")
 
 
 def test_a_job_is_shown_and_decided_again(world):
@@ -363,7 +364,8 @@ def test_a_job_is_shown_and_decided_again(world):
     assert "the same verdict" in wavetune(world.server, "show", world.job["job"], "--recompute").stdout
     assert document(world, "show", world.job["job"], "--recompute")["same"] is True
     queued = document(world, "submit", world.kernel, "--key", "n=9", *NOWHERE)[0]["job"]
-    assert re.fullmatch(rf"job {queued}  quick/c  queued\nwaiting: no device that could measure it is live and takes leases\n", wavetune(world.server, "show", queued).stdout)
+    assert re.fullmatch(rf"job {queued}  quick/c  queued\nwaiting: no device that could measure it is live and takes leases\n"
+                        rf"submitted by admin-\d+ at \S+\n", wavetune(world.server, "show", queued).stdout)
     done = wavetune(world.server, "show", queued, "--recompute", check=False)
     assert done.returncode == 1 and "no winner to recompute; it is queued" in done.stderr
     done = wavetune(world.server, "show", queued, "--recompute", "--devices", check=False)
@@ -563,7 +565,7 @@ def test_tokens_are_made_listed_and_revoked(world):
     assert wavetune(world.server, "kernel", "push", world.kernel, token=made["token"]).returncode == 0
     twice = wavetune(world.server, "token", "make", name, check=False)
     assert twice.returncode == 4 and name in twice.stderr
-    assert re.search(rf"^{name} +submitter +made \S+$", wavetune(world.server, "token", "list").stdout, re.M)
+    assert re.search(rf"^{name} +submitter +made \S+ by admin-\d+$", wavetune(world.server, "token", "list").stdout, re.M)
     assert wavetune(world.server, "token", "revoke", name).stdout == f"revoked {name}\n"
     assert re.search(rf"^{name} .* revoked \S+$", wavetune(world.server, "token", "list").stdout, re.M)
     item = next(t for t in document(world, "token", "list") if t["name"] == name)

@@ -22,7 +22,7 @@ def run(command, environment, timeout=900):
 
 def test_the_day_says_which_tokens_it_needs_and_brings_what_deployments_read():
     day = README.split("## A day with it")[1].split("## ")[0]
-    assert "WAVETUNE_TOKEN" in day and "`agent`" in day and "`submitter`" in day and "`admin`" in day
+    assert "WAVETUNE_TOKEN" in day and "`agent`" in day and "`submitter`" in day and "`publisher`" in day
     assert "--format triton" in next(line for line in day.splitlines() if line.startswith("wavetune fetch "))
     assert "today a cache is JSON" not in README
 
@@ -61,15 +61,17 @@ def test_the_commands_of_a_day(tmp_path, start):
         environment["WAVETUNE_TOKEN"] = wait_until(lambda: said("token"), 10, "the token line")
         roles = {role: environment | {"WAVETUNE_TOKEN": run(f"wavetune token make {role} --role {role}", environment).strip()}
                  for role in ("agent", "submitter")}
+        made = " ".join(re.search(r"`(wavetune token make ci [^`]*)`", README)[1].split())
+        roles["ci"] = environment | {"WAVETUNE_TOKEN": run(made, environment).strip()}
         command = day.pop(0)
         assert command == 'wavetune-agent run --url "$WAVETUNE_URL"'
         start(lambda _, logs: harness.Program(["bash", "-c", f"exec {command}"], logs, roles["agent"]), None)
         wait_until(lambda: " live " in run("wavetune agents", environment), 60, "the agent")
         last_of_ci = next(i for i, command in enumerate(day) if command.startswith("wavetune publish --channel"))
         for i, command in enumerate(day):
-            run(command, roles["submitter"] if i < last_of_ci else environment)
+            run(command, roles["ci"] if i <= last_of_ci else environment)
         refused = subprocess.run(["bash", "-c", day[last_of_ci]], capture_output=True, text=True, env=roles["submitter"])
-        assert refused.returncode == 4 and "role admin" in refused.stderr, "the README says which role it needs"
+        assert refused.returncode == 4 and "role publisher or admin" in refused.stderr, "the README says which role it needs"
         assert (tmp_path / ".cache/wavetune/current/json/cache.json").exists()
         assert server.stop(30) == 0, server.messages[-2000:]
         assert not list(folder.glob("**/postmaster.pid")), "PostgreSQL was stopped too"

@@ -169,6 +169,7 @@ def test_a_server_whose_policy_is_automatic_queues_by_itself_and_within_the_hour
     new = lambda: {j["key"]["n"] for j in server.items("/v1/jobs")} - before
     wait_until(lambda: len(new()) >= 2, 60, "two jobs")
     assert new() == {2001, 2002}
+    assert {j["submitted_by"] for j in server.items("/v1/jobs") if j["key"]["n"] in (2001, 2002)} == {"(server)"}
     Hand(server, "tuner").work()
 
 

@@ -134,6 +134,10 @@ def test_a_device_that_drifts_is_drained_and_others_measure_again_what_it_measur
     assert drained(node) == [None, None], "one lease tells nothing"
     assert node.post(late, baseline_us=130.0).status == 200
     reason, others = drained(node)
+    noted, = server.items(f"/v1/audit?action=drain&object={node.id}")
+    assert (noted["token"], noted["token_id"], noted["peer"]) == ("(server)", None, None) and noted["detail"]["reason"] == reason
+    agent, = [a for a in server.items("/v1/agents") if a["agent"] == node.id]
+    assert [d["drained_by"] for d in agent["devices"]] == ["(server)", None]
     assert others is None
     assert re.match(r'drift: baseline 0 of test/leases \{"n":\s*64\} took 130 us in its last 2 leases on this device, 30 % more '
                     r'than the 100 us', reason), reason

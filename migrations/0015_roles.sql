@@ -32,6 +32,7 @@ ALTER TABLE devices ADD COLUMN drained_by text, ADD COLUMN drained_by_id bigint;
 ALTER TABLE releases ADD COLUMN made_by text, ADD COLUMN made_by_id bigint;
 ALTER TABLE channel_entries ADD COLUMN moved_by_id bigint;
 ALTER TABLE channel_signatures ADD COLUMN added_by_id bigint;
+ALTER TABLE code_signatures ADD COLUMN added_by text, ADD COLUMN added_by_id bigint;
 ALTER TABLE imports ADD COLUMN imported_by_id bigint;
 ALTER TABLE images ADD COLUMN put_by_id bigint;
 ALTER TABLE compatibilities ADD COLUMN made_by_id bigint;
@@ -45,7 +46,7 @@ CREATE TABLE audit (
     token text NOT NULL,
     token_id bigint,
     role text NOT NULL, -- of the token, as it was then
-    peer text, -- the address that the request came from: a proxy's where there is one
+    peer text, -- the address that the request came from: a proxy's where that is not trusted to say whose it is
     action text NOT NULL,
     object text NOT NULL,
     detail json NOT NULL

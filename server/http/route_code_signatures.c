@@ -76,7 +76,7 @@ static void signature_post(struct worker *worker, struct request *request, const
     request_refuse(request, 422, &error);
     return;
   }
-  if (!code_signature_store(worker->db, digest, &signature, &has_room, &error) ||
+  if (!code_signature_store(worker->db, digest, &signature, request_author(request), &has_room, &error) ||
       !code_signatures_load(worker->db, digest, &signatures, &error)) {
     answer_failure(request, &error);
     return;

@@ -41,6 +41,7 @@ void db_author_id(struct db_parameters *parameters, const struct author *author)
   ACTION(RELEASE, "release")                                                                                           \
   ACTION(MOVE, "move")                                                                                                 \
   ACTION(SIGN, "sign")                                                                                                 \
+  ACTION(SIGN_CODE, "sign-code")                                                                                       \
   ACTION(IMPORT, "import")                                                                                             \
   ACTION(PUT_IMAGE, "put-image")                                                                                       \
   ACTION(DECLARE, "declare")                                                                                           \

@@ -5,7 +5,7 @@
 #define WAVETUNE_SERVER_STORE_CODE_SIGNATURES_H
 
 #include "common/cache/code_signature.h"
-#include "server/db/db.h"
+#include "server/store/audit.h"
 
 #define CODE_SIGNATURES_MAX 64 /* of one kernel or build, each by another key */
 
@@ -29,7 +29,7 @@
  * the other can send it again. *ret_has_room is false when CODE_SIGNATURES_MAX other keys signed
  * it; nothing is stored then. */
 must_check bool code_signature_store(struct db *db, const struct digest *digest, const struct code_signature *signature,
-                                     bool *ret_has_room, struct error *error);
+                                     const struct author *author, bool *ret_has_room, struct error *error);
 
 /* Those of a kernel or build, in the order in which they were made; a new reference. */
 must_check bool code_signatures_load(struct db *db, const struct digest *digest, json_t **ret_signatures,

@@ -3,6 +3,7 @@
 
 #include <math.h>
 
+#include "common/base/log.h"
 #include "common/program/sandbox.h"
 
 #define COMPILE_WINDOW 128      /* compilers of many processors at once */
@@ -17,9 +18,18 @@ bool worker_user_set(const struct options *options, struct spawner *spawner, str
 
 bool pool_make(const struct options *options, const char *cache, struct compile_pool **ret_pool, struct error *error) {
   const char *wanted = option_text(options, "require-sandbox");
-  enum sandbox_level level = SANDBOX_NONE;
+  const char *given = getenv(SANDBOX_VARIABLE);
+  enum sandbox_level level = SANDBOX_NONE, allowed = SANDBOX_LANDLOCK;
   if (wanted && !sandbox_level_parse(wanted, &level))
     return error_set(error, "--require-sandbox must be none, seccomp or landlock, not \"%.40s\"", wanted);
+  if (given && !sandbox_level_parse(given, &allowed))
+    return error_set(error, SANDBOX_VARIABLE " must be none, seccomp or landlock, not \"%.40s\"", given);
+  if (given && allowed < level)
+    return error_set(error, "--require-sandbox=%s: " SANDBOX_VARIABLE "=%s takes it away; unset that", wanted, given);
+  if (given && allowed < SANDBOX_LANDLOCK)
+    log_warning("agent: " SANDBOX_VARIABLE "=%s: kernels and compilers are not confined as they should be; never "
+                "where others may submit",
+                given);
   if (sandbox_level() < level)
     return error_set(error,
                      "--require-sandbox=%s: this kernel confines kernels and compilers by: %s; they could read this "

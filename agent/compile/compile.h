@@ -6,7 +6,8 @@
  * that one process a compile loads (`wavetune-agent rtc`), so that they are confined and killed like any other.
  * A source in hip comes after the prelude (prelude.hip says which words it may use) and before a declaration of its
  * entry with the types of the manifest's arguments: one that disagrees does not compile.
- * An object is cached under its content: digest of sources, defines, flags, compiler and its version. Compilers run as
+ * An object is cached under what it was made of: digest of sources, defines, flags, compiler and its version. Beside it
+ * lies the digest of its own bytes; one that has other bytes is compiled anew. Compilers run as
  * child processes with limits on time, memory and output, in a scratch folder of their own, in a sandbox in which they
  * see the kernel's sources and the toolchain, no network and nothing else of the machine. A compile that fails is an
  * outcome, not an error: its log's first lines say why.
@@ -47,8 +48,9 @@ struct compile_result {
   bool timed_out;
   bool could_not_run; /* no compiler, no room on the disk, the agent ends: !ok, and not what was compiled is to blame */
   char *object;       /* path of the object, ok only */
-  char *detail;       /* why not: the compiler's first lines, !ok only */
-  int64_t compile_ms; /* 0 when it was cached */
+  struct digest digest;            /* of its bytes when it was compiled, ok only: whoever loads it checks them */
+  char *detail;                    /* why not: the compiler's first lines, !ok only */
+  int64_t compile_ms;              /* 0 when it was cached */
   struct code_resources resources; /* of the kernel's entry, GPU objects only; unknown else */
 };
 

@@ -129,17 +129,17 @@ static bool compile_helper(struct compile_pool *pool, enum helper_kernel helper,
   return asked;
 }
 
-bool helper_kernel_object(struct compile_pool *pool, enum helper_kernel helper, const char *arch, char **ret_path,
-                          struct error *error) {
+bool helper_kernel_object(struct compile_pool *pool, enum helper_kernel helper, const char *arch,
+                          struct helper_object *ret_object, struct error *error) {
   struct compile_result result = {0};
   if (!string_starts(arch, helpers[helper].targets)) {
-    *ret_path = NULL;
+    *ret_object = (struct helper_object){0};
     return true;
   }
   bool is_there =
       compile_helper(pool, helper, arch, &result, error) && (result.ok || error_set(error, "%s", result.detail));
   if (is_there)
-    *ret_path = TAKE(result.object);
+    *ret_object = (struct helper_object){TAKE(result.object), result.digest};
   compile_result_release(&result);
   return is_there || error_prefix(error, "on %s %s: ", arch, helpers[helper].without);
 }

@@ -10,7 +10,7 @@
  * Workgroup k leaves the sum of its words in parts[2 k] and their product in parts[2 k + 1]
  * (agent/device/gpu_fingerprint.c).
  *
- * Memory: the path is the caller's. Threads: any. */
+ * Memory: a helper_object's path is its owner's. Threads: any. */
 #ifndef WAVETUNE_AGENT_COMPILE_HELPER_KERNELS_H
 #define WAVETUNE_AGENT_COMPILE_HELPER_KERNELS_H
 
@@ -23,12 +23,17 @@
 
 extern const char fingerprint_kernel[]; /* its source */
 
+struct helper_object {
+  char *path;           /* NULL: none */
+  struct digest digest; /* of its bytes */
+};
+
 enum helper_kernel { HELPER_INSTRUCTION_FLUSH, HELPER_FINGERPRINT, HELPER_COUNT };
 
-/* The path of the helper's object for `arch` in the pool's folder, compiled when it is not there yet: then it waits for the
- * compiler, a second at most by experience. NULL where the target has no use for it. False: there is none; the error says
+/* The helper's object for `arch` in the pool's folder, compiled when it is not there yet: then it waits for the
+ * compiler, a second at most by experience. The path is NULL where the target has no use for it. False: there is none; the error says
  * what is done without it, and why. The pool's folder is pruned: ask again for each lease. */
 must_check bool helper_kernel_object(struct compile_pool *pool, enum helper_kernel helper, const char *arch,
-                                     char **ret_path, struct error *error);
+                                     struct helper_object *ret_object, struct error *error);
 
 #endif

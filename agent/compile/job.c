@@ -9,8 +9,10 @@
 #include <sys/wait.h>
 
 #include "agent/compile/compiler.h"
+#include "agent/compile/objects.h"
 #include "agent/compile/rtc.h"
 #include "common/base/file.h"
+#include "common/base/log.h"
 #include "common/program/command.h"
 
 #define SCANNED_SOURCE_MAX ((size_t)4 << 20)
@@ -221,33 +223,42 @@ static char *status_detail(const struct command_result *result, int64_t timeout_
   return xasprintf("the compiler exited with status %d and said nothing", WEXITSTATUS(result->status));
 }
 
-/* Syncs what the compiler wrote before it gets its name, so that a name in the cache always is a whole object. */
-static bool object_publish(const char *from, const char *object, struct error *error) {
-  cleanup_fd int fd = open(from, O_RDONLY | O_CLOEXEC);
-  if (fd < 0 || fsync(fd) < 0 || rename(from, object) < 0)
-    return error_set(error, "cannot put the object into the cache as %s: %s", object, strerror(errno));
-  return true;
+static char *digest_path(const char *object) { return xasprintf("%s" OBJECT_DIGEST_SUFFIX, object); }
+
+/* Writes the bytes that were checked and not what lies in the scratch folder, which whatever the compiler started may hold
+ * open still. Nothing is synced: after a crash of the machine the digest tells what is not whole. */
+static bool object_publish(const char *bytes, size_t size, const char *object, const struct digest *digest,
+                           struct error *error) {
+  char text[DIGEST_TEXT_SIZE];
+  cleanup_free char *path = digest_path(object);
+  digest_format(digest, text);
+  return (file_write_unsynced(path, text, strlen(text), 0600, error) &&
+          file_write_unsynced(object, bytes, size, 0600, error)) ||
+         error_prefix(error, "cannot put the object into the cache: ");
 }
 
-/* Whether the object is there, and what a GPU's says of the kernel's entry; of other objects nothing is known. */
-static bool object_read(const struct compile_job *job, const char *object, struct code_resources *ret_resources,
-                        struct error *error) {
+/* Reads an object, and what a GPU's says of the kernel's entry; of other objects nothing is known. */
+static bool object_read(const struct compile_job *job, const char *object, char **ret_bytes, size_t *ret_size,
+                        struct compile_result *result, struct error *error) {
   cleanup_free char *bytes = NULL;
   cleanup_code_object struct code_object *code = NULL;
   const struct code_kernel *kernel;
   struct stat status;
   size_t size;
-  *ret_resources = code_resources_unknown;
+  result->resources = code_resources_unknown;
   /* Not what a link leads to: the compiler was confined, whoever reads this is not. */
   if (lstat(object, &status) < 0 || !S_ISREG(status.st_mode))
     return error_set(error, "the compiler said that all was well and left no object");
-  if (!job->entry)
-    return true;
-  if (!file_read(object, COMPILE_OBJECT_MAX, &bytes, &size, error) || !code_object_parse(bytes, size, &code, error))
+  if (!file_read(object, COMPILE_OBJECT_MAX, &bytes, &size, error) ||
+      (job->entry && !code_object_parse(bytes, size, &code, error)))
     return error_prefix(error, "the compiler's object cannot be read: ");
-  if (!code_object_kernel(code, job->entry, &kernel, error))
+  if (job->entry && !code_object_kernel(code, job->entry, &kernel, error))
     return error_prefix(error, "the source defines no `extern \"C\" __global__` function %s: ", job->entry);
-  *ret_resources = kernel->resources;
+  if (job->entry)
+    result->resources = kernel->resources;
+  result->digest = digest_of(bytes, size);
+  *ret_bytes = TAKE(bytes);
+  *ret_size = size;
   return true;
 }
 
@@ -307,7 +318,8 @@ static void compile_in(const struct compile_job *job, const char *scratch, const
     fail_to_run(result, xstrdup(error.message));
     return;
   }
-  cleanup_free char *output = ran.output;
+  cleanup_free char *output = ran.output, *bytes = NULL;
+  size_t size;
   /* At least 1: 0 says that nothing had to be compiled. */
   result->compile_ms = clock_monotonic_ms() - start + 1;
   result->timed_out = ran.timed_out;
@@ -319,9 +331,9 @@ static void compile_in(const struct compile_job *job, const char *scratch, const
     char *detail = ran.timed_out || ran.stopped ? NULL : detail_of(output, job->sources);
     fail(result, detail ? detail : status_detail(&ran, timeout_ms));
     result->could_not_run = ran.stopped || is_of_the_machine(&ran, output);
-  } else if (!object_read(job, object_path, &result->resources, &error)) {
+  } else if (!object_read(job, object_path, &bytes, &size, result, &error)) {
     fail(result, xstrdup(error.message));
-  } else if (!object_publish(object_path, object, &error)) {
+  } else if (!object_publish(bytes, size, object, &result->digest, &error)) {
     fail_to_run(result, xstrdup(error.message));
   }
 }
@@ -347,9 +359,19 @@ struct compile_result compile_job_run(const struct compile_job *job, const char 
 
 bool compile_job_find(const struct compile_job *job, const char *object, struct compile_result *ret_result) {
   struct compile_result result = {.ok = true};
+  cleanup_free char *bytes = NULL, *path = digest_path(object), *text = NULL;
+  struct digest compiled;
   struct error error;
-  if (access(object, R_OK) < 0 || !object_read(job, object, &result.resources, &error))
+  size_t size, text_size;
+  if (access(object, R_OK) < 0 || !object_read(job, object, &bytes, &size, &result, &error))
     return false;
+
+  bool is_known = file_read(path, DIGEST_TEXT_SIZE, &text, &text_size, &error) && digest_parse(text, &compiled);
+  if (!is_known || !digest_equal(&compiled, &result.digest)) {
+    log_warning("compile: %s is compiled anew: %s", object,
+                is_known ? "its bytes are not those that were compiled" : "there is no digest of what was compiled");
+    return false;
+  }
   result.object = xstrdup(object);
   *ret_result = result;
   return true;

@@ -73,8 +73,11 @@ void objects_prune(const char *folder, uint64_t bytes_max, int64_t recent_s) {
   if (objects.n)
     qsort(objects.all, objects.n, sizeof *objects.all, by_use);
   for (; n < objects.n && bytes > bytes_max && objects.all[n].used_s < before_s; n++) {
-    if (unlink(objects.all[n].path) == 0)
-      bytes -= objects.all[n].size;
+    cleanup_free char *digest = xasprintf("%s" OBJECT_DIGEST_SUFFIX, objects.all[n].path);
+    if (unlink(objects.all[n].path) < 0)
+      continue;
+    (void)unlink(digest);
+    bytes -= objects.all[n].size;
   }
   if (n)
     log_info("compile: removed %zu compiled objects that were not used for longest", n);

@@ -9,6 +9,9 @@
 #define OBJECTS_BYTES_MAX ((uint64_t)4 << 30)
 #define OBJECTS_RECENT_S 3600
 
+/* Of the file beside an object that holds the digest of its bytes, and lives as long as it. */
+#define OBJECT_DIGEST_SUFFIX ".sha256"
+
 /* Notes that an object is used now. */
 void object_touch(const char *object);
 

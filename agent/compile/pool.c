@@ -164,10 +164,9 @@ bool compile_pool_new(const char *cache, unsigned processes, struct compile_pool
   if (!folder_make(cache, 0700, error) || !compilers_new(&compilers, error))
     return false;
   if (!sandbox_confines_files())
-    log_warning(
-        "compile: this kernel has no Landlock; compilers and kernels run with rlimits and %s, but could read this "
-        "machine's files (--require-sandbox=landlock refuses that)",
-        sandbox_kind());
+    log_warning("compile: Landlock is not there; compilers and kernels run with rlimits and %s, but could read this "
+                "machine's files (--require-sandbox=landlock refuses that)",
+                sandbox_kind());
   long cpus = sysconf(_SC_NPROCESSORS_ONLN);
   unsigned n_threads = processes ? processes : cpus > 0 ? (unsigned)cpus : 1;
   struct compile_pool *pool = xcalloc(1, sizeof *pool);

@@ -189,6 +189,7 @@ static bool entry_read(const struct build_code *code, const struct variant *vari
     if (!json_get_digest(entry->json, "", "digest", JSON_REQUIRED, &source.digest, error) ||
         !blob_prepare(code, &source, &object->path, &bytes, &size, error))
       return false;
+    object->digest = source.digest;
     object->launch = launch_spec_default();
     object->is_ok = object_understand(code, variant, entry->json, bytes, size, &object->launch, &reason);
     if (!object->is_ok)

@@ -16,6 +16,7 @@
 struct lease_object {
   bool is_ok;
   char *path;                /* is_ok only */
+  struct digest digest;      /* of its bytes, is_ok only */
   struct launch_spec launch; /* is_ok only */
   enum outcome outcome;      /* else: compile or timeout, and why */
   char *detail;

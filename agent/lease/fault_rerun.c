@@ -16,23 +16,27 @@ static void environment_free(char **environment) {
   free(environment);
 }
 
-/* Until the worker has died, or has answered. */
-static void config_run(struct execution *execution, struct work *work, struct worker_client *worker, int reference) {
+/* Until the worker has died, or has answered. False: it could not be asked. */
+static bool config_run(struct execution *execution, struct work *work, struct worker_client *worker, int reference,
+                       struct error *error) {
   struct worker_end end;
   cleanup_json json_t *open = open_request(execution), *opened = NULL;
-  worker_ask_with(worker, open, reference);
+  if (!worker_ask_with(worker, open, reference, error))
+    return false;
   if (worker_next(worker, execution_stopped, execution, NULL, &opened, &end) != WORKER_ANSWER ||
       !json_is_true(json_object_get(opened, "opened")))
-    return;
+    return true;
   static const struct race_terms once = {.rounds_min = 1, .rounds_max = 1};
   cleanup_json json_t *measure =
       measure_request(&(struct race_request){.works = &work, .n = 1, .terms = &once, .is_serial = true});
-  worker_ask(worker, measure);
+  if (!worker_ask_with(worker, measure, -1, error))
+    return false;
   for (bool goes_on = true; goes_on;) {
     cleanup_json json_t *answer = NULL;
     goes_on = worker_next(worker, execution_stopped, execution, NULL, &answer, &end) == WORKER_ANSWER &&
               !json_is_true(json_object_get(answer, "done"));
   }
+  return true;
 }
 
 static char *printed_read(const char *folder) {
@@ -64,11 +68,13 @@ char *fault_rerun(struct execution *execution, struct work *work) {
     return xstrdup(error.message);
   struct worker_client *reference = NULL;
   cleanup_fd int socket = -1;
-  if (reference_start(execution, &reference, &socket, &error))
-    config_run(execution, work, worker, socket);
+  bool ran =
+      reference_start(execution, &reference, &socket, &error) && config_run(execution, work, worker, socket, &error);
   worker_free(worker);
   if (reference)
     worker_abandon(reference);
+  if (!ran)
+    return xstrdup(error.message);
   cleanup_free char *printed = printed_read(folder);
   cleanup_free char *summary = printed ? debug_agent_summary(printed) : NULL;
   if (!summary)

@@ -55,6 +55,7 @@ struct measurement {
   const char *end;                 /* why its sampling ended (agent/measure/race.h); NULL when nothing was timed */
   const json_t *conditions;        /* what the device and the machine were like (device.h); NULL: not known */
   const char *object;              /* path of its compiled code for a GPU; NULL: none */
+  struct digest object_digest;     /* of that code */
 };
 
 /* Whether it left a race before that was decided: its few rounds tell that it cannot win, and not its ratio. */

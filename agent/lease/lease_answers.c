@@ -127,7 +127,7 @@ enum step hand_on_answer(struct execution *execution, struct work *work, const j
     return hand_on_failure(execution, work, OUTCOME_RUNTIME, "the worker gave no answer for it", 0);
   bool is_read = measurement_read(answer, &measurement);
   if (execution->executor->is_gpu)
-    measurement.object = work->object->path;
+    measurement.object = work->object->path, measurement.object_digest = work->object->digest;
   if (is_read)
     best_learn(execution, &measurement);
   enum step step =

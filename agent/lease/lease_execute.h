@@ -69,8 +69,8 @@ struct executor {
   int64_t configs_per_worker; /* then a worker is replaced, at the end of a batch or a final */
   const char *faults; /* folder for what a debug agent says of configs that kill their worker; NULL: not asked */
   struct executor_worker workers[EXECUTOR_WORKERS];
-  char *helpers[HELPER_COUNT];         /* paths of their objects; NULL: none, or not asked for yet */
-  bool is_helper_missed[HELPER_COUNT]; /* it could not be had, which was said */
+  struct helper_object helpers[HELPER_COUNT]; /* path NULL: none, or not asked for yet */
+  bool is_helper_missed[HELPER_COUNT];        /* it could not be had, which was said */
   struct executor_spent spent;
   int64_t opening_us;       /* of device time, so far: opening the kernel for the lease at work, or for the last one */
   _Atomic uint64_t current; /* the config being measured, WORKER_CONFIG_NONE between */

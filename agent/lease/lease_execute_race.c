@@ -46,21 +46,21 @@ static void answers_drop(const struct heat *heat) {
     json_decref(TAKE(heat->works[i]->answer));
 }
 
-static void race_ask(struct execution *execution, const struct heat *heat) {
-  bool is_bound = execution->lease->device_us > 0;
-  int64_t left_us = is_bound ? configs_us(execution) - execution->spent_us : 0;
+static bool race_ask(struct execution *execution, const struct heat *heat) {
+  int64_t bound_us = execution->lease->device_us;
+  int64_t left_us = bound_us ? configs_us(execution) - execution->spent_us : 0;
   struct race_request request = {
       .works = heat->works,
       .n = heat->n,
       .terms = heat->terms,
-      .device_us = is_bound && left_us < 1 ? 1 : left_us,
+      .device_us = bound_us ? (left_us > 0 ? left_us : 1) : 0,
       .best_ratio = heat->is_final ? 0 : execution->best_ratio,
       .is_serial = heat->is_serial,
       .is_whole = heat->is_final,
   };
   cleanup_json json_t *json = measure_request(&request);
-  worker_ask(execution->worker->client, json);
   execution->worker->configs += (int64_t)heat->n;
+  return worker_ask_with(execution->worker->client, json, -1, execution->error);
 }
 
 /* A config's line. What failed is handed on at once, and so is everything but a final's. */
@@ -143,7 +143,8 @@ static enum step heat_race(struct execution *execution, const struct heat *heat,
   if (step != STEP_ON)
     return step;
   int64_t began_ns = clock_monotonic_ns();
-  race_ask(execution, heat);
+  if (!race_ask(execution, heat))
+    return STEP_FAILED;
   step = race_wait(execution, heat, ended);
   atomic_store(&execution->executor->current, WORKER_CONFIG_NONE);
   if (step == STEP_ON && ended->event != WORKER_ANSWER) {

@@ -31,10 +31,10 @@ struct execution {
   struct work baseline;
   struct lease_object reference; /* path NULL: the kernel has none */
   size_t n;
-  struct work *works;                /* n, by rising config */
-  struct work **order;               /* n, in which they are tried */
-  size_t n_submitted;                /* of `order` */
-  const char *helpers[HELPER_COUNT]; /* paths of their objects, the executor's; NULL: none */
+  struct work *works;                                /* n, by rising config */
+  struct work **order;                               /* n, in which they are tried */
+  size_t n_submitted;                                /* of `order` */
+  const struct helper_object *helpers[HELPER_COUNT]; /* the executor's; NULL: none */
   bool baseline_worked;
   struct executor_worker *worker; /* in which the lease is open; NULL: none */
   double best_ratio;              /* to the baseline so far; 0: none known */

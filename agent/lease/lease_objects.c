@@ -174,6 +174,7 @@ static struct lease_object object_of_compile(struct compile_result *result) {
   struct lease_object object = {
       .is_ok = result->ok,
       .path = TAKE(result->object),
+      .digest = result->digest,
       .launch = launch_spec_default(),
       .outcome = result->timed_out ? OUTCOME_TIMEOUT : OUTCOME_COMPILE,
       .detail = TAKE(result->detail),
@@ -248,16 +249,16 @@ enum step object_take_all(struct execution *execution) {
  * fails for good costs no second compile (pool.c). */
 static void helper_take(struct execution *execution, enum helper_kernel helper) {
   struct executor *executor = execution->executor;
-  char **path = &executor->helpers[helper];
+  struct helper_object *object = &executor->helpers[helper];
   struct error error;
-  if (!*path || access(*path, R_OK) < 0) {
-    free(TAKE(*path));
-    bool is_had = helper_kernel_object(executor->pool, helper, executor->arch, path, &error);
+  if (!object->path || access(object->path, R_OK) < 0) {
+    free(TAKE(object->path));
+    bool is_had = helper_kernel_object(executor->pool, helper, executor->arch, object, &error);
     if (!is_had && !executor->is_helper_missed[helper])
       log_warning("lease: %s", error.message);
     executor->is_helper_missed[helper] = !is_had;
   }
-  execution->helpers[helper] = *path;
+  execution->helpers[helper] = object->path ? object : NULL;
 }
 
 /* Without the flush a cold measurement finds its code in the instruction caches; its conditions say so. */

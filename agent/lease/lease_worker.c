@@ -50,7 +50,7 @@ static void workers_end(struct executor *executor) {
 void executor_drop_workers(struct executor *executor) {
   workers_end(executor);
   for (size_t i = 0; i < HELPER_COUNT; i++)
-    free(TAKE(executor->helpers[i]));
+    free(TAKE(executor->helpers[i].path));
 }
 
 static bool worker_begin(struct executor *executor, struct executor_worker *worker, struct error *error) {
@@ -122,7 +122,20 @@ enum step workers_settle(struct execution *execution) {
   return step;
 }
 
-static json_t *config_request(const struct work *work) {
+/* Names an object whose bytes have to come with the request. */
+static void object_add(json_t *objects, const char *path, const struct digest *digest) {
+  char text[DIGEST_TEXT_SIZE];
+  ALWAYS(json_object_set_new(objects, path, json_string(digest_format(digest, text))) == 0);
+}
+
+static const char *helper_add(json_t *objects, const struct helper_object *helper) {
+  if (helper)
+    object_add(objects, helper->path, &helper->digest);
+  return helper ? helper->path : NULL;
+}
+
+static json_t *config_request(const struct work *work, json_t *objects) {
+  object_add(objects, work->object->path, &work->object->digest);
   json_t *request = json_pack("{s:I, s:s, s:o}", "config", (json_int_t)work->config, "object", work->object->path,
                               "launch", launch_spec_to_json(&work->object->launch));
   ALWAYS(request != NULL);
@@ -131,20 +144,25 @@ static json_t *config_request(const struct work *work) {
 
 json_t *open_request(const struct execution *execution) {
   const struct lease *lease = execution->lease;
-  return json_pack("{s:s, s:s, s:O, s:o, s:O, s:I, s:s, s:b, s:s?, s:s?, s:o}", "do", "open", "device",
+  json_t *objects = json_object(), *baseline = config_request(&execution->baseline, objects);
+  const char *flush = helper_add(objects, execution->helpers[HELPER_INSTRUCTION_FLUSH]);
+  const char *fingerprint = helper_add(objects, execution->helpers[HELPER_FINGERPRINT]);
+  return json_pack("{s:s, s:s, s:O, s:o, s:O, s:I, s:s, s:b, s:s?, s:s?, s:o, s:o}", "do", "open", "device",
                    execution->executor->device, "kernel", lease->kernel->json, "key", key_to_json(&lease->key), "space",
                    lease->space->json, "seed", (json_int_t)lease->seed, "regime", lease->regime, "reference",
-                   execution->reference.path != NULL, "instruction_flush", execution->helpers[HELPER_INSTRUCTION_FLUSH],
-                   "fingerprint", execution->helpers[HELPER_FINGERPRINT], "baseline",
-                   config_request(&execution->baseline));
+                   execution->reference.path != NULL, "instruction_flush", flush, "fingerprint", fingerprint,
+                   "baseline", baseline, "objects", objects);
 }
 
 static json_t *reference_request(const struct execution *execution) {
   const struct lease *lease = execution->lease;
-  return json_pack("{s:s, s:O, s:o, s:O, s:I, s:s, s:s, s:I, s:s}", "do", "reference", "kernel", lease->kernel->json,
-                   "key", key_to_json(&lease->key), "space", lease->space->json, "seed", (json_int_t)lease->seed,
-                   "gpu_name", execution->executor->gpu_name, "arch", execution->executor->arch, "config",
-                   (json_int_t)execution->baseline.config, "reference_object", execution->reference.path);
+  json_t *objects = json_object();
+  object_add(objects, execution->reference.path, &execution->reference.digest);
+  return json_pack("{s:s, s:O, s:o, s:O, s:I, s:s, s:s, s:I, s:s, s:o}", "do", "reference", "kernel",
+                   lease->kernel->json, "key", key_to_json(&lease->key), "space", lease->space->json, "seed",
+                   (json_int_t)lease->seed, "gpu_name", execution->executor->gpu_name, "arch",
+                   execution->executor->arch, "config", (json_int_t)execution->baseline.config, "reference_object",
+                   execution->reference.path, "objects", objects);
 }
 
 bool reference_start(struct execution *execution, struct worker_client **ret_reference, int *ret_socket,
@@ -161,7 +179,10 @@ bool reference_start(struct execution *execution, struct worker_client **ret_ref
   if (!worker_start(execution->executor->spawner, execution->executor->limits, &reference, error))
     return false;
   request = reference_request(execution);
-  worker_ask_with(reference, request, theirs);
+  if (!worker_ask_with(reference, request, theirs, error)) {
+    worker_abandon(reference);
+    return false;
+  }
   worker_push(reference);
   *ret_reference = reference;
   *ret_socket = ours;
@@ -172,16 +193,16 @@ bool reference_start(struct execution *execution, struct worker_client **ret_ref
 json_t *measure_request(const struct race_request *request) {
   const struct race_terms *terms = request->terms;
   int64_t rounds_min = terms->rounds_min < terms->rounds_max ? terms->rounds_min : terms->rounds_max;
-  json_t *configs = json_array();
+  json_t *configs = json_array(), *objects = json_object();
   for (size_t i = 0; i < request->n; i++)
-    ALWAYS(json_array_append_new(configs, config_request(request->works[i])) == 0);
+    ALWAYS(json_array_append_new(configs, config_request(request->works[i], objects)) == 0);
   json_t *json =
-      json_pack("{s:s, s:o, s:I, s:I, s:o, s:f, s:o, s:o, s:b, s:b}", "do", "measure", "configs", configs, "rounds_min",
-                (json_int_t)rounds_min, "rounds_max", (json_int_t)terms->rounds_max, "margin",
+      json_pack("{s:s, s:o, s:I, s:I, s:o, s:f, s:o, s:o, s:b, s:b, s:o}", "do", "measure", "configs", configs,
+                "rounds_min", (json_int_t)rounds_min, "rounds_max", (json_int_t)terms->rounds_max, "margin",
                 isfinite(terms->margin) ? json_real(terms->margin) : json_null(), "precision", terms->precision,
                 "device_us", request->device_us > 0 ? json_integer(request->device_us) : json_null(), "best_ratio",
                 request->best_ratio > 0 ? json_real(request->best_ratio) : json_null(), "serial", request->is_serial,
-                "whole", request->is_whole);
+                "whole", request->is_whole, "objects", objects);
   ALWAYS(json != NULL);
   return json;
 }
@@ -367,7 +388,8 @@ static enum step worker_open(struct execution *execution, const json_t *request,
     worker->kernel = execution->lease->kernel->hash;
     free(TAKE(worker->opened));
     int64_t began_ns = clock_monotonic_ns();
-    worker_ask_with(worker->client, request, socket);
+    if (!worker_ask_with(worker->client, request, socket, execution->error))
+      return STEP_FAILED;
     enum worker_event event = worker_next(worker->client, execution_stopped, execution, NULL, &answer, &end);
     bool is_refused = json_is_false(json_object_get(answer, "passed"));
     if (!is_refused) /* the device did not come so far */

@@ -58,26 +58,14 @@ static bool record_append(const struct working *working, const char *member, jso
   return ok;
 }
 
-/* Names the code that was timed. The poster brings it to the server, as the device would wait here. */
-static bool object_name(const struct working *working, const char *path, json_t *json) {
-  struct error error;
-  cleanup_free char *bytes = NULL;
-  size_t size;
-  char text[DIGEST_TEXT_SIZE];
-  if (!file_read(path, OBJECT_SIZE_MAX, &bytes, &size, &error)) {
-    log_warning("lease: results of lease=%s go without their compiled code: %s", working->terms->id, error.message);
-    return false;
-  }
-  struct digest digest = digest_of(bytes, size);
-  json_object_set_new(json, "object", json_string(digest_format(&digest, text)));
-  return true;
-}
-
 static bool working_measured(void *context, const struct lease *lease, const struct measurement *measurement) {
   struct working *working = context;
   json_t *json = measurement_to_json(lease, measurement);
-  bool is_kept = lease->stage == STAGE_FINAL && measurement->outcome == OUTCOME_CORRECT && measurement->object &&
-                 object_name(working, measurement->object, json);
+  bool is_kept = lease->stage == STAGE_FINAL && measurement->outcome == OUTCOME_CORRECT && measurement->object;
+  char text[DIGEST_TEXT_SIZE];
+  /* Names the code that was timed. The poster brings it to the server, as the device would wait here. */
+  if (is_kept)
+    json_object_set_new(json, "object", json_string(digest_format(&measurement->object_digest, text)));
   working->n_measured++;
   return record_append(working, "measurement", json, is_kept ? measurement->object : NULL);
 }

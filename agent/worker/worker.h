@@ -44,8 +44,8 @@
  *     device was out of order before the config was launched (it was reset), the worker exits without an answer for it,
  *     and the page names nobody.
  *
- * A request that names objects has one more member, "bundle", and with it comes a file descriptor: the objects themselves
- * (agent/worker/worker_bundle.h).
+ * A request that names objects has one more member, "bundle", and with it comes a file descriptor: the objects themselves,
+ * whose digests were checked (agent/worker/worker_bundle.h). Nothing is loaded from where a path leads.
  *
  * The shared page says what the worker is doing, so that the supervisor knows the culprit when it crashes or hangs, and
  * names it when it renews the lease.

@@ -8,60 +8,74 @@
 #include <sys/sendfile.h>
 #include <sys/socket.h>
 
+#include "common/base/digest.h"
 #include "common/base/file.h"
 
 #define OBJECT_BYTES_MAX ((size_t)256 << 20)
 #define SEALS (F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL)
 #define DESCRIPTORS_AT_ONCE 4
 
-struct packing {
-  json_t *bundle; /* what was packed */
-  int fd;
-  size_t used;
-};
-
-static bool object_pack(struct packing *packing, const json_t *named, struct error *error) {
-  const char *path = json_string_value(named);
+/* Appends the bytes of a file to the memory; *size is how much lies there. */
+static bool object_pack(int fd, const char *path, json_int_t *size, json_t *bundle, struct error *error) {
   cleanup_free char *bytes = NULL;
-  struct error ignored;
-  size_t size;
-  if (!path || json_object_get(packing->bundle, path) || !file_read(path, OBJECT_BYTES_MAX, &bytes, &size, &ignored))
-    return true;
-  if (packing->fd < 0)
-    packing->fd = memfd_create("wavetune-objects", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-  if (packing->fd < 0 || !fd_write_all(packing->fd, bytes, size))
+  size_t n;
+  if (!file_read(path, OBJECT_BYTES_MAX, &bytes, &n, error))
+    return false;
+  if (!fd_write_all(fd, bytes, n))
     return error_set(error, "cannot hand objects to a worker: %s", strerror(errno));
-  ALWAYS(json_object_set_new(packing->bundle, path, json_pack("[I, I]", (json_int_t)packing->used, (json_int_t)size)) ==
-         0);
-  packing->used += size;
+  ALWAYS(json_object_set_new(bundle, path, json_pack("[I, I]", *size, (json_int_t)n)) == 0);
+  *size += (json_int_t)n;
   return true;
 }
 
-static bool objects_pack(struct packing *packing, const json_t *request, struct error *error) {
-  static const char *const members[] = {"instruction_flush", "fingerprint", "reference_object"};
-  const json_t *configs = json_object_get(request, "configs");
-  for (size_t i = 0; i < ARRAY_LENGTH(members); i++) {
-    if (!object_pack(packing, json_object_get(request, members[i]), error))
-      return false;
+/* Looks at the sealed bytes themselves: whatever changed a file, or this memory before, shows here. */
+static bool objects_check(int fd, size_t size, const json_t *bundle, json_t *objects, struct error *error) {
+  char *bytes = size ? mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0) : NULL; /* shared: from Linux 6.7 on */
+  bool is_right = true;
+  const char *path;
+  json_t *digest_text;
+  if (bytes == MAP_FAILED)
+    return error_set(error, "cannot check objects for a worker: %s", strerror(errno));
+
+  json_object_foreach (objects, path, digest_text) {
+    const json_t *entry = json_object_get(bundle, path);
+    size_t at = (size_t)json_integer_value(json_array_get(entry, 0));
+    struct digest digest = digest_of(bytes + at, (size_t)json_integer_value(json_array_get(entry, 1))), compiled;
+    is_right = digest_parse(json_string_value(digest_text), &compiled) && digest_equal(&digest, &compiled);
+    if (!is_right) {
+      error_set(error, "%s is not loaded: its bytes are not those that were compiled; it is compiled anew next time",
+                path);
+      break;
+    }
   }
-  for (size_t i = 0; i < json_array_size(configs); i++) {
-    if (!object_pack(packing, json_object_get(json_array_get(configs, i), "object"), error))
-      return false;
-  }
-  return object_pack(packing, json_object_get(json_object_get(request, "baseline"), "object"), error);
+  if (size)
+    munmap(bytes, size);
+  return is_right;
 }
 
 bool bundle_pack(json_t *request, int *ret_fd, struct error *error) {
-  cleanup_json json_t *bundle = json_object();
-  struct packing packing = {.bundle = bundle, .fd = -1};
-  bool is_packed = objects_pack(&packing, request, error);
-  cleanup_fd int fd = packing.fd;
-  if (!is_packed)
-    return false;
-  if (fd >= 0 && fcntl(fd, F_ADD_SEALS, SEALS) < 0)
+  cleanup_json json_t *objects = json_incref(json_object_get(request, "objects")), *bundle = json_object();
+  const char *path;
+  json_t *digest;
+  json_int_t size = 0;
+  json_object_del(request, "objects");
+  *ret_fd = -1;
+  if (!json_object_size(objects))
+    return true;
+
+  cleanup_fd int fd = memfd_create("wavetune-objects", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  if (fd < 0)
+    return error_set(error, "cannot hand objects to a worker: %s", strerror(errno));
+  json_object_foreach (objects, path, digest) {
+    if (!object_pack(fd, path, &size, bundle, error))
+      return false;
+  }
+  if (fcntl(fd, F_ADD_SEALS, SEALS) < 0)
     return error_set(error, "cannot seal objects for a worker: %s", strerror(errno));
-  if (fd >= 0)
-    ALWAYS(json_object_set(request, "bundle", bundle) == 0);
+  if (!objects_check(fd, (size_t)size, bundle, objects, error))
+    return false;
+
+  ALWAYS(json_object_set(request, "bundle", bundle) == 0);
   *ret_fd = fd;
   fd = -1;
   return true;
@@ -69,19 +83,21 @@ bool bundle_pack(json_t *request, int *ret_fd, struct error *error) {
 
 static char *place_path(int fd) { return xasprintf("/proc/self/fd/%d", fd); }
 
-char *bundle_place(struct bundle_places *places, const json_t *request, int bundle_fd, const char *path) {
+bool bundle_place(struct bundle_places *places, const json_t *request, int bundle_fd, const char *path, char **ret_path,
+                  struct error *error) {
   const json_t *entry = json_object_get(json_object_get(request, "bundle"), path);
   off_t at = json_integer_value(json_array_get(entry, 0)), end = at + json_integer_value(json_array_get(entry, 1));
   if (!entry)
-    return xstrdup(path);
+    return error_set(error, "the object %s did not come with the request", path);
   int fd = memfd_create("wavetune-object", MFD_CLOEXEC);
   if (fd < 0)
-    return xstrdup(path);
+    return error_set(error, "cannot keep the object %s: %s", path, strerror(errno));
   while (at < end && sendfile(fd, bundle_fd, &at, (size_t)(end - at)) > 0)
     continue;
   GROW(places->fds, places->n, places->capacity);
   places->fds[places->n++] = fd;
-  return place_path(fd);
+  *ret_path = place_path(fd);
+  return true;
 }
 
 /* An object that cannot be unloaded (it may say so itself) keeps its name: the next one of that name would be taken for

@@ -1,6 +1,7 @@
 /* How objects come to a worker: not by path, for a confined process opens no files of the agent's, but as the bytes of
- * all of a request in one sealed piece of memory, whose file descriptor travels with the request. What one worker does to
- * the objects that it got, another one never sees.
+ * all of a request in one sealed piece of memory, whose file descriptor travels with the request. Once it is sealed, and
+ * nothing can change it any more, each object in it must have the digest that it had when it was compiled. What one worker
+ * does to the objects that it got, another one never sees.
  *
  * Memory: as said below. Threads: any. */
 #ifndef WAVETUNE_AGENT_WORKER_WORKER_BUNDLE_H
@@ -8,8 +9,9 @@
 
 #include "common/base/json.h"
 
-/* The supervisor's side: reads every object that a request names and adds "bundle" to it, {"path": [offset, size]}. What
- * cannot be read is left out: loading it fails by its name. *ret_fd, the caller's, is -1 when there is none. */
+/* The supervisor's side: takes "objects", {"path": "sha256:…"}, out of a request, reads them and adds "bundle",
+ * {"path": [offset, size]}. False when one cannot be read or has other bytes: none may be loaded then. *ret_fd, the
+ * caller's, is -1 where the request names none. */
 must_check bool bundle_pack(json_t *request, int *ret_fd, struct error *error);
 
 /* The worker's side. Objects taken out of a bundle are files of this process alone, "/proc/self/fd/9", until
@@ -19,9 +21,10 @@ struct bundle_places {
   int *fds;
 };
 
-/* The path under which the object `path` of the request can be read; owned by the caller. One that is not in the bundle is
- * read where it is. */
-must_check char *bundle_place(struct bundle_places *places, const json_t *request, int bundle_fd, const char *path);
+/* The path under which the object `path` of the request can be read; owned by the caller. False when it is not in the
+ * bundle: nothing is read where it lies. */
+must_check bool bundle_place(struct bundle_places *places, const json_t *request, int bundle_fd, const char *path,
+                             char **ret_path, struct error *error);
 void bundle_places_release(struct bundle_places *places);
 
 /* Sends text, and with its first byte file descriptors, without waiting; returns as send(2). */

@@ -181,17 +181,19 @@ static bool worker_receive(struct worker_client *worker) {
   return n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR));
 }
 
-void worker_ask(struct worker_client *worker, const json_t *request) { worker_ask_with(worker, request, -1); }
-
-void worker_ask_with(struct worker_client *worker, const json_t *request, int fd) {
-  cleanup_json json_t *whole = json_copy((json_t *)request);
+void worker_ask(struct worker_client *worker, const json_t *request) {
   struct error error;
+  ALWAYS(!json_object_get(request, "objects") && worker_ask_with(worker, request, -1, &error));
+}
+
+bool worker_ask_with(struct worker_client *worker, const json_t *request, int fd, struct error *error) {
+  cleanup_json json_t *whole = json_copy((json_t *)request);
   int bundle_fd = -1;
   ALWAYS(worker->sent == worker->out_size);
+  if (!bundle_pack(whole, &bundle_fd, error))
+    return false;
   free(worker->out);
   out_fds_close(worker);
-  if (!bundle_pack(whole, &bundle_fd, &error))
-    log_error("worker: %s", error.message); /* objects cannot be loaded then, which says so of each */
   if (bundle_fd >= 0)
     worker->out_fds[worker->n_out_fds++] = bundle_fd;
   if (fd >= 0)
@@ -207,6 +209,7 @@ void worker_ask_with(struct worker_client *worker, const json_t *request, int fd
     worker->answers.size = 0;
   worker_answers_expect(&worker->answers, json_array_size(json_object_get(request, "configs")) + 1);
   page_read(worker, true);
+  return true;
 }
 
 static const char *phase_verb(int phase) {

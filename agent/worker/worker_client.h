@@ -38,11 +38,11 @@ must_check char *worker_epitaph(struct worker_client *worker, bool *ret_has_said
 /* Closes the socket, gives the worker a moment to leave its device in order, then kills it. */
 void worker_free(struct worker_client *worker);
 
-/* Puts a request on its way, with the objects that it names (agent/worker/worker_bundle.h); answers follow from
- * worker_next. */
+/* Puts a request on its way; answers follow from worker_next. */
 void worker_ask(struct worker_client *worker, const json_t *request);
-/* And with one more file descriptor, which stays the caller's; -1: none. */
-void worker_ask_with(struct worker_client *worker, const json_t *request, int fd);
+/* With the objects that it names (agent/worker/worker_bundle.h), and one more file descriptor, which stays the caller's; -1:
+ * none. False when an object is not what was compiled: nothing was asked then. */
+must_check bool worker_ask_with(struct worker_client *worker, const json_t *request, int fd, struct error *error);
 
 enum worker_event {
   WORKER_ANSWER,  /* *ret_answer holds a line's object */

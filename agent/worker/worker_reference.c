@@ -52,8 +52,9 @@ bool worker_answer_reference(struct worker *worker, const json_t *json) {
     return worker_answer_error((error_set(&error, "a reference is given its object and a socket"), &error));
   if (!request_read(json, &request, &error) || !host_make(worker, &request, &host, &error) || !confine(&error))
     return worker_answer_error(&error);
-  cleanup_free char *object = bundle_place(&worker->opened, json, worker->fds[0], request.object);
-  if (!reference_load(object, &reference, &error))
+  cleanup_free char *object = NULL;
+  if (!bundle_place(&worker->opened, json, worker->fds[0], request.object, &object, &error) ||
+      !reference_load(object, &reference, &error))
     return worker_answer_error(&error);
   reference_serve(reference, host, worker->fds[1]);
   return false;

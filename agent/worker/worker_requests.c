@@ -18,8 +18,10 @@ static struct objects objects_of(const struct worker *worker, const json_t *requ
   return (struct objects){request, worker->n_fds ? worker->fds[0] : -1, places};
 }
 
-static char *object_place(const struct objects *objects, const char *path) {
-  return path ? bundle_place(objects->places, objects->request, objects->bundle_fd, path) : NULL;
+/* NULL where there is no path. */
+static bool object_place(const struct objects *objects, const char *path, char **ret_place, struct error *error) {
+  *ret_place = NULL;
+  return !path || bundle_place(objects->places, objects->request, objects->bundle_fd, path, ret_place, error);
 }
 
 /* A config at `pointer`; a launch that is absent says nothing. */
@@ -36,10 +38,11 @@ static bool config_read(const struct objects *objects, const json_t *json, const
       !json_get_object(json, pointer, "launch", JSON_OPTIONAL, &launch, error))
     return false;
   config->config = (uint64_t)ordinal;
-  config->object = object_place(objects, object);
   config->launch = launch_spec_default();
-  return !launch || launch_spec_from_json(launch, &config->launch, error) ||
-         error_pointer_prefix(error, json_pointer_member(at, sizeof at, pointer, "launch"));
+  if (launch && !launch_spec_from_json(launch, &config->launch, error))
+    return error_pointer_prefix(error, json_pointer_member(at, sizeof at, pointer, "launch"));
+  return object_place(objects, object, &config->object, error) ||
+         error_pointer_prefix(error, json_pointer_member(at, sizeof at, pointer, "object"));
 }
 
 bool open_request_read(struct worker *worker, const json_t *json, struct open_request *request, struct error *error) {
@@ -64,9 +67,9 @@ bool open_request_read(struct worker *worker, const json_t *json, struct open_re
     return false;
   if (!string_equal(request->regime, "cold") && !string_equal(request->regime, "warm"))
     return error_at(error, "/regime", "the regime must be \"cold\" or \"warm\", not \"%s\"", request->regime);
-  request->instruction_flush = object_place(&objects, instruction_flush);
-  request->fingerprint = object_place(&objects, fingerprint);
-  return config_read(&objects, baseline, "/baseline", INT64_MAX, &request->baseline, error);
+  return object_place(&objects, instruction_flush, &request->instruction_flush, error) &&
+         object_place(&objects, fingerprint, &request->fingerprint, error) &&
+         config_read(&objects, baseline, "/baseline", INT64_MAX, &request->baseline, error);
 }
 
 static void config_release(struct requested_config *config) {

@@ -47,15 +47,25 @@ struct sandbox {
   struct sock_fprog filter; /* len 0: none */
 };
 
+/* What $WAVETUNE_SANDBOX leaves; a name that is none takes nothing away. */
+static enum sandbox_level level_allowed(void) {
+  const char *name = getenv(SANDBOX_VARIABLE);
+  enum sandbox_level level = SANDBOX_LANDLOCK;
+  return name && sandbox_level_parse(name, &level) ? level : SANDBOX_LANDLOCK;
+}
+
 /* 0: the kernel has no Landlock, or it is not enabled. */
 static int landlock_abi(void) {
+  if (level_allowed() < SANDBOX_LANDLOCK)
+    return 0;
+
   long abi = syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
   return abi > 0 ? (int)abi : 0;
 }
 
 static bool has_seccomp(void) {
   uint32_t action = SECCOMP_RET_ERRNO;
-  return syscall(SYS_seccomp, SECCOMP_GET_ACTION_AVAIL, 0, &action) == 0;
+  return level_allowed() >= SANDBOX_SECCOMP && syscall(SYS_seccomp, SECCOMP_GET_ACTION_AVAIL, 0, &action) == 0;
 }
 
 static uint64_t rights_of(int abi) {

@@ -34,6 +34,9 @@ enum sandbox_level {
   SANDBOX_LANDLOCK, /* and files */
 };
 
+/* For debugging, and to see what confining costs: takes away what is above the level that it names. */
+#define SANDBOX_VARIABLE "WAVETUNE_SANDBOX"
+
 struct sandbox;
 must_check bool sandbox_new(const struct sandbox_rules *rules, struct sandbox **ret_sandbox, struct error *error);
 void sandbox_free(struct sandbox *sandbox);
@@ -47,7 +50,7 @@ must_check int sandbox_enter(const struct sandbox *sandbox);
 must_check int sandbox_enter_files(const struct sandbox *sandbox);
 must_check int sandbox_enter_calls(const struct sandbox *sandbox);
 
-/* What this kernel offers. */
+/* What this kernel offers, and the variable leaves. */
 enum sandbox_level sandbox_level(void);
 const char *sandbox_level_name(enum sandbox_level level); /* "none", "seccomp", "landlock" */
 must_check bool sandbox_level_parse(const char *name, enum sandbox_level *ret_level);

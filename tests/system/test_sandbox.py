@@ -259,6 +259,36 @@ def test_a_worker_user_needs_root_and_a_user(tmp_path):
     assert done.returncode == 2 and "--worker-user: " in done.stderr
 
 
+EVIL_OBJECT = r"""
+__attribute__((constructor)) static void attack(void) { dprintf(2, "attack: another's object: SUCCEEDED\n"); }
+"""
+
+
+def tune(state, *options, environment=None):
+    return subprocess.run([harness.BUILD / "wavetune-agent", "tune", harness.QUICK, "--key", "n=1003", "--only", "0", "--state", state,
+                           *QUICK, *options], capture_output=True, text=True, timeout=600, env={**os.environ, **(environment or {})})
+
+
+def test_an_object_that_was_changed_is_not_loaded_but_compiled_anew(tmp_path):
+    assert tune(tmp_path / "state").returncode == 0
+    source = tmp_path / "evil.c"
+    source.write_text(PRELUDE + EVIL_OBJECT)
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", tmp_path / "evil.so", source], check=True)
+    objects = list((tmp_path / "state/objects").glob("*.so"))
+    for path in objects:
+        shutil.copy(tmp_path / "evil.so", path)
+    again = tune(tmp_path / "state")
+    assert again.returncode == 0 and "SUCCEEDED" not in again.stderr, again.stderr
+    assert objects and again.stderr.count("is compiled anew: its bytes are not those that were compiled") == len(objects)
+
+
+def test_without_its_sandbox_an_agent_says_so_and_is_refused_where_one_is_required(tmp_path):
+    for level, required, code in (("none", (), 0), ("none", ("--require-sandbox=seccomp",), 1), ("seccomp", ("--require-sandbox=seccomp",), 0),
+                                  ("nothing", (), 1)):
+        done = tune(tmp_path / "state", *required, environment={"WAVETUNE_SANDBOX": level})
+        assert done.returncode == code and "WAVETUNE_SANDBOX" in done.stderr, (level, required, done.stderr)
+
+
 # What each does is its config's loss, or its job's.
 HARMFUL = {
     "the status page cut off": "ftruncate(4, 0);",

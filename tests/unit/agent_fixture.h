@@ -126,4 +126,13 @@ static inline char *fixture_object(const struct fixture *fixture, uint64_t confi
   return result.object;
 }
 
+/* Of a file's bytes as they are now. */
+static inline struct digest fixture_digest(const char *path) {
+  cleanup_free char *bytes = NULL;
+  struct error error;
+  size_t size;
+  cr_assert(file_read(path, SIZE_MAX / 2, &bytes, &size, &error), "%s", error.message);
+  return digest_of(bytes, size);
+}
+
 #endif

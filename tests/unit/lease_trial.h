@@ -236,7 +236,7 @@ static inline struct build_objects objects_of(struct trial *trial, const int64_t
     object->launch.resources.vgpr_spills = spills[i];
     object->launch.resources.sgpr_spills = 0;
     if (object->is_ok)
-      object->path = fixture_object(&trial->fixture, i, false);
+      object->path = fixture_object(&trial->fixture, i, false), object->digest = fixture_digest(object->path);
     else
       object->detail = xstrdup("was not packed");
     object->outcome = OUTCOME_COMPILE;

@@ -208,7 +208,7 @@ Test(compile, a_compile_that_nobody_wants_any_more_does_not_begin) {
     cr_expect(result.ok, "%s", result.detail);
     compile_result_release(&result);
   }
-  cr_expect_eq(files_in(&fixture, ".so"), 2, "the one in between was compiled too");
+  cr_expect_eq(files_in(&fixture, ".so\n"), 2, "the one in between was compiled too");
   fixture_free(&fixture);
 }
 
@@ -253,6 +253,36 @@ Test(compile, an_object_of_an_earlier_pool_is_found) {
   fixture_free(&fixture);
 }
 
+/* What is done to the folder of objects between two pools, and that the object is then compiled anew. */
+static void expect_compiled_anew(const char *suffix, const char *bytes) {
+  struct fixture fixture = fixture_new(FIXTURE_GOOD, (struct fixture_options){0});
+  struct error error;
+  struct compile_result first = fixture_compile(&fixture, 0);
+  cleanup_free char *changed = xasprintf("%s%s", first.object, suffix), *cache = xasprintf("%s/cache", fixture.folder);
+  cr_assert(first.ok);
+  compile_pool_free(fixture.pool);
+  cr_assert(bytes ? file_write_atomically(changed, bytes, strlen(bytes), 0600, &error) : unlink(changed) == 0);
+
+  cr_assert(compile_pool_new(cache, 1, &fixture.pool, &error));
+  struct compile_result second = fixture_compile(&fixture, 0);
+  cr_expect(second.ok && second.compile_ms > 0, "%s%s: it was taken as it is", suffix, bytes ? bytes : " is gone");
+  cr_expect_str_eq(second.object, first.object);
+  cr_expect(digest_equal(&second.digest, &first.digest));
+
+  struct compile_result third = fixture_compile(&fixture, 0);
+  cr_expect_eq(third.compile_ms, 0);
+  compile_result_release(&first);
+  compile_result_release(&second);
+  compile_result_release(&third);
+  fixture_free(&fixture);
+}
+
+Test(compile, an_object_that_was_changed_is_compiled_anew) {
+  expect_compiled_anew("", "another object");
+  expect_compiled_anew(".sha256", "sha256:no digest");
+  expect_compiled_anew(".sha256", NULL);
+}
+
 /* Objects of two hours ago: one that nobody uses any more, one whose ticket is still held. */
 Test(compile, the_folder_of_objects_does_not_outgrow_its_limit_while_the_pool_runs) {
   struct fixture fixture = fixture_new(FIXTURE_GOOD "int block = BLOCK;\n",
@@ -268,6 +298,7 @@ Test(compile, the_folder_of_objects_does_not_outgrow_its_limit_while_the_pool_ru
   cleanup_free char *newest = fixture_object(&fixture, 2, false);
   compile_pool_free(TAKE(fixture.pool)); /* when all is done */
   cr_expect_neq(access(unused, F_OK), 0);
+  cr_expect_eq(files_in(&fixture, ".so.sha256\n"), 2, "a digest outlives its object");
   cr_expect_eq(access(held, F_OK), 0);
   cr_expect_eq(access(newest, F_OK), 0);
   fixture_free(&fixture);

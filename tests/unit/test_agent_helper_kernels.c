@@ -14,7 +14,7 @@
 struct helper {
   char folder[64];
   struct compile_pool *pool;
-  char *path;
+  struct helper_object object;
 };
 
 static struct helper helper_begin(const char *compiler) {
@@ -29,14 +29,14 @@ static struct helper helper_begin(const char *compiler) {
 static struct helper helper_compile(enum helper_kernel kernel, const char *compiler, const char *arch) {
   struct helper helper = helper_begin(compiler);
   struct error error = {0};
-  cr_assert(helper_kernel_object(helper.pool, kernel, arch, &helper.path, &error), "%s", error.message);
+  cr_assert(helper_kernel_object(helper.pool, kernel, arch, &helper.object, &error), "%s", error.message);
   return helper;
 }
 
 static void helper_end(struct helper *helper) {
   struct error error = {0};
   compile_pool_free(helper->pool);
-  free(helper->path);
+  free(helper->object.path);
   cr_expect(folder_remove(helper->folder, &error), "%s", error.message);
 }
 
@@ -54,8 +54,8 @@ Test(helper_kernels, a_wave_invalidates_its_cache_and_waits_sixteen_nops) {
   if (access(CLANG, X_OK) != 0)
     cr_skip("there is no " CLANG);
   struct helper helper = helper_compile(HELPER_INSTRUCTION_FLUSH, CLANG, "gfx942:sramecc+:xnack-");
-  cr_assert_not_null(helper.path);
-  cr_assert(file_read(helper.path, 1 << 20, &object, &size, &error), "%s", error.message);
+  cr_assert_not_null(helper.object.path);
+  cr_assert(file_read(helper.object.path, 1 << 20, &object, &size, &error), "%s", error.message);
   cr_expect_not_null(memmem(object, size, INSTRUCTION_FLUSH_ENTRY, strlen(INSTRUCTION_FLUSH_ENTRY)));
   if (disassemble(object, size, &text, &error)) {
     char *flushing = strstr(text, "s_icache_inv");
@@ -71,7 +71,7 @@ Test(helper_kernels, a_wave_invalidates_its_cache_and_waits_sixteen_nops) {
 
 Test(helper_kernels, other_vendors_targets_need_no_flush) {
   struct helper helper = helper_compile(HELPER_INSTRUCTION_FLUSH, CLANG, "sm_90");
-  cr_expect_null(helper.path);
+  cr_expect_null(helper.object.path);
   helper_end(&helper);
 }
 
@@ -81,7 +81,7 @@ static void expect_none(const char *compiler, const char *why) {
   for (enum helper_kernel kernel = 0; kernel < HELPER_COUNT; kernel++) {
     struct error error = {0};
     struct helper helper = helper_begin(compiler);
-    cr_expect_not(helper_kernel_object(helper.pool, kernel, "gfx942", &helper.path, &error));
+    cr_expect_not(helper_kernel_object(helper.pool, kernel, "gfx942", &helper.object, &error));
     cr_expect(string_starts(error.message, without[kernel]), "%s", error.message);
     cr_expect_not_null(strstr(error.message, why), "%s", error.message);
     helper_end(&helper);
@@ -101,8 +101,8 @@ static void expect_object(struct helper *helper) {
   char *object = NULL;
   size_t size;
   struct error error = {0};
-  cr_assert_not_null(helper->path);
-  cr_assert(file_read(helper->path, 1 << 20, &object, &size, &error), "%s", error.message);
+  cr_assert_not_null(helper->object.path);
+  cr_assert(file_read(helper->object.path, 1 << 20, &object, &size, &error), "%s", error.message);
   cr_expect_not_null(memmem(object, size, FINGERPRINT_ENTRY, strlen(FINGERPRINT_ENTRY)));
   free(object);
   helper_end(helper);

@@ -163,12 +163,15 @@ struct batches {
 
 static struct batches batches_new(size_t n, enum stage stage) {
   struct batches batches = {.trial = trial_new("", (int)n, stage)};
+  cleanup_free char *object = xasprintf("%s/nothing.co", batches.trial.fixture.folder);
+  struct error error;
+  cr_assert(file_write_atomically(object, "", 0, 0600, &error), "%s", error.message);
   batches.path = test_file(&batches.trial);
   batches.objects = (struct build_objects){.n = n, .all = xcalloc(n, sizeof *batches.objects.all)};
   for (size_t i = 0; i < n; i++) {
     batches.objects.all[i] = (struct config_object){
         .config = i,
-        .object = {.is_ok = true, .path = xstrdup("/nothing.co"), .launch = launch_spec_default()},
+        .object = {.is_ok = true, .path = xstrdup(object), .digest = digest_of("", 0), .launch = launch_spec_default()},
     };
   }
   return batches;
@@ -616,7 +619,7 @@ Test(agent_lease_batches, a_gpu_gets_the_fingerprint_and_amds_cold_measurements_
   setenv("WAVETUNE_HIP_COMPILER", CLANG, 1);
   for (size_t i = 0; i < 2; i++) {
     struct batches batches = batches_new(1, STAGE_SCREEN);
-    char *objects[HELPER_COUNT];
+    struct helper_object objects[HELPER_COUNT];
     struct error error;
     batches.trial.executor.is_gpu = true;
     batches.trial.executor.arch = "gfx942";
@@ -628,12 +631,12 @@ Test(agent_lease_batches, a_gpu_gets_the_fingerprint_and_amds_cold_measurements_
     const json_t *open = request_of(&batches.requests, "open", 0)->json;
     const json_t *flush = json_object_get(open, "instruction_flush");
     if (i == 0)
-      cr_expect_str_eq(json_string_value(flush), objects[HELPER_INSTRUCTION_FLUSH]);
+      cr_expect_str_eq(json_string_value(flush), objects[HELPER_INSTRUCTION_FLUSH].path);
     else
       cr_expect(json_is_null(flush));
-    cr_expect_str_eq(json_string_value(json_object_get(open, "fingerprint")), objects[HELPER_FINGERPRINT]);
+    cr_expect_str_eq(json_string_value(json_object_get(open, "fingerprint")), objects[HELPER_FINGERPRINT].path);
     for (size_t helper = 0; helper < HELPER_COUNT; helper++)
-      free(objects[helper]);
+      free(objects[helper].path);
     batches_free(&batches);
   }
 }

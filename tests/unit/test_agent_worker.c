@@ -87,11 +87,34 @@ static void send_text(struct child *child, const char *text) {
   cr_assert(fd_write_all(child->to, text, strlen(text)) && fd_write_all(child->to, "\n", 1));
 }
 
+static void object_state(json_t *objects, const json_t *path) {
+  cleanup_free char *bytes = NULL;
+  char text[DIGEST_TEXT_SIZE];
+  struct error error;
+  size_t size;
+  if (!path || !file_read(json_string_value(path), SIZE_MAX / 2, &bytes, &size, &error))
+    return;
+  struct digest digest = digest_of(bytes, size);
+  json_object_set_new(objects, json_string_value(path), json_string(digest_format(&digest, text)));
+}
+
+/* Adds "objects": the digests of the files that a request names, as they are now. */
+static void objects_state(json_t *request) {
+  const json_t *configs = json_object_get(request, "configs");
+  json_t *objects = json_object();
+  object_state(objects, json_object_get(request, "reference_object"));
+  object_state(objects, json_object_get(json_object_get(request, "baseline"), "object"));
+  for (size_t i = 0; i < json_array_size(configs); i++)
+    object_state(objects, json_object_get(json_array_get(configs, i), "object"));
+  json_object_set_new(request, "objects", objects);
+}
+
 /* With the objects that it names, and with another descriptor (-1: none). */
 static void send_request_to(int socket, json_t *request, int fd) {
   struct error error;
   int fds[WORKER_REQUEST_FDS], bundle = -1;
   size_t n = 0;
+  objects_state(request);
   cr_assert(bundle_pack(request, &bundle, &error), "%s", error.message);
   if (bundle >= 0)
     fds[n++] = bundle;
@@ -185,6 +208,16 @@ static void send_measure_within(struct child *child, const enum mode *modes, siz
 
 static void send_measure(struct child *child, const enum mode *modes, size_t n) {
   send_measure_within(child, modes, n, "{" ROUNDS(4) "}");
+}
+
+/* With an object that is none. */
+static void send_measure_of_text(struct child *child, const char *launch) {
+  cleanup_free char *path = xasprintf("%s/text", child->scratch);
+  struct error error;
+  cr_assert(file_write_atomically(path, "no object", 9, 0600, &error));
+  send_request(child,
+               json_pack("{s:s, s:i, s:i, s:i, s:[{s:i, s:s, s:o}]}", "do", "measure", "rounds_min", 3, "rounds_max", 3,
+                         "precision", 0, "configs", "config", 0, "object", path, "launch", fixture_json(launch)));
 }
 
 static void expect_member(struct child *child, const char *member, const char *beginning) {
@@ -457,8 +490,7 @@ Test(worker, what_cannot_run_has_the_outcome_constraints_and_is_not_loaded) {
   struct child child = child_start();
   send_open_for_gpu(&child);
   expect_member(&child, "opened", NULL);
-  send_text(&child, "{\"do\":\"measure\"," ROUNDS(3) ",\"configs\":[{\"config\":0,\"object\":\"/dev/null\","
-                                                     "\"launch\":{\"resources\":{\"workgroup_max\":64}}}]}");
+  send_measure_of_text(&child, "{\"resources\":{\"workgroup_max\":64}}");
   json_t *answer = receive(&child);
   cr_assert_not_null(answer);
   cr_expect_str_eq(json_string_value(json_object_get(answer, "outcome")), "constraints");
@@ -471,8 +503,7 @@ Test(worker, what_cannot_run_has_the_outcome_constraints_and_is_not_loaded) {
 Test(worker, a_launch_with_an_argument_that_the_manifest_lacks_has_the_outcome_runtime) {
   struct child child = child_start();
   open_good(&child);
-  send_text(&child, "{\"do\":\"measure\"," ROUNDS(3) ",\"configs\":[{\"config\":0,\"object\":\"/dev/null\","
-                                                     "\"launch\":{\"arguments\":[\"z\"]}}]}");
+  send_measure_of_text(&child, "{\"arguments\":[\"z\"]}");
   expect_member(&child, "detail", "the object takes an argument \"z\"");
   expect_member(&child, "done", NULL);
   child_end(&child);
@@ -543,10 +574,50 @@ Test(worker, open_may_be_repeated) {
 Test(worker, an_object_that_cannot_be_loaded_has_the_outcome_runtime) {
   struct child child = child_start();
   open_good(&child);
-  send_text(&child, "{\"do\":\"measure\"," ROUNDS(3) ",\"configs\":[{\"config\":0,\"object\":\"/dev/null\"}]}");
+  send_measure_of_text(&child, "{}");
   expect_member(&child, "detail", "cannot load misbehaving: ");
   expect_member(&child, "done", NULL);
   child_end(&child);
+}
+
+Test(worker, an_object_that_did_not_come_with_its_request_is_not_looked_for) {
+  struct child child = child_start();
+  open_good(&child);
+  char *object = object_of(&child, GOOD, false);
+  cleanup_free char *text =
+      xasprintf("{\"do\":\"measure\"," ROUNDS(3) ",\"configs\":[{\"config\":0,\"object\":\"%s\"}]}", object);
+  send_text(&child, text);
+  expect_member(&child, "error", "the object /tmp/wavetune-test-");
+  free(object);
+  child_end(&child);
+}
+
+static bool pack(const char *path, const char *digest, int *ret_fd, struct error *error) {
+  cleanup_json json_t *request = json_pack("{s:{s:s}}", "objects", path, digest);
+  return bundle_pack(request, ret_fd, error);
+}
+
+Test(worker, objects_are_handed_on_only_as_they_were_compiled) {
+  char path[] = "/tmp/wavetune-test-XXXXXX", text[DIGEST_TEXT_SIZE], read_back[9];
+  struct digest digest = digest_of("compiled", 8);
+  struct error error;
+  int file = mkstemp(path), fd;
+  digest_format(&digest, text);
+  cr_assert(file >= 0 && fd_write_all(file, "compiled", 8));
+  cr_assert(pack(path, text, &fd, &error), "%s", error.message);
+  cr_expect_eq(pread(fd, read_back, sizeof read_back, 0), 8);
+  cr_expect_lt(pwrite(fd, "x", 1, 0), 0, "what was handed on can be changed");
+  close(fd);
+
+  cr_assert_eq(pwrite(file, "C", 1, 0), 1);
+  cr_expect_not(pack(path, text, &fd, &error));
+  cr_expect_not_null(strstr(error.message, "its bytes are not those that were compiled"), "%s", error.message);
+  cr_assert_eq(ftruncate(file, 0), 0);
+  cr_expect_not(pack(path, text, &fd, &error));
+  unlink(path);
+  cr_expect_not(pack(path, text, &fd, &error));
+  cr_expect_not_null(strstr(error.message, path), "%s", error.message);
+  close(file);
 }
 
 Test(worker, what_it_does_not_understand_is_an_error_and_not_the_end) {

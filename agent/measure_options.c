@@ -11,12 +11,34 @@
 
 bool device_is_gpu(const struct device_seen *device) { return !string_equal(device->backend, "cpu"); }
 
-bool worker_user_set(const struct options *options, struct spawner *spawner, struct error *error) {
+bool custody_make(const struct options *options, struct spawner *spawner, struct cgroups **ret_cgroups,
+                  struct error *error) {
   const char *name = option_text(options, "worker-user");
-  return !name || spawner_set_user(spawner, name, error) || error_prefix(error, "--worker-user: ");
+  struct custody custody = {0};
+  struct error reason;
+  if (name && !custody_set_user(&custody, name, error))
+    return error_prefix(error, "--worker-user: ");
+
+  uint64_t machine_bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+  uint64_t given_bytes = (uint64_t)option_integer(options, "worker-memory-mb") << 20;
+  struct cgroup_limits limits = {.memory_bytes_max = given_bytes ? given_bytes : machine_bytes / 2,
+                                 .tasks_max = option_integer(options, "worker-pids")};
+  *ret_cgroups = NULL;
+  if (cgroups_new(&limits, ret_cgroups, &reason))
+    log_info("agent: each worker and compiler has a cgroup of its own, with at most %llu MiB and %lld processes and "
+             "threads",
+             (unsigned long long)(limits.memory_bytes_max >> 20), (long long)limits.tasks_max);
+  else
+    log_info("agent: workers and compilers have no cgroups of their own, which would bound their memory and processes: "
+             "%s",
+             reason.message);
+  custody.cgroups = *ret_cgroups;
+  spawner_set_custody(spawner, &custody);
+  return true;
 }
 
-bool pool_make(const struct options *options, const char *cache, struct compile_pool **ret_pool, struct error *error) {
+bool pool_make(const struct options *options, const char *cache, const struct custody *custody,
+               struct compile_pool **ret_pool, struct error *error) {
   const char *wanted = option_text(options, "require-sandbox");
   const char *given = getenv(SANDBOX_VARIABLE);
   enum sandbox_level level = SANDBOX_NONE, allowed = SANDBOX_LANDLOCK;
@@ -35,7 +57,10 @@ bool pool_make(const struct options *options, const char *cache, struct compile_
                      "--require-sandbox=%s: this kernel confines kernels and compilers by: %s; they could read this "
                      "machine's files; boot Linux 5.13 or later with lsm=…,landlock or require less",
                      wanted, sandbox_kind());
-  return compile_pool_new(cache, (unsigned)option_integer(options, "compilers"), ret_pool, error);
+  if (!compile_pool_new(cache, (unsigned)option_integer(options, "compilers"), ret_pool, error))
+    return false;
+  compile_pool_set_custody(*ret_pool, custody);
+  return true;
 }
 
 struct executor executor_make(const struct options *options, struct spawner *spawner, struct compile_pool *pool,

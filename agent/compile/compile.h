@@ -18,6 +18,7 @@
 
 #include "common/code/code_object.h"
 #include "common/kernel/kernel.h"
+#include "common/program/custody.h"
 
 struct compile_pool;
 
@@ -25,6 +26,8 @@ struct compile_pool;
  * at most at once (0: CPUs online). */
 must_check bool compile_pool_new(const char *cache, unsigned processes, struct compile_pool **ret_pool,
                                  struct error *error);
+/* Before the first compile: what compilers run as, and in. Borrowed. */
+void compile_pool_set_custody(struct compile_pool *pool, const struct custody *custody);
 void compile_pool_free(struct compile_pool *pool);                            /* ends running compilers */
 void compile_pool_set_timeout(struct compile_pool *pool, int64_t timeout_ms); /* of one compile; default 60,000 */
 

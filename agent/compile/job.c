@@ -115,12 +115,9 @@ static bool arch_read(const char *text, char **ret_arch, struct error *error) {
 
 /* For what and with which files a GPU's language is compiled, and what is looked for in the object. */
 static bool device_job_fill(const struct compile_request *request, struct compile_job *job, struct error *error) {
-  const struct kernel *kernel = request->kernel;
   if (!arch_read(request->arch, &job->arch, error))
     return false;
-  job->entry = xstrdup(kernel->entry);
-  for (size_t i = 0; i < kernel->n_sources; i++)
-    settings_add(&job->files, xstrdup(kernel->sources[i].path));
+  job->entry = xstrdup(request->kernel->entry);
   return true;
 }
 
@@ -139,6 +136,10 @@ bool compile_job_prepare(const struct compiler *compiler, const struct compile_r
   if (!request->is_reference && (!settings_of_config(request, &job.defines, &job.environment, error) ||
                                  !defines_reduce(kernel, job.sources, &job.defines, ret_could_not_run, error)))
     return false;
+  for (size_t i = 0; i < kernel->n_sources; i++)
+    settings_add(&job.files, xstrdup(kernel->sources[i].path));
+  if (request->is_reference)
+    settings_add(&job.files, xstrdup(kernel->reference.path));
   if (request->is_reference)
     job.text = reference_source(kernel);
   else if (kernel->language == LANGUAGE_C)
@@ -283,8 +284,42 @@ static bool compile_sandbox(const struct compile_job *job, const char *scratch, 
   return sandbox_new(&rules, ret_sandbox, error);
 }
 
-static void compile_in(const struct compile_job *job, const char *scratch, const char *object, int64_t timeout_ms,
-                       int stop_fd, struct compile_result *result) {
+/* Copies a source to another folder, where it and the folders on its way are the user's. */
+static bool source_copy(const struct compile_job *job, const char *file, const char *folder,
+                        const struct custody *custody, struct error *error) {
+  cleanup_free char *from = xasprintf("%s/%s", job->sources, file), *to = xasprintf("%s/%s", folder, file);
+  cleanup_free char *bytes = NULL;
+  size_t size;
+  for (char *slash = to + strlen(folder); slash; slash = strchr(slash + 1, '/')) {
+    *slash = '\0';
+    bool is_made = folder_make(to, 0700, error) && custody_give(custody, to, error);
+    *slash = '/';
+    if (!is_made)
+      return false;
+  }
+  return file_read(from, SCANNED_SOURCE_MAX, &bytes, &size, error) &&
+         file_write_unsynced(to, bytes, size, 0600, error) && custody_give(custody, to, error);
+}
+
+/* The scratch folder itself comes last: until then nobody but this program reaches what is in it. */
+static bool scratch_give(const struct compile_job *job, const char *scratch, const char *sources,
+                         const struct custody *custody, struct error *error) {
+  cleanup_free char *text_path = xasprintf("%s/%s", scratch, job->compiler->kind->text_name);
+  for (size_t i = 0; i < job->files.n; i++) {
+    if (!source_copy(job, job->files.texts[i], sources, custody, error))
+      return false;
+  }
+  return custody_give(custody, text_path, error) && custody_give(custody, scratch, error);
+}
+
+/* `sources` is where another user's compiler finds the sources. */
+static void compile_in(const struct compile_job *shared, const char *scratch, const char *sources, const char *object,
+                       const struct custody *custody, int64_t timeout_ms, int stop_fd, struct compile_result *result) {
+  struct compile_job moved = *shared;
+  const struct compile_job *job = &moved;
+  if (sources)
+    moved.sources = (char *)(uintptr_t)sources;
+
   const struct compiler_kind *kind = job->compiler->kind;
   struct error error;
   cleanup_free char *text_path = xasprintf("%s/%s", scratch, kind->text_name);
@@ -292,6 +327,7 @@ static void compile_in(const struct compile_job *job, const char *scratch, const
   cleanup_sandbox struct sandbox *sandbox = NULL;
   cleanup_settings struct settings arguments = {0}, environment = {0};
   if (!file_write_atomically(text_path, job->text, strlen(job->text), 0600, &error) ||
+      (sources && !scratch_give(shared, scratch, sources, custody, &error)) ||
       !compile_sandbox(job, scratch, &sandbox, &error)) {
     fail_to_run(result, xstrdup(error.message));
     return;
@@ -310,11 +346,16 @@ static void compile_in(const struct compile_job *job, const char *scratch, const
       .file_bytes_max = COMPILE_OBJECT_MAX,
       .output_max = OUTPUT_MAX,
       .sandbox = sandbox,
+      .custody = custody,
       .stop_fd = stop_fd,
   };
   struct command_result ran;
   int64_t start = clock_monotonic_ms();
-  if (!command_run(&command, &ran, &error)) {
+  bool has_run = command_run(&command, &ran, &error);
+  /* Back: nobody else changes what is read and removed there now. */
+  if (sources && lchown(scratch, geteuid(), getegid()) < 0)
+    log_warning("compile: %s stays another user's: %s", scratch, strerror(errno));
+  if (!has_run) {
     fail_to_run(result, xstrdup(error.message));
     return;
   }
@@ -338,18 +379,31 @@ static void compile_in(const struct compile_job *job, const char *scratch, const
   }
 }
 
-struct compile_result compile_job_run(const struct compile_job *job, const char *object, int64_t timeout_ms,
-                                      int stop_fd) {
-  struct compile_result result = {.ok = true, .resources = code_resources_unknown};
-  struct error error;
+static bool scratch_make(const char *object, bool is_anothers, char **ret_scratch, struct error *error) {
   char suffix[17];
+  if (is_anothers)
+    return folder_make_temporary(ret_scratch, error);
   random_hex(suffix, 8);
   cleanup_free char *scratch = xasprintf("%s.%s.scratch", object, suffix);
-  if (mkdir(scratch, 0700) < 0) {
-    fail_to_run(&result, xasprintf("cannot make the folder %s: %s", scratch, strerror(errno)));
+  if (mkdir(scratch, 0700) < 0)
+    return error_set(error, "cannot make the folder %s: %s", scratch, strerror(errno));
+  *ret_scratch = TAKE(scratch);
+  return true;
+}
+
+struct compile_result compile_job_run(const struct compile_job *job, const char *object, const struct custody *custody,
+                                      int64_t timeout_ms, int stop_fd) {
+  struct compile_result result = {.ok = true, .resources = code_resources_unknown};
+  bool is_anothers = custody && custody->has_user;
+  cleanup_free char *scratch = NULL, *sources = NULL;
+  struct error error;
+  if (!scratch_make(object, is_anothers, &scratch, &error)) {
+    fail_to_run(&result, xstrdup(error.message));
     return result;
   }
-  compile_in(job, scratch, object, timeout_ms, stop_fd, &result);
+  if (is_anothers)
+    sources = xasprintf("%s/sources", scratch);
+  compile_in(job, scratch, sources, object, custody, timeout_ms, stop_fd, &result);
   if (!folder_remove(scratch, &error))
     fail_to_run(&result, xstrdup(error.message));
   if (result.ok)

@@ -22,12 +22,13 @@ struct compiler;
 
 struct compile_job {
   const struct compiler *compiler;
-  struct digest digest;  /* of everything that the object depends on */
-  char *sources;         /* absolute */
-  struct settings files; /* paths of the kernel's sources in there */
-  char *text;            /* what is compiled */
-  char *arch;            /* "gfx942", "sm_90"; of GPU objects, NULL else */
-  char *entry;           /* the kernel in a GPU object, NULL else */
+  struct digest digest; /* of everything that the object depends on */
+  char *sources;        /* absolute */
+  struct settings
+      files;   /* paths of what is read in there: the kernel's sources, of a reference's job the reference too */
+  char *text;  /* what is compiled */
+  char *arch;  /* "gfx942", "sm_90"; of GPU objects, NULL else */
+  char *entry; /* the kernel in a GPU object, NULL else */
   struct settings defines, environment;
 };
 
@@ -39,9 +40,10 @@ must_check bool compile_job_prepare(const struct compiler *compiler, const struc
                                     struct compile_job *ret_job, bool *ret_could_not_run, struct error *error);
 void compile_job_release(struct compile_job *job);
 
-/* Compiles to `object` by way of a scratch folder beside it. */
-struct compile_result compile_job_run(const struct compile_job *job, const char *object, int64_t timeout_ms,
-                                      int stop_fd);
+/* Compiles to `object` by way of a scratch folder: beside it, or where the compiler is another user (`custody`, which may be
+ * NULL) in a temporary one of that user's with copies of the sources, for it sees nothing of the agent's folders. */
+struct compile_result compile_job_run(const struct compile_job *job, const char *object, const struct custody *custody,
+                                      int64_t timeout_ms, int stop_fd);
 
 /* The result of an object that was compiled before: false when it is not there or is not what it should be. */
 must_check bool compile_job_find(const struct compile_job *job, const char *object, struct compile_result *ret_result);

@@ -46,6 +46,7 @@ struct compile_pool {
   unsigned n_threads;
   pthread_t *threads;
   int stop_fd;
+  const struct custody *custody; /* NULL: as this program */
   pthread_mutex_t mutex;
   pthread_cond_t queued, done;
   bool stopping;
@@ -144,7 +145,8 @@ static void *compile_thread(void *context) {
     job->state = JOB_RUNNING;
     int64_t timeout_ms = pool->timeout_ms;
     pthread_mutex_unlock(&pool->mutex);
-    struct compile_result result = compile_job_run(&job->compile, job->object, timeout_ms, pool->stop_fd);
+    struct compile_result result =
+        compile_job_run(&job->compile, job->object, pool->custody, timeout_ms, pool->stop_fd);
     pthread_mutex_lock(&pool->mutex);
     job->result = result;
     job->state = JOB_DONE;
@@ -236,6 +238,8 @@ void compile_pool_free(struct compile_pool *pool) {
   free(pool->threads);
   free(pool);
 }
+
+void compile_pool_set_custody(struct compile_pool *pool, const struct custody *custody) { pool->custody = custody; }
 
 void compile_pool_set_timeout(struct compile_pool *pool, int64_t timeout_ms) {
   pthread_mutex_lock(&pool->mutex);

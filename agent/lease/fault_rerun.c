@@ -2,13 +2,19 @@
  * printed, the code objects that were loaded and the instructions around the fault stay in a folder of the config.
  *
  * Memory: see the header. Threads: the executor's. */
+#include <dirent.h>
+#include <errno.h>
+#include <sys/stat.h>
+
 #include "agent/lease/debug_agent.h"
 #include "agent/lease/fault_code.h"
 #include "agent/lease/lease_execution.h"
 #include "common/base/file.h"
+#include "common/base/log.h"
 
 #define RERUNS_MAX 8 /* of an executor: a space may be full of configs that fault, and one tells most */
 #define PRINTED_MAX ((size_t)16 << 20)
+#define FILES_MAX 1024 /* that a rerun may leave */
 
 static void environment_free(char **environment) {
   for (size_t i = 0; environment[i]; i++)
@@ -47,11 +53,58 @@ static char *printed_read(const char *folder) {
   return file_read(path, PRINTED_MAX, &text, &size, &error) ? text : NULL;
 }
 
+/* Brings what another user wrote to our folder. Links and what is too large stay behind. */
+static bool files_take(const char *from, const char *folder, struct error *error) {
+  struct dirent *entry;
+  if (lchown(from, geteuid(), getegid()) < 0) /* nobody else changes what is in it now */
+    return error_set(error, "cannot take %s back: %s", from, strerror(errno));
+  DIR *entries = opendir(from);
+  for (int n = 0; entries && n < FILES_MAX && (entry = readdir(entries)); n++) {
+    cleanup_free char *path = xasprintf("%s/%s", from, entry->d_name), *bytes = NULL;
+    cleanup_free char *kept = xasprintf("%s/%s", folder, entry->d_name);
+    struct error reason;
+    struct stat status;
+    size_t size;
+    if (lstat(path, &status) < 0 || !S_ISREG(status.st_mode))
+      continue;
+    if (!file_read(path, PRINTED_MAX, &bytes, &size, &reason) || !file_write_unsynced(kept, bytes, size, 0600, &reason))
+      log_warning("lease: what a debug agent wrote is lost: %s", reason.message);
+  }
+  if (entries)
+    closedir(entries);
+  return folder_remove(from, error);
+}
+
+/* Runs the config; what the debug agent says of it is in `folder` then. Workers of another user write elsewhere. */
+static bool rerun_into(struct execution *execution, struct work *work, const char *library, const char *folder,
+                       struct error *error) {
+  struct executor *executor = execution->executor;
+  const struct custody *custody = spawner_custody(executor->spawner);
+  struct worker_client *worker, *reference = NULL;
+  cleanup_free char *theirs = NULL;
+  cleanup_fd int socket = -1;
+  if (custody->has_user && (!folder_make_temporary(&theirs, error) || !custody_give(custody, theirs, error)))
+    return false;
+  char **environment = debug_agent_environment(library, theirs ? theirs : folder);
+  bool started = worker_start_under(executor->spawner, environment, executor->limits, &worker, error);
+  environment_free(environment);
+
+  bool ran = started && reference_start(execution, &reference, &socket, error) &&
+             config_run(execution, work, worker, socket, error);
+  if (started)
+    worker_free(worker);
+  if (reference)
+    worker_abandon(reference);
+
+  struct error ignored;
+  bool is_taken = !theirs || files_take(theirs, folder, ran ? error : &ignored);
+  return ran && is_taken;
+}
+
 char *fault_rerun(struct execution *execution, struct work *work) {
   struct executor *executor = execution->executor;
   char hash[DIGEST_TEXT_SIZE];
   cleanup_free char *library = NULL;
-  struct worker_client *worker;
   struct error error;
   if (!executor->faults || executor->n_reruns >= RERUNS_MAX || !debug_agent_find(&library))
     return NULL;
@@ -61,19 +114,7 @@ char *fault_rerun(struct execution *execution, struct work *work) {
       xasprintf("%s/%.12s-%llu", executor->faults, hash + strlen("sha256:"), (unsigned long long)work->config);
   if (!folder_remove(folder, &error) || !folder_make(folder, 0700, &error))
     return xasprintf("nothing can be kept: %s", error.message);
-  char **environment = debug_agent_environment(library, folder);
-  bool started = worker_start_under(executor->spawner, environment, executor->limits, &worker, &error);
-  environment_free(environment);
-  if (!started)
-    return xstrdup(error.message);
-  struct worker_client *reference = NULL;
-  cleanup_fd int socket = -1;
-  bool ran =
-      reference_start(execution, &reference, &socket, &error) && config_run(execution, work, worker, socket, &error);
-  worker_free(worker);
-  if (reference)
-    worker_abandon(reference);
-  if (!ran)
+  if (!rerun_into(execution, work, library, folder, &error))
     return xstrdup(error.message);
   cleanup_free char *printed = printed_read(folder);
   cleanup_free char *summary = printed ? debug_agent_summary(printed) : NULL;

@@ -47,6 +47,7 @@ struct agent {
   struct devices devices;      /* of this machine */
   size_t n_threads;
   struct device_thread *threads; /* those that work */
+  struct cgroups *cgroups;       /* NULL: workers have none of their own */
   struct compile_pool *pool;
   struct spool *spool;
   struct held_table *held;

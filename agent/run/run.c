@@ -84,6 +84,8 @@ static void agent_release(struct agent *agent) {
     http_client_free(agent->poster_client);
   if (agent->pool)
     compile_pool_free(agent->pool);
+  if (agent->cgroups)
+    cgroups_free(agent->cgroups);
   if (agent->spool)
     spool_close(agent->spool);
   held_table_free(agent->held);
@@ -244,11 +246,11 @@ static int run_work(struct supervisor *supervisor, void *context) {
   int code = EXIT_OK;
   MAGIC_CHECK(agent, AGENT_MAGIC);
   agent->supervisor = supervisor;
-  if (!agent_prepare(agent, &error) || !worker_user_set(agent->options, supervisor->spawner, &error))
+  if (!agent_prepare(agent, &error) || !custody_make(agent->options, supervisor->spawner, &agent->cgroups, &error))
     return command_failed("run", EXIT_USAGE, &error);
   cleanup_free char *objects = xasprintf("%s/objects", agent->state);
   if (!devices_ask(supervisor->spawner, option_text(agent->options, "python"), &agent->devices, &error) ||
-      !pool_make(agent->options, objects, &agent->pool, &error))
+      !pool_make(agent->options, objects, spawner_custody(supervisor->spawner), &agent->pool, &error))
     return command_failed("run", EXIT_FAILED, &error);
   cleanup_free char *absent = devices_absent(&agent->devices);
   if (absent[0])

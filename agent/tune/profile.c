@@ -94,11 +94,13 @@ static char **environment_make(char *writes) {
   return environment;
 }
 
-bool profile_config(const struct options *options, const char *device, uint64_t config, const char *folder,
-                    struct error *error) {
+bool profile_config(const struct options *options, const struct custody *custody, const char *device, uint64_t config,
+                    const char *folder, struct error *error) {
+  /* The profiler and the agent in it are this user's; what the profiler has in their workers is the workers'. */
+  const struct custody bounds = {.cgroups = custody->cgroups};
   __attribute__((cleanup(words_release))) struct words arguments = {0};
   if (!profiler_arguments(folder, &arguments, error) || !tune_arguments(options, device, config, &arguments, error) ||
-      !folder_make(folder, 0755, error))
+      !folder_make(folder, 0755, error) || !custody_give(custody, folder, error))
     return false;
   cleanup_free char *path = realpath(folder, NULL);
   if (!path)
@@ -113,6 +115,7 @@ bool profile_config(const struct options *options, const char *device, uint64_t 
                                 UINT64_MAX, /* GPU runtimes reserve more addresses than there is memory */
                             .file_bytes_max = UINT64_MAX,
                             .output_max = 4096,
+                            .custody = &bounds,
                             .stop_fd = -1};
   struct command_result result;
   if (!command_run(&command, &result, error))

@@ -6,10 +6,12 @@
 #ifndef WAVETUNE_AGENT_TUNE_PROFILE_H
 #define WAVETUNE_AGENT_TUNE_PROFILE_H
 
+#include "common/program/custody.h"
 #include "common/program/options.h"
 
-/* `options` are those of a `tune` that has found `config`; what the profiler writes goes to `folder`. */
-must_check bool profile_config(const struct options *options, const char *device, uint64_t config, const char *folder,
-                               struct error *error);
+/* `options` are those of a `tune` that has found `config`; what the profiler writes goes to `folder`,
+ * which is the workers' user's (`custody`). */
+must_check bool profile_config(const struct options *options, const struct custody *custody, const char *device,
+                               uint64_t config, const char *folder, struct error *error);
 
 #endif

@@ -27,8 +27,9 @@ struct tuning {
   struct supervisor *supervisor;
   struct devices devices;
   struct kernel_folder *folder;
-  char *faults;  /* folder of what a debug agent says */
-  json_t *build; /* of a triton kernel; NULL else */
+  char *faults;            /* folder of what a debug agent says */
+  json_t *build;           /* of a triton kernel; NULL else */
+  struct cgroups *cgroups; /* NULL: workers have none of their own */
   struct compile_pool *pool;
   struct executor executor;
   struct campaign campaign;
@@ -49,6 +50,8 @@ static void tuning_release(struct tuning *tuning) {
     build_code_free(campaign->build);
   if (tuning->pool)
     compile_pool_free(tuning->pool);
+  if (tuning->cgroups)
+    cgroups_free(tuning->cgroups);
   json_decref(tuning->build);
   free(tuning->faults);
   if (tuning->folder)
@@ -250,7 +253,7 @@ static bool tuning_prepare(struct tuning *tuning, struct error *error) {
   struct source_reader reader = {file_of_folder, tuning->folder};
   if (!folder_make_private(state, error) ||
       !sources_prepare(kernels, tuning->folder->kernel, &reader, &tuning->campaign.sources, error) ||
-      !pool_make(tuning->options, objects, &tuning->pool, error) ||
+      !pool_make(tuning->options, objects, spawner_custody(tuning->supervisor->spawner), &tuning->pool, error) ||
       (tuning->build && !build_open(tuning, objects, error)))
     return false;
   tuning->faults = xasprintf("%s/faults", state);
@@ -287,7 +290,8 @@ static bool profile(const struct tuning *tuning, struct error *error) {
   const struct campaign *campaign = &tuning->campaign;
   if (!folder || tuning->n_failed)
     return true;
-  if (!profile_config(tuning->options, campaign->device->name, campaign->keys[0].verdict.winner, folder, error))
+  if (!profile_config(tuning->options, spawner_custody(tuning->supervisor->spawner), campaign->device->name,
+                      campaign->keys[0].verdict.winner, folder, error))
     return false;
   if (log_format_now() == LOG_FORMAT_JSON)
     log_info("tune: the winner's profile is in folder=%s", folder);
@@ -318,7 +322,7 @@ static int tune_work(struct supervisor *supervisor, void *context) {
   struct error error;
   struct tuning tuning = {.magic = TUNING_MAGIC, .options = context, .supervisor = supervisor};
   int code = EXIT_OK;
-  if (!worker_user_set(tuning.options, supervisor->spawner, &error))
+  if (!custody_make(tuning.options, supervisor->spawner, &tuning.cgroups, &error))
     code = command_failed("tune", EXIT_USAGE, &error);
   else if (!devices_ask(supervisor->spawner, option_text(tuning.options, "python"), &tuning.devices, &error))
     code = command_failed("tune", EXIT_FAILED, &error);

@@ -3,38 +3,23 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <grp.h>
 #include <linux/close_range.h>
 #include <poll.h>
 #include <pthread.h>
-#include <pwd.h>
 #include <signal.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 
 #include "common/base/file.h"
 
 #define OUT_OF_THE_WAY 16 /* above every file descriptor that a worker is given */
 
-#define GROUPS_MAX 64
-#define USER_TASKS_MAX 4096 /* processes and threads of all workers */
-
-/* Whom workers run as. */
-struct worker_user {
-  bool is_set;
-  uid_t uid;
-  gid_t gid, groups[GROUPS_MAX];
-  int n_groups;
-};
-
 struct spawner {
   int wake_fd, signal_fd;
-  struct worker_user user;
+  struct custody custody;
   pthread_mutex_t mutex;
   pthread_cond_t changed;
   bool ended;
@@ -75,20 +60,9 @@ void spawner_free(struct spawner *spawner) {
   free(spawner);
 }
 
-bool spawner_set_user(struct spawner *spawner, const char *name, struct error *error) {
-  const struct passwd *found = getpwnam(name);
-  struct worker_user user = {.is_set = true, .n_groups = GROUPS_MAX};
-  if (geteuid() != 0)
-    return error_set(error, "workers can be another user's only where the agent is root");
-  if (!found || found->pw_uid == 0)
-    return error_set(error, "there is no user \"%.40s\" that is not root", name);
-  user.uid = found->pw_uid;
-  user.gid = found->pw_gid;
-  if (getgrouplist(name, user.gid, user.groups, &user.n_groups) < 0)
-    return error_set(error, "the user %s is in more than %d groups", name, GROUPS_MAX);
-  spawner->user = user;
-  return true;
-}
+void spawner_set_custody(struct spawner *spawner, const struct custody *custody) { spawner->custody = *custody; }
+
+const struct custody *spawner_custody(const struct spawner *spawner) { return &spawner->custody; }
 
 static void spawner_wake(struct spawner *spawner) {
   ALWAYS(fd_write_all(spawner->wake_fd, &(uint64_t){1}, sizeof(uint64_t)));
@@ -112,26 +86,16 @@ static char **environment_make(char *const *added) {
   return environment;
 }
 
-/* By system calls: the C library's functions would speak to threads that this process has not. */
-static bool user_become(const struct worker_user *user) {
-  if (!user->is_set)
-    return true;
-  setrlimit(RLIMIT_NPROC, &(struct rlimit){USER_TASKS_MAX, USER_TASKS_MAX});
-  return syscall(SYS_setgroups, user->n_groups, user->groups) == 0 &&
-         syscall(SYS_setresgid, user->gid, user->gid, user->gid) == 0 &&
-         syscall(SYS_setresuid, user->uid, user->uid, user->uid) == 0;
-}
-
 /* Between fork and exec of a program with threads: async-signal-safe calls only. */
-no_return static void worker_exec(const struct worker_user *user, int socket, int page, int null, int output,
-                                  pid_t parent, char **environment) {
+no_return static void worker_exec(const struct custody *custody, const struct cgroup *cgroup, int socket, int page,
+                                  int null, int output, pid_t parent, char **environment) {
   static char program[] = "/proc/self/exe", name[] = "wavetune-agent", command[] = "worker";
   char *arguments[] = {name, command, NULL};
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, NULL);
   setpgid(0, 0);
-  if (!user_become(user))
+  if ((cgroup && !cgroup_enter(cgroup)) || !custody_become_user(custody))
     _exit(127);
   prctl(PR_SET_PDEATHSIG, SIGKILL); /* another user would undo it */
   if (getppid() != parent)
@@ -166,8 +130,11 @@ static bool page_make(int *ret_fd, struct worker_status **ret_status, struct err
   return true;
 }
 
-static bool spawn(const struct worker_user *user, char *const *added, struct spawned *ret, struct error *error) {
+static bool spawn(const struct custody *custody, char *const *added, struct spawned *ret, struct error *error) {
   int ends[2];
+  cleanup_cgroup struct cgroup *cgroup = NULL;
+  if (custody->cgroups && !cgroup_new(custody->cgroups, &cgroup, error))
+    return false;
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) < 0)
     return error_set(error, "cannot make a worker's socket: %s", strerror(errno));
   cleanup_fd int ours = ends[0], theirs = ends[1], page = -1;
@@ -190,13 +157,13 @@ static bool spawn(const struct worker_user *user, char *const *added, struct spa
   bool has_files = null >= 0 && socket_high >= 0 && page_high >= 0 && output_high >= 0;
   pid_t pid = has_files ? fork() : -1;
   if (pid == 0)
-    worker_exec(user, socket_high, page_high, null, output_high, parent, environment);
+    worker_exec(custody, cgroup, socket_high, page_high, null, output_high, parent, environment);
   if (pid < 0) {
     munmap(status, sizeof *status);
     return error_set(error, "cannot start a worker: %s", strerror(errno));
   }
   setpgid(pid, pid); /* here too, so that the group is there before we may have to kill it */
-  *ret = (struct spawned){.pid = pid, .socket = ours, .output = output, .status = status};
+  *ret = (struct spawned){.pid = pid, .socket = ours, .output = output, .status = status, .cgroup = TAKE(cgroup)};
   ours = output = -1;
   return true;
 }
@@ -204,7 +171,7 @@ static bool spawn(const struct worker_user *user, char *const *added, struct spa
 static void serve_request(struct spawner *spawner) {
   pthread_mutex_lock(&spawner->mutex);
   if (spawner->requested && !spawner->answered) {
-    spawner->ok = spawn(&spawner->user, spawner->environment, &spawner->spawned, &spawner->error);
+    spawner->ok = spawn(&spawner->custody, spawner->environment, &spawner->spawned, &spawner->error);
     spawner->answered = true;
     pthread_cond_broadcast(&spawner->changed);
   }

@@ -85,6 +85,8 @@ static bool worker_reap(struct worker_client *worker, int64_t timeout_ms, int *r
 static bool worker_kill(struct worker_client *worker, int *ret_status) {
   kill(-worker->process.pid, SIGKILL);
   kill(worker->process.pid, SIGKILL);
+  if (worker->process.cgroup)
+    cgroup_kill(worker->process.cgroup);
   if (worker_reap(worker, KILL_MS, ret_status))
     return true;
   log_error("worker: process %d cannot be killed: its device driver holds it; the device needs a reset",
@@ -149,6 +151,7 @@ static void worker_release_within(struct worker_client *worker, int64_t leave_ms
   output_pass_on(worker);
   close(worker->process.output);
   munmap(worker->process.status, sizeof *worker->process.status);
+  cgroup_free(worker->process.cgroup);
   out_fds_close(worker);
   free(worker->out);
   worker_answers_release(&worker->answers);
@@ -238,6 +241,14 @@ static struct worker_end end_of_turn(const struct worker_client *worker) {
                              .turn_us = (clock_monotonic_ms() - worker->changed_ms) * 1000};
 }
 
+/* One that may start no more threads, say, waits for them for ever. */
+static void append_overstepped(const struct worker_client *worker, struct worker_end *ret_end) {
+  const char *why = worker->process.cgroup ? cgroup_overstepped(worker->process.cgroup) : NULL;
+  size_t length = strlen(ret_end->detail);
+  if (why)
+    snprintf(ret_end->detail + length, sizeof ret_end->detail - length, ": %s", why);
+}
+
 static void end_describe(const struct worker_client *worker, int status, struct worker_end *ret_end) {
   const char *verb = phase_verb(worker->seen_phase);
   if (WIFSIGNALED(status))
@@ -246,6 +257,7 @@ static void end_describe(const struct worker_client *worker, int status, struct 
   else
     snprintf(ret_end->detail, sizeof ret_end->detail, "the worker exited with code %d while %s", WEXITSTATUS(status),
              verb);
+  append_overstepped(worker, ret_end);
 }
 
 /* The socket has closed: the child has ended or is about to. */
@@ -269,6 +281,7 @@ static enum worker_event worker_hung(struct worker_client *worker, struct worker
   snprintf(ret_end->detail, sizeof ret_end->detail, "killed after %.3g s of %s%s",
            (double)phase_limit_ms(worker) / 1000, phase_verb(worker->seen_phase),
            worker->seen_phase == WORKER_OPENING ? " (--open-timeout)" : "");
+  append_overstepped(worker, ret_end);
   (void)worker_kill(worker, &status);
   return WORKER_HUNG;
 }

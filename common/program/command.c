@@ -33,7 +33,7 @@ static void limit_set(int resource, uint64_t value) { setrlimit(resource, &(stru
 
 /* Why the program did not start, written to the parent through a pipe that a successful exec closes. */
 struct start_failure {
-  enum { STEP_SANDBOX, STEP_FOLDER, STEP_EXEC } step;
+  enum { STEP_USER, STEP_SANDBOX, STEP_FOLDER, STEP_EXEC } step;
   int reason;
 };
 
@@ -47,6 +47,8 @@ no_return static void program_exec(const struct command *command, int failure_fd
   close_range(3, ~0u, CLOSE_RANGE_CLOEXEC);
   if (command->folder && chdir(command->folder) < 0) {
     failure = (struct start_failure){STEP_FOLDER, errno};
+  } else if (command->custody && !custody_become_user(command->custody)) {
+    failure = (struct start_failure){STEP_USER, errno};
   } else if (!command->sandbox || (failure.reason = sandbox_enter(command->sandbox)) == 0) {
     execve(command->arguments[0], command->arguments, command->environment);
     failure = (struct start_failure){STEP_EXEC, errno};
@@ -64,9 +66,12 @@ static void group_kill(int number) {
 /* The child: leads the group that the program and all that it starts belong to, and ends as the program does. A signal
  * at our death would reach the program alone, and a compiler's own children would go on: this one hears it and takes
  * the group along. */
-no_return static void guard_run(const struct command *command, int output_fd, int failure_fd, pid_t parent) {
+no_return static void guard_run(const struct command *command, const struct cgroup *cgroup, int output_fd,
+                                int failure_fd, pid_t parent) {
   sigset_t none;
   int status = 0;
+  if (cgroup && !cgroup_enter(cgroup))
+    _exit(127);
   setpgid(0, 0);
   signal(SIGTERM, group_kill);
   sigemptyset(&none);
@@ -102,8 +107,10 @@ static bool output_read(int fd, char *output, size_t *length, size_t output_max)
 }
 
 static bool start_failed(const struct command *command, const struct start_failure *failure, struct error *error) {
-  static const char *const steps[] = {
-      [STEP_SANDBOX] = "cannot confine", [STEP_FOLDER] = "cannot enter the folder of", [STEP_EXEC] = "cannot run"};
+  static const char *const steps[] = {[STEP_USER] = "cannot become the user of",
+                                      [STEP_SANDBOX] = "cannot confine",
+                                      [STEP_FOLDER] = "cannot enter the folder of",
+                                      [STEP_EXEC] = "cannot run"};
   return error_set(error, "%s %s: %s", steps[failure->step], command->arguments[0], strerror(failure->reason));
 }
 
@@ -114,13 +121,16 @@ bool command_run(const struct command *command, struct command_result *ret_resul
   cleanup_fd int read_end = outputs[0], write_end = outputs[1], failure_end = failures[0], failure_fd = failures[1];
   if (!has_pipes)
     return error_set(error, "cannot make a pipe for %s: %s", command->arguments[0], strerror(pipe_reason));
+  cleanup_cgroup struct cgroup *cgroup = NULL;
+  if (command->custody && command->custody->cgroups && !cgroup_new(command->custody->cgroups, &cgroup, error))
+    return false;
   fcntl(read_end, F_SETFL, O_NONBLOCK);
   fcntl(failure_end, F_SETFL, O_NONBLOCK);
   pid_t parent = getpid(), child = fork();
   if (child < 0)
     return error_set(error, "cannot start %s: %s", command->arguments[0], strerror(errno));
   if (child == 0)
-    guard_run(command, write_end, failure_fd, parent);
+    guard_run(command, cgroup, write_end, failure_fd, parent);
   setpgid(child, child);
   close(write_end);
   write_end = -1;
@@ -152,6 +162,8 @@ bool command_run(const struct command *command, struct command_result *ret_resul
   }
   /* Whatever it started goes with it, also when it ended by itself. */
   kill(-child, SIGKILL);
+  if (cgroup)
+    cgroup_kill(cgroup);
   while (waitpid(child, &result.status, 0) < 0 && errno == EINTR)
     continue;
   struct start_failure failure;

@@ -5,6 +5,7 @@
 #ifndef WAVETUNE_COMMON_PROGRAM_COMMAND_H
 #define WAVETUNE_COMMON_PROGRAM_COMMAND_H
 
+#include "common/program/custody.h"
 #include "common/program/sandbox.h"
 
 struct command {
@@ -15,6 +16,7 @@ struct command {
   uint64_t cpu_seconds_max, memory_bytes_max, file_bytes_max;
   size_t output_max;             /* what it writes beyond this is read and dropped */
   const struct sandbox *sandbox; /* entered before the program starts; NULL: none */
+  const struct custody *custody; /* whom and in what bounds it runs as; NULL: as this program */
   int stop_fd;                   /* the command is killed when this becomes readable; -1: none */
 };
 

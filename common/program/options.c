@@ -106,6 +106,8 @@ static const char *const config_members[] = {"agent_token_days",
                                              "trusted_key",
                                              "trusted_proxy",
                                              "url",
+                                             "worker_memory_mb",
+                                             "worker_pids",
                                              "worker_user",
                                              "workers"};
 

@@ -26,11 +26,12 @@
 #define SCOPES_ABSTRACT_SOCKETS_AND_SIGNALS 3ULL
 
 #define RIGHTS_READ (LANDLOCK_ACCESS_FS_EXECUTE | LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR)
-/* Neither pipes, sockets nor devices, and nothing that is written is executed. */
+/* Neither pipes, sockets, devices nor links, which whoever looks into the folder later would follow; and nothing that is
+ * written is executed. */
 #define RIGHTS_WRITE                                                                                                   \
   (LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR | LANDLOCK_ACCESS_FS_WRITE_FILE |                        \
    LANDLOCK_ACCESS_FS_REMOVE_DIR | LANDLOCK_ACCESS_FS_REMOVE_FILE | LANDLOCK_ACCESS_FS_MAKE_DIR |                      \
-   LANDLOCK_ACCESS_FS_MAKE_REG | LANDLOCK_ACCESS_FS_MAKE_SYM | RIGHT_REFER | RIGHT_TRUNCATE)
+   LANDLOCK_ACCESS_FS_MAKE_REG | RIGHT_REFER | RIGHT_TRUNCATE)
 #define RIGHTS_DEVICE                                                                                                  \
   (LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR | LANDLOCK_ACCESS_FS_WRITE_FILE | RIGHT_IOCTL_DEV)
 #define RIGHTS_OF_A_FILE                                                                                               \

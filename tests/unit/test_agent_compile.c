@@ -283,6 +283,54 @@ Test(compile, an_object_that_was_changed_is_compiled_anew) {
   expect_compiled_anew(".sha256", NULL);
 }
 
+static struct compile_result compile_as_nobody(struct fixture *fixture, struct custody *custody) {
+  struct error error;
+  cleanup_free char *cache = xasprintf("%s/cache", fixture->folder);
+  cr_assert(custody_set_user(custody, "nobody", &error), "%s", error.message);
+  compile_pool_free(fixture->pool);
+  cr_assert(compile_pool_new(cache, 1, &fixture->pool, &error), "%s", error.message);
+  compile_pool_set_custody(fixture->pool, custody);
+  return fixture_compile(fixture, 0);
+}
+
+/* Who it is, and whose the folder is in which it runs; and that it cannot read the folder of objects. */
+Test(compile, a_compiler_can_be_another_user) {
+  if (geteuid() != 0)
+    cr_skip("only root can let compilers be another user");
+  struct fixture fixture = fixture_new(FIXTURE_GOOD, (struct fixture_options){0});
+  struct custody custody = {0};
+  cleanup_free char *path =
+      fake_compiler(&fixture, "#!/bin/sh\ncase \"$*\" in *-dM*|--*) exec /usr/bin/cc \"$@\";; esac\n"
+                              "echo \"error: user $(/usr/bin/id -u), folder of $(/usr/bin/stat -c %u .)\"\nexit 1\n");
+  cr_assert(chmod(fixture.folder, 0755) == 0 && chmod(path, 0755) == 0);
+  struct compile_result result = compile_as_nobody(&fixture, &custody);
+  cleanup_free char *expected = xasprintf("error: user %u, folder of %u", custody.uid, custody.uid);
+  cr_expect(!result.ok && string_equal(result.detail, expected), "%s", result.detail);
+  compile_result_release(&result);
+  setenv("PATH", "/usr/bin:/bin", 1);
+  fixture_free(&fixture);
+}
+
+Test(compile, an_object_of_another_users_compiler_is_the_same_and_ours) {
+  if (geteuid() != 0)
+    cr_skip("only root can let compilers be another user");
+  struct fixture fixture = fixture_new(FIXTURE_GOOD, (struct fixture_options){0});
+  struct custody custody = {0};
+  struct compile_result ours = fixture_compile(&fixture, 0);
+  struct stat status;
+  struct error error;
+  cleanup_free char *cache = xasprintf("%s/cache", fixture.folder);
+  cr_assert(ours.ok && folder_remove(cache, &error));
+  struct compile_result theirs = compile_as_nobody(&fixture, &custody);
+  cr_assert(theirs.ok, "%s", theirs.detail);
+  cr_expect(digest_equal(&ours.digest, &theirs.digest), "its bytes tell where it was compiled");
+  cr_assert_eq(stat(theirs.object, &status), 0);
+  cr_expect_eq(status.st_uid, geteuid());
+  compile_result_release(&ours);
+  compile_result_release(&theirs);
+  fixture_free(&fixture);
+}
+
 /* Objects of two hours ago: one that nobody uses any more, one whose ticket is still held. */
 Test(compile, the_folder_of_objects_does_not_outgrow_its_limit_while_the_pool_runs) {
   struct fixture fixture = fixture_new(FIXTURE_GOOD "int block = BLOCK;\n",

@@ -89,9 +89,12 @@ Test(sandbox, a_file_outside_cannot_be_read) {
 Test(sandbox, a_link_does_not_lead_outside) {
   NEEDS_LANDLOCK;
   struct setting setting = setting_make();
-  cleanup_free char *output = shell_output(&setting, "ln -s /etc/passwd link && cat link; ln /etc/passwd hard");
+  cleanup_free char *link = xasprintf("%s/link", setting.folder);
+  cr_assert_eq(symlink("/etc/passwd", link), 0);
+  cleanup_free char *output = shell_output(&setting, "cat link; ln -s /etc/passwd soft; ln /etc/passwd hard; ls");
   cr_expect_null(strstr(output, "root:"), "%s", output);
   cr_expect_not_null(strstr(output, "link: Permission denied"), "%s", output);
+  cr_expect_null(strstr(output, "\nsoft\n"), "a link for whoever looks into the folder later: %s", output);
   setting_end(&setting);
 }
 

@@ -21,6 +21,7 @@
 #define PUSH_MS 10000 /* it has nothing else to do than to read */
 #define READ_SIZE 65536
 #define UNASKED_READS 256
+#define PHASES_ONCE 4 /* of a config that has a limit each: loading, checking, warming up, a last look */
 #define PRINTED_MAX ((size_t)64 << 10)
 #define PRINTED_LINE 16 /* what a line counts for beside its text */
 
@@ -39,6 +40,7 @@ struct worker_client {
   uint64_t seen_config;
   int seen_phase;
   int64_t seen_since_ns, changed_ms;
+  int64_t asked_ms, whole_ms; /* when it was asked, and what a request may take in all, whatever the page says */
 };
 
 bool worker_start(struct spawner *spawner, struct worker_limits limits, struct worker_client **ret_worker,
@@ -189,6 +191,14 @@ void worker_ask(struct worker_client *worker, const json_t *request) {
   ALWAYS(!json_object_get(request, "objects") && worker_ask_with(worker, request, -1, &error));
 }
 
+/* Opening, and the phases of each config and of the baseline, which has a turn beside each. A kernel that writes to the page
+ * all the time would have no deadline otherwise. */
+static int64_t request_limit_ms(const struct worker_limits *limits, const json_t *request) {
+  int64_t n_configs = (int64_t)json_array_size(json_object_get(request, "configs"));
+  int64_t rounds = json_integer_value(json_object_get(request, "rounds_max"));
+  return limits->open_ms + (n_configs + 1) * (PHASES_ONCE + 2 * rounds) * limits->config_ms;
+}
+
 bool worker_ask_with(struct worker_client *worker, const json_t *request, int fd, struct error *error) {
   cleanup_json json_t *whole = json_copy((json_t *)request);
   int bundle_fd = -1;
@@ -208,6 +218,8 @@ bool worker_ask_with(struct worker_client *worker, const json_t *request, int fd
   worker->out_size = strlen(worker->out);
   worker->sent = 0;
   /* A line to each config, and one more. What it said unasked is no answer to this. */
+  worker->asked_ms = clock_monotonic_ms();
+  worker->whole_ms = request_limit_ms(&worker->limits, request);
   for (int i = 0; i < UNASKED_READS && worker_receive(worker) && worker->answers.size; i++)
     worker->answers.size = 0;
   worker_answers_expect(&worker->answers, json_array_size(json_object_get(request, "configs")) + 1);
@@ -286,6 +298,16 @@ static enum worker_event worker_hung(struct worker_client *worker, struct worker
   return WORKER_HUNG;
 }
 
+static enum worker_event worker_endless(struct worker_client *worker, struct worker_end *ret_end) {
+  int status;
+  *ret_end = end_of_turn(worker);
+  snprintf(ret_end->detail, sizeof ret_end->detail, "killed after %.3g s in all, which is more than all its turns may take",
+           (double)worker->whole_ms / 1000);
+  append_overstepped(worker, ret_end);
+  (void)worker_kill(worker, &status);
+  return WORKER_HUNG;
+}
+
 static enum worker_event worker_stop(struct worker_client *worker, struct worker_end *ret_end) {
   int status;
   *ret_end = end_of_turn(worker);
@@ -331,6 +353,8 @@ enum worker_event worker_next(struct worker_client *worker, bool (*stopped)(void
       atomic_store(current, worker->seen_config);
     if (clock_monotonic_ms() - worker->changed_ms >= phase_limit_ms(worker))
       return worker_hung(worker, ret_end);
+    if (clock_monotonic_ms() - worker->asked_ms >= worker->whole_ms)
+      return worker_endless(worker, ret_end);
     bool is_sending = worker->sent < worker->out_size;
     struct pollfd fds[] = {{worker->process.socket, (short)(POLLIN | (is_sending ? POLLOUT : 0)), 0},
                            {worker->is_mute ? -1 : worker->process.output, POLLIN, 0}};

@@ -1,7 +1,8 @@
 /* The supervisor's side of agent/worker/worker.h: asks a worker, reads its answers, and judges when it crashed or hangs.
  *
  * Deadlines: a worker must change its status page's (config, phase) within limits.open_ms while it opens (or has not
- * begun), and within limits.config_ms in each phase of a config. What passes is killed with its process group.
+ * begun), and within limits.config_ms in each phase of a config; and a request ends within the sum of what its phases and
+ * turns may take, because a kernel may write to that page. What passes is killed with its process group.
  * Memory: a worker_client owns its child, socket and page. Threads: one at a time. */
 #ifndef WAVETUNE_AGENT_WORKER_WORKER_CLIENT_H
 #define WAVETUNE_AGENT_WORKER_WORKER_CLIENT_H

@@ -12,6 +12,7 @@
 #include <linux/seccomp.h>
 #include <sched.h>
 #include <seccomp.h>
+#include <linux/sockios.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -160,6 +161,11 @@ static const uint64_t namespace_flags[] = {CLONE_NEWNS,  CLONE_NEWUTS, CLONE_NEW
                                            CLONE_NEWPID, CLONE_NEWNET, CLONE_NEWCGROUP};
 static const uint64_t denied_ioctls[] = {TIOCSTI, TIOCLINUX};
 
+/* Who gets a signal when something can be read from a descriptor: before Linux 6.12 Landlock does not see that it goes to
+ * another process, for which SIGIO is deadly. */
+static const uint64_t alone_denied_fcntls[] = {F_SETOWN, F_SETOWN_EX, F_SETSIG};
+static const uint64_t alone_denied_ioctls[] = {FIOSETOWN, SIOCSPGRP};
+
 static int calls_deny(scmp_filter_ctx context, const char *const *names, size_t n) {
   int result = 0;
   for (size_t i = 0; i < n && result == 0; i++) {
@@ -170,6 +176,15 @@ static int calls_deny(scmp_filter_ctx context, const char *const *names, size_t 
   return result;
 }
 
+/* Denies a system call whose second argument is one of the values; its upper half is not looked at by the kernel. */
+static int commands_deny(scmp_filter_ctx context, int call, const uint64_t *values, size_t n) {
+  int result = 0;
+  for (size_t i = 0; i < n && result == 0; i++)
+    result = seccomp_rule_add(context, SCMP_ACT_ERRNO(EPERM), call, 1,
+                              SCMP_A1(SCMP_CMP_MASKED_EQ, 0xffffffff, values[i]));
+  return result;
+}
+
 /* The filter is this process's own: it names it. */
 static int filter_fill_alone(scmp_filter_ctx context) {
   uint32_t deny = SCMP_ACT_ERRNO(EPERM);
@@ -177,6 +192,10 @@ static int filter_fill_alone(scmp_filter_ctx context) {
   for (size_t i = 0; i < ARRAY_LENGTH(signal_calls) && result == 0; i++)
     result = seccomp_rule_add(context, deny, seccomp_syscall_resolve_name(signal_calls[i]), 1,
                               SCMP_A0(SCMP_CMP_NE, (scmp_datum_t)getpid()));
+  if (result == 0)
+    result = commands_deny(context, SCMP_SYS(fcntl), alone_denied_fcntls, ARRAY_LENGTH(alone_denied_fcntls));
+  if (result == 0)
+    result = commands_deny(context, SCMP_SYS(ioctl), alone_denied_ioctls, ARRAY_LENGTH(alone_denied_ioctls));
   /* Threads, but no processes. */
   if (result == 0)
     result = seccomp_rule_add(context, deny, SCMP_SYS(clone), 1, SCMP_A0(SCMP_CMP_MASKED_EQ, CLONE_THREAD, 0));
@@ -193,9 +212,8 @@ static int filter_fill(scmp_filter_ctx context, bool is_alone) {
   for (size_t i = 0; i < ARRAY_LENGTH(namespace_flags) && result == 0; i++)
     result = seccomp_rule_add(context, deny, SCMP_SYS(clone), 1,
                               SCMP_A0(SCMP_CMP_MASKED_EQ, namespace_flags[i], namespace_flags[i]));
-  for (size_t i = 0; i < ARRAY_LENGTH(denied_ioctls) && result == 0; i++)
-    result =
-        seccomp_rule_add(context, deny, SCMP_SYS(ioctl), 1, SCMP_A1(SCMP_CMP_MASKED_EQ, 0xffffffff, denied_ioctls[i]));
+  if (result == 0)
+    result = commands_deny(context, SCMP_SYS(ioctl), denied_ioctls, ARRAY_LENGTH(denied_ioctls));
   /* The limits of other processes: those of the same user, such as the agent. */
   if (result == 0)
     result = seccomp_rule_add(context, deny, SCMP_SYS(prlimit64), 1, SCMP_A0(SCMP_CMP_NE, 0));

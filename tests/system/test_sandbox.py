@@ -34,6 +34,8 @@ PRELUDE = r"""
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
+#include <sys/ioctl.h>
+#include <asm/sockios.h>
 #include <netinet/in.h>
 #include <unistd.h>
 static void say(const char *what, int failed) {
@@ -192,7 +194,40 @@ NETWORK = r"""
   for (int i = 0; i < 4; i++)
     say(families[i].name, socket(families[i].family, SOCK_STREAM, 0) < 0);
 """
+DESCRIPTORS = r"""
+  int agent = getppid();
+  say("the socket's signals to the agent", fcntl(3, F_SETOWN, agent) < 0);
+  say("the output's signals to the agent", fcntl(2, F_SETOWN, agent) < 0);
+  say("signals to its group", fcntl(3, F_SETOWN, -getpgid(agent)) < 0);
+  struct { int type, pid; } owner = {1, agent};
+  say("signals by another name", fcntl(3, 15, &owner) < 0);
+  say("signals by ioctl", ioctl(3, FIOSETOWN, &agent) < 0);
+  say("signals by an older ioctl", ioctl(3, SIOCSPGRP, &agent) < 0);
+  say("another signal", fcntl(3, F_SETSIG, SIGKILL) < 0);
+  say("a longer status page", ftruncate(4, 1 << 20) < 0);
+  say("a status page that the agent cannot use", fcntl(4, F_ADD_SEALS, F_SEAL_WRITE) < 0);
+"""
+SIBLINGS = r"""
+  int self = getpid(), seen[4] = {0};
+  for (int pid = self > 66 ? self - 64 : 2; pid <= self + 64; pid++) {
+    static const char *const files[] = {"mem", "environ"};
+    for (int i = 0; i < 2 && pid != self; i++) {
+      char path[64];
+      snprintf(path, sizeof path, "/proc/%d/%s", pid, files[i]);
+      seen[i] += open(path, O_RDONLY) >= 0;
+    }
+    seen[2] += pid != self && kill(pid, 0) == 0;
+    seen[3] += pid != self && ptrace(PTRACE_SEIZE, pid, 0, 0) == 0;
+  }
+  errno = EPERM;
+  say("memory of a sibling", !seen[0]);
+  say("environment of a sibling", !seen[1]);
+  say("signal to a sibling", !seen[2]);
+  say("tracing a sibling", !seen[3]);
+"""
 ATTACKS = {
+    "siblings": (SIBLINGS, 4, {"Operation not permitted"}),
+    "descriptors": (DESCRIPTORS, 9, {"Operation not permitted"}),
     "files": (FILES, 17, {"Permission denied", "Operation not permitted"}),
     "processes": (PROCESSES, 14, {"Operation not permitted"}),
     "network": (NETWORK, 4, {"Operation not permitted"}),
@@ -222,6 +257,45 @@ def test_a_reference_reaches_nothing_beyond_its_process(server, agent, tmp_path,
     assert wait_ended(server, submit(server, kernel))["state"] == "done"
     attacks = agent.attacks()
     assert len(attacks) == n and set(attacks.values()) <= refusals, attacks
+
+
+# What works where nothing confines a kernel: the tests above would pass for ever if they looked at the wrong place.
+UNCONFINED = r"""
+  try_open("/etc/passwd", "/etc/passwd", O_RDONLY);
+  try_open("the spool, to write", "STATE/spool", O_WRONLY | O_APPEND);
+  try_open("an object, to write", "STATE/objects/attack.so", O_WRONLY | O_CREAT);
+  say("mode of the state", chmod("STATE", 0700) < 0);
+  try_open("the agent's environment", getppid_file("environ"), O_RDONLY);
+  try_open("the agent's memory", getppid_file("mem"), O_RDWR);
+  say("internet", socket(AF_INET, SOCK_STREAM, 0) < 0);
+  say("signal to the agent", kill(getppid(), 0) < 0);
+  say("the socket's signals to the agent", fcntl(3, F_SETOWN, getppid()) < 0);
+  fcntl(3, F_SETOWN, 0);
+  pid_t child = fork();
+  if (child == 0) { setsid(); _exit(0); }
+  say("fork", child < 0);
+"""
+PARENT_FILE = r"""
+static const char *getppid_file(const char *name) {
+  static char path[64];
+  snprintf(path, sizeof path, "/proc/%d/%s", getppid(), name);
+  return path;
+}
+"""
+
+
+@pytest.mark.parametrize("level", ["none", "landlock"])
+def test_what_confinement_prevents_works_without_it(server, start, tmp_path, level):
+    agent = start(UnprivilegedAgent, server, environment={"WAVETUNE_SANDBOX": level, "WAVETUNE_DUMPABLE": "1"})
+    wait_until(lambda: "enrolled" in agent.messages, 30, "the agent to enrol")
+    kernel = attacking_kernel(tmp_path / "kernel", aimed(UNCONFINED, agent))
+    source = kernel / "quick.c"
+    source.write_text(source.read_text().replace("#if 1\n", PARENT_FILE + "#if 1\n", 1))
+    assert wait_ended(server, submit(server, kernel))["state"] == "done", agent.messages[-3000:]
+    attacks = agent.attacks()
+    succeeded = {what for what, came_of_it in attacks.items() if came_of_it == "SUCCEEDED"}
+    assert len(attacks) == 10 and succeeded == (set(attacks) if level == "none" else set()), attacks
+    agent.kill()
 
 
 def test_a_reference_is_not_in_the_process_that_measures(server, agent, tmp_path):
@@ -302,6 +376,28 @@ HARMFUL = {
       memset(part, 'x', sizeof part);
       while (write(3, part, sizeof part) > 0)
         ;""",
+    "the status page written to without an end": """
+      volatile int64_t *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, 4, 0);
+      for (int64_t n = 0;; n++)
+        page[2] = n;""",
+    "descriptors through the socket": r"""
+      for (int i = 0; i < 20000; i++) {
+        char byte = ' ', space[CMSG_SPACE(4 * sizeof(int))] = {0};
+        struct iovec part = {&byte, 1};
+        struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = space, .msg_controllen = sizeof space};
+        struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+        *header = (struct cmsghdr){.cmsg_len = CMSG_LEN(4 * sizeof(int)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
+        memcpy(CMSG_DATA(header), (int[]){0, 1, 2, 4}, 4 * sizeof(int));
+        sendmsg(3, &message, MSG_NOSIGNAL);
+      }""",
+    "descriptors duplicated and moved": """
+      while (dup(3) >= 0 && dup(4) >= 0)
+        ;
+      fcntl(3, F_SETFL, O_NONBLOCK);
+      fcntl(2, F_SETFL, O_NONBLOCK | O_ASYNC);
+      lseek(4, 1 << 20, SEEK_SET);
+      write(4, "x", 1);
+      shutdown(3, SHUT_RD);""",
     "forged results": 'dprintf(3, "{\\"done\\": true, \\"over_budget\\": false}\\n{\\"passed\\": true}\\n{\\"opened\\": true}\\n");',
     "descriptors closed": "for (int fd = 0; fd < 64; fd++) close(fd);",
     "a log without an end": 'for (int i = 0; i < 100000; i++) dprintf(2, "noise noise noise noise noise noise %d\\n", i);',
@@ -314,13 +410,30 @@ HARMFUL = {
 
 @pytest.mark.parametrize("name", HARMFUL)
 def test_harm_that_a_kernel_does_is_its_own(server, start, tmp_path, name):
-    agent = start(UnprivilegedAgent, server, options=("--config-timeout", "2"))
+    agent = start(UnprivilegedAgent, server, options=("--config-timeout", "2", "--open-timeout", "10"))
     wait_until(lambda: "enrolled" in agent.messages, 30, "the agent to enrol")
     job = submit(server, attacking_kernel(tmp_path / "kernel", HARMFUL[name], "REPEAT == 64"))
     wait_ended(server, job)
     assert_goes_on(server, agent, tmp_path)
+    if os.geteuid() == 0:
+        assert len(os.listdir(f"/proc/{agent.process.pid}/fd")) < 100
     assert len(agent.messages) < 1 << 20
     assert agent.stop() == 0
     left = subprocess.run(["pgrep", "-f", f"^{agent.home}"], capture_output=True, text=True).stdout
     assert not left, left
+    agent.kill()
+
+
+@pytest.mark.parametrize("name", ["answers that are none", "answers without an end", "descriptors through the socket", "its own death",
+                                  "a hang"])
+def test_harm_that_a_reference_does_is_its_jobs(server, start, tmp_path, name):
+    agent = start(UnprivilegedAgent, server, options=("--config-timeout", "2", "--open-timeout", "5"))
+    wait_until(lambda: "enrolled" in agent.messages, 30, "the agent to enrol")
+    kernel = small_kernel(tmp_path / "kernel")
+    reference = kernel / "reference.c"
+    reference.write_text(f"{PRELUDE}\n__attribute__((constructor)) static void attack(void) {{\n{HARMFUL[name]}\n}}\n" +
+                         reference.read_text())
+    wait_ended(server, submit(server, kernel))
+    assert_goes_on(server, agent, tmp_path)
+    assert agent.stop() == 0
     agent.kill()

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # The benchmarks of tuning on a machine with NVIDIA GPUs, torch and Triton, and no network.
 #
-#   bench/on_gpu.sh [STEP…]     steps: versus campaigns same gpus; default: these, in this order; and start
+#   bench/on_gpu.sh [STEP…]     steps: versus campaigns same gpus; default: these, in this order; and start, sandbox
 #
 # Programs are those of $WAVETUNE_BUILD, else of build/gpu-bundle.tar.gz (tests/gpu/bundle.sh). Uses all GPUs there are, or
 # the first $GPUS. What is printed and every JSON document also lie in $OUT (default build/gpu-results). $VERSUS (default
-# --cold), $CAMPAIGNS, $SAME and $GPUS_OPTIONS are options of the steps.
+# --cold), $CAMPAIGNS, $SAME, $GPUS_OPTIONS and $SANDBOX are options of the steps.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 OUT=${OUT:-build/gpu-results}
@@ -25,7 +25,7 @@ if [ -z "${WAVETUNE_BUILD:-}" ]; then
   # The libraries are for our programs, not for this machine's torch.
   libraries=$scratch/lib:/usr/local/cuda/lib64${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
   mkdir "$scratch/programs"
-  for program in wavetune wavetune-agent wavetune-server; do
+  for program in wavetune wavetune-agent wavetune-server sandbox_verdict; do
     printf '#!/bin/sh\nLD_LIBRARY_PATH=%q exec %q "$@"\n' "$libraries" "$scratch/bin/$program" >"$scratch/programs/$program"
     chmod 755 "$scratch/programs/$program"
   done
@@ -58,7 +58,9 @@ for name in "${steps[@]}"; do
     # shellcheck disable=SC2086
     gpus) step gpus python3 bench/gpus.py "${postgres[@]}" --json "$OUT/gpus.json" ${GPUS_OPTIONS:-} ;;
     start) step start python3 bench/gpu_start.py --gpus "$gpus" ;;
-    *) echo "no step \"$name\"; there are versus, campaigns, same, gpus and start"; status=2 ;;
+    # shellcheck disable=SC2086
+    sandbox) step sandbox python3 bench/sandbox_cost.py --device cuda0 --json "$OUT/sandbox.json" ${SANDBOX:-} ;;
+    *) echo "no step \"$name\"; there are versus, campaigns, same, gpus, start and sandbox"; status=2 ;;
   esac
 done
 exit $status

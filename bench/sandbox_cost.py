@@ -23,7 +23,7 @@ import tuning
 
 WAYS = ("sandbox", "none")
 # (kernel, version, key) of (a); the same of (c) with the parameters that it varies, the others being the default's.
-SAMPLED = {"c": ("softmax", "online", "rows=64,columns=1024"), "hip": ("softmax", "hip_online", "rows=2048,columns=4096")}
+SAMPLED = {"c": ("matmul", "c", "M=256,N=256,K=256"), "hip": ("softmax", "hip_online", "rows=2048,columns=4096")}
 TUNED = {"c": ("matmul", "c", "M=128,N=128,K=128", ("MICRO_M", "MICRO_N")),
          "hip": ("matmul", "hip", "M=1024,N=1024,K=1024", ("BLOCK_M", "BLOCK_N", "BLOCK_K", "STAGES"))}
 
@@ -72,7 +72,8 @@ def compare_samples(language, device, pairs, scratch):
     tune(place, key, WAYS[0], scratch, "--device", device)  # compiles
     for i, way in alternating(pairs):
         path = f"{scratch}/samples-{i}-{way}"
-        tune(place, key, way, scratch, "--device", device, "--only", "0", "--exhaustive", "60", "--samples", path)
+        tune(place, key, way, scratch, "--device", device, "--only", "0", "--regime", "warm", "--exhaustive", "100",
+             "--samples", path)
         for line in map(json.loads, open(path)):
             if line["outcome"] == "correct":
                 samples[way][i, line["process"]] = line["samples_us"]

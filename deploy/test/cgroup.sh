@@ -123,7 +123,7 @@ for round in confined bare; do
   systemctl start wavetune-agent.service
   check "$round: the agent went on to a verdict" grep -q '"verdict"' /run/tune.out
   check "$round: it had cgroups" grep -q 'a cgroup of its own, with at most 256 MiB and 64 processes' /run/tune.err
-  check "$round: nothing outlived it" sh -c '! pgrep -f "wavetune-agent worker"'
+  check "$round: nothing outlived it" sh -c '! pgrep -f "^wavetune-agent worker"'
   check "$round: no cgroup is left" sh -c "! ls -d $group/child-*"
   if [ $round = confined ]; then
     check "threads: ended by pids.max" grep -q 'more processes and threads than --worker-pids' $samples

@@ -18,7 +18,7 @@ bundle=$(mktemp -d)
 trap 'rm -rf "$bundle"' EXIT
 mkdir -p "$bundle"/{bin,lib,triton,postgresql/bin}
 
-for program in wavetune wavetune-agent wavetune-server bench/launch_overhead tests/test_agent_device_gpu; do
+for program in wavetune wavetune-agent wavetune-server bench/launch_overhead bench/sandbox_verdict tests/test_agent_device_gpu; do
   [ -x "$build/$program" ] || { echo "$build/$program is missing: build everything first" >&2; exit 1; }
   strip -o "$bundle/bin/$(basename "$program")" "$build/$program"
 done

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Tests on a machine with GPUs: one command, no network, under 8 minutes on one H200.
 #
-#   tests/gpu/run.sh [PART…]              parts: device tune triton isolation deployment multi overhead; default: all, in
-#                                         this order
+#   tests/gpu/run.sh [PART…]              parts: device tune triton isolation leftovers deployment multi overhead; default:
+#                                         all, in this order
 #   tests/gpu/run.sh --emulated [PART…]   on an emulated AMD GPU (docs/hardware.md): device and isolation, which ask whether
 #                                         results are right; no other part, and no time in what is written means anything
 #
@@ -40,7 +40,7 @@ if [ -z "${WAVETUNE_GPU_LOGGED:-}" ]; then
 fi
 [ -z "$emulated" ] || shift
 parts=("$@")
-[ ${#parts[@]} -gt 0 ] || parts=(device tune triton isolation deployment multi overhead)
+[ ${#parts[@]} -gt 0 ] || parts=(device tune triton isolation leftovers deployment multi overhead)
 
 scratch=$(mktemp -d /tmp/wavetune-gpu-XXXXXX)
 chmod 755 "$scratch"
@@ -231,6 +231,15 @@ part_isolation() {
   done
 }
 
+# Whether a process sees what another left in the GPU's memory (docs/security.md says what was found).
+part_leftovers() {
+  if [ $backend != cuda ]; then
+    skip "leftovers: it looks through CUDA's driver, which is not here"
+    return
+  fi
+  check leftovers env "LD_LIBRARY_PATH=$libraries" python3 tests/gpu/leftovers.py
+}
+
 # A private PostgreSQL under a user that is not root; prints its connection string's host.
 postgres_start() {
   local folder=$scratch/postgres bin user=nobody
@@ -338,13 +347,13 @@ part_overhead() {
 
 for part in "${parts[@]}"; do
   case $part in
-  device | tune | triton | isolation | deployment | multi | overhead)
+  device | tune | triton | isolation | leftovers | deployment | multi | overhead)
     begin=$SECONDS
     echo "== $part"
     "part_$part"
     [ -n "$emulated" ] || echo "   ($((SECONDS - begin)) s)"
     ;;
-  *) not_ok "there is no part $part: device tune triton isolation deployment multi overhead" ;;
+  *) not_ok "there is no part $part: device tune triton isolation leftovers deployment multi overhead" ;;
   esac
 done
 [ -z "$emulated" ] || echo "$EMULATED_NOTE"

@@ -356,6 +356,13 @@ def test_an_object_that_was_changed_is_not_loaded_but_compiled_anew(tmp_path):
     assert objects and again.stderr.count("is compiled anew: its bytes are not those that were compiled") == len(objects)
 
 
+def test_the_log_says_once_whether_workers_have_cgroups(tmp_path):
+    done = tune(tmp_path / "state", "--worker-memory-mb", "2048", environment={"WAVETUNE_LOG": "info"})
+    said = [line for line in done.stderr.splitlines() if "cgroup" in line]
+    assert done.returncode == 0 and len(said) == 1, done.stderr
+    assert re.search("a cgroup of its own, with at most 2048 MiB and 1024 processes|have no cgroups of their own, .*: .", said[0]), said
+
+
 def test_without_its_sandbox_an_agent_says_so_and_is_refused_where_one_is_required(tmp_path):
     for level, required, code in (("none", (), 0), ("none", ("--require-sandbox=seccomp",), 1), ("seccomp", ("--require-sandbox=seccomp",), 0),
                                   ("nothing", (), 1)):

@@ -41,6 +41,7 @@ struct measured {
 
 /* A lease and what it yielded. */
 struct trial {
+  struct custody custody; /* of its workers */
   struct fixture fixture;
   struct executor executor;
   struct lease lease;
@@ -96,6 +97,7 @@ static inline int trial_work(struct supervisor *supervisor, void *context) {
   struct lease_hooks hooks = {
       .context = trial, .measured = trial_measured, .stopped = trial_stopped, .is_ours = trial->is_ours};
   trial->executor.spawner = supervisor->spawner;
+  spawner_set_custody(supervisor->spawner, &trial->custody);
   executor_start_workers(&trial->executor, trial->n_started);
   for (int i = 0; i < trial->leases; i++) {
     if (trial->jobs)

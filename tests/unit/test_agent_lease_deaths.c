@@ -191,6 +191,23 @@ Test(agent_lease_deaths, runs_what_killed_its_worker_again_under_a_debug_agent) 
   trial_free(&trial);
 }
 
+/* Which cannot write to the agent's folder, nor even enter it. */
+Test(agent_lease_deaths, keeps_what_a_debug_agent_wrote_as_another_user) {
+  if (geteuid() != 0)
+    cr_skip("only root can let workers be another user");
+  struct trial trial = trial_new(FAULT_AND_TELL, 3, STAGE_SCREEN);
+  cleanup_free char *faults = xasprintf("%s/faults", trial.fixture.folder);
+  struct error error;
+  cr_assert(custody_set_user(&trial.custody, "nobody", &error), "%s", error.message);
+  setenv("WAVETUNE_DEBUG_AGENT", "/proc/self/exe", 1);
+  trial.executor.faults = faults;
+  trial_run(&trial);
+  cr_expect_eq(trial.end, LEASE_DONE);
+  expect_outcome(&trial, 1, OUTCOME_RUNTIME,
+                 "killed by signal 6 (Aborted) while checking; run again alone: 1 wave stopped by MEMORY_VIOLATION");
+  trial_free(&trial);
+}
+
 Test(agent_lease_deaths, says_when_the_debug_agent_saw_nothing) {
   struct trial trial = trial_new("if (MODE == 1) kill(getpid(), SIGABRT);", 2, STAGE_SCREEN);
   cleanup_free char *faults = xasprintf("%s/faults", trial.fixture.folder);

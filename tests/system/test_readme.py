@@ -77,3 +77,10 @@ def test_the_commands_of_a_day(tmp_path, start):
         assert not list(folder.glob("**/postmaster.pid")), "PostgreSQL was stopped too"
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def test_the_tests_that_the_page_on_security_names_are_there():
+    named = set(re.findall(r"`(test_[a-z0-9_]+)`", (harness.SOURCE / "docs/security.md").read_text()))
+    there = {name for path in (harness.SOURCE / "tests/system").glob("test_*.py")
+             for name in re.findall(r"^def (test_\w+)", path.read_text(), re.M)}
+    assert len(named) > 20 and named <= there, named - there

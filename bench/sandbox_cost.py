@@ -62,7 +62,7 @@ def copy_of(kernel, version, scratch, varied):
     space["parameters"] = {name: values if name in varied else [space["default"][name]]
                            for name, values in space["parameters"].items()}
     place.space = space
-    return place.folder(scratch)
+    return place.folder(tempfile.mkdtemp(dir=scratch))  # (a) and (c) may have the same kernel
 
 
 def compare_samples(language, device, pairs, scratch):

@@ -301,8 +301,8 @@ static enum worker_event worker_hung(struct worker_client *worker, struct worker
 static enum worker_event worker_endless(struct worker_client *worker, struct worker_end *ret_end) {
   int status;
   *ret_end = end_of_turn(worker);
-  snprintf(ret_end->detail, sizeof ret_end->detail, "killed after %.3g s in all, which is more than all its turns may take",
-           (double)worker->whole_ms / 1000);
+  snprintf(ret_end->detail, sizeof ret_end->detail,
+           "killed after %.3g s in all, which is more than all its turns may take", (double)worker->whole_ms / 1000);
   append_overstepped(worker, ret_end);
   (void)worker_kill(worker, &status);
   return WORKER_HUNG;

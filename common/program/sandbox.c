@@ -10,9 +10,9 @@
 #include <linux/filter.h>
 #include <linux/landlock.h>
 #include <linux/seccomp.h>
+#include <linux/sockios.h>
 #include <sched.h>
 #include <seccomp.h>
-#include <linux/sockios.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -180,8 +180,8 @@ static int calls_deny(scmp_filter_ctx context, const char *const *names, size_t 
 static int commands_deny(scmp_filter_ctx context, int call, const uint64_t *values, size_t n) {
   int result = 0;
   for (size_t i = 0; i < n && result == 0; i++)
-    result = seccomp_rule_add(context, SCMP_ACT_ERRNO(EPERM), call, 1,
-                              SCMP_A1(SCMP_CMP_MASKED_EQ, 0xffffffff, values[i]));
+    result =
+        seccomp_rule_add(context, SCMP_ACT_ERRNO(EPERM), call, 1, SCMP_A1(SCMP_CMP_MASKED_EQ, 0xffffffff, values[i]));
   return result;
 }
 

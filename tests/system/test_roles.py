@@ -97,11 +97,12 @@ def test_no_role_is_empty_and_an_admin_may_call_everything(found):
 
 
 def test_roles_of_before_may_what_they_could(found):
-    """Tokens of existing databases: what their roles had is still theirs, and no more but reading the audit."""
+    """Tokens of existing databases: what their roles had is still theirs, and no more but signatures of code and reading the audit."""
     readers = {o for o, callers in found.items() if callers["reader"]}
     assert {o for o, c in found.items() if c["submitter"]} - readers == {
         "PUT /v1/blobs/{digest}", "POST /v1/kernels", "PUT /v1/kernels/{hash}/builds/{digest}", "POST /v1/jobs",
-        "DELETE /v1/jobs/{id}", "POST /v1/releases", "POST /v1/imports", "PUT /v1/images/{digest}", "POST /v1/demand/queue"}
+        "DELETE /v1/jobs/{id}", "POST /v1/releases", "POST /v1/imports", "PUT /v1/images/{digest}", "POST /v1/demand/queue",
+        "POST /v1/kernels/{hash}/signatures", "POST /v1/kernels/{hash}/builds/{digest}/signatures"}
     of_anyone = {o for o, callers in found.items() if callers[None]}
     assert {o for o, c in found.items() if c["demand"]} - of_anyone == {"POST /v1/demand"}
     assert {o for o, c in found.items() if c["enrol"]} - of_anyone == {"POST /v1/agents"}

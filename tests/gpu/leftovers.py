@@ -4,8 +4,9 @@
 
 A process fills more than half of the GPU's free memory, and shared memory of every multiprocessor, with a pattern. Another
 allocates what it can get, writes nothing and counts the pattern's words there: beside the first one, and after its end. That
-counting finds them at all is shown by a process that frees what it has filled itself and allocates again. The last line
-says what was found; the exit status is 1 when another process's pattern showed in allocated memory, or the control failed.
+counting finds them at all is shown by a process that counts what it has filled itself; it frees that, too, allocates again and
+counts once more, which says whether the driver clears within a process. The last line says what was found; the exit status is
+1 when another process's pattern showed in allocated memory, or the control failed.
 """
 
 import ctypes
@@ -138,8 +139,10 @@ def act(role, ordinal):
         print(size, *gpu.look(size))
     else:
         size = 1 << 30
-        right(gpu.cuda.cuMemFree_v2(gpu.plant(size)), "cuMemFree")
-        print(size, *gpu.look(size))
+        planted = gpu.plant(size)
+        found = gpu.counted("look", 8 * gpu.processors, 0, planted, ctypes.c_uint64(size // 4))
+        right(gpu.cuda.cuMemFree_v2(planted), "cuMemFree")
+        print(size, found, *gpu.look(size))
 
 
 def ask(role, ordinal):
@@ -160,11 +163,12 @@ def main():
     beside = ask("look", ordinal)
     other.communicate("\n", timeout=60)
     after = ask("look", ordinal)
-    print(f"control: {control[1]} of {control[0] // 4} words of its own, {control[2]} words in shared memory")
+    print(f"control: {control[1]} of {control[0] // 4} words of its own, {control[2]} once they were freed and allocated again, "
+          f"{control[3]} words in shared memory")
     shown = beside[1] + after[1]
     print(f"{'another process' + chr(39) + 's pattern shows' if shown else 'nothing of another process shows'}: {beside[1]} words in "
           f"{beside[0] >> 20} MiB beside it, {after[1]} in {after[0] >> 20} MiB after it; in shared memory {beside[2]} and {after[2]} words")
-    return 1 if shown or not control[1] else 0
+    return 1 if shown or control[1] != control[0] // 4 else 0
 
 
 if __name__ == "__main__":

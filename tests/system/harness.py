@@ -171,12 +171,12 @@ class Answer:
 class Program:
     """A program started in the background, with its output in files."""
 
-    def __init__(self, arguments, folder, environment=None):
+    def __init__(self, arguments, folder, environment=None, cwd=None):
         self.log = open(folder / f"{pathlib.Path(arguments[0]).name}-{time.monotonic_ns()}.log", "w+")
         self.out = open(f"{self.log.name}.out", "w+")
         full = {**os.environ, **(environment or {})}
         self.process = subprocess.Popen([str(a) for a in arguments], stdout=self.out, stderr=self.log, env=full,
-                                        stdin=subprocess.DEVNULL)
+                                        stdin=subprocess.DEVNULL, cwd=cwd)
 
     @property
     def output(self):

@@ -80,7 +80,7 @@ class Proxy(harness.Program):
                     f"http {{ access_log off; {paths}\n{text}}}\n")
         config.write_text(text)
         command = {"nginx": ["-e", folder / "nginx.log", "-p", folder, "-c", config], "haproxy": ["-db", "-f", config]}[name]
-        super().__init__([*self.unprivileged(folder, pair), program(name), *command], folder)
+        super().__init__([*self.unprivileged(folder, pair), program(name), *command], folder, cwd=folder)
         wait_until(self.is_up, 30, f"{name} to listen")
 
     def unprivileged(self, folder, pair):

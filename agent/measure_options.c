@@ -11,8 +11,8 @@
 
 bool device_is_gpu(const struct device_seen *device) { return !string_equal(device->backend, "cpu"); }
 
-bool custody_make(const struct options *options, struct spawner *spawner, struct cgroups **ret_cgroups,
-                  struct error *error) {
+bool custody_make(const struct options *options, struct spawner *spawner, enum log_level level,
+                  struct cgroups **ret_cgroups, struct error *error) {
   const char *name = option_text(options, "worker-user");
   struct custody custody = {0};
   struct error reason;
@@ -25,13 +25,15 @@ bool custody_make(const struct options *options, struct spawner *spawner, struct
                                  .tasks_max = option_integer(options, "worker-pids")};
   *ret_cgroups = NULL;
   if (cgroups_new(&limits, ret_cgroups, &reason))
-    log_info("agent: each worker and compiler has a cgroup of its own, with at most %llu MiB and %lld processes and "
-             "threads",
-             (unsigned long long)(limits.memory_bytes_max >> 20), (long long)limits.tasks_max);
+    log_write(level,
+              "agent: each worker and compiler has a cgroup of its own, with at most %llu MiB and %lld processes and "
+              "threads",
+              (unsigned long long)(limits.memory_bytes_max >> 20), (long long)limits.tasks_max);
   else
-    log_info("agent: workers and compilers have no cgroups of their own, which would bound their memory and processes: "
-             "%s",
-             reason.message);
+    log_write(level,
+              "agent: workers and compilers have no cgroups of their own, which would bound their memory and "
+              "processes: %s",
+              reason.message);
   custody.cgroups = *ret_cgroups;
   spawner_set_custody(spawner, &custody);
   return true;

@@ -6,6 +6,7 @@
 
 #include "agent/lease/lease_execute.h"
 #include "agent/worker/devices.h"
+#include "common/base/log.h"
 #include "common/program/options.h"
 
 /* clang-format off */
@@ -32,9 +33,9 @@
 bool device_is_gpu(const struct device_seen *device);
 
 /* Lets workers be the user that --worker-user names, and have cgroups where that can be, before any is started; says in the
- * log whether. *ret_cgroups (NULL: none) must outlive the spawner and the pool. */
-must_check bool custody_make(const struct options *options, struct spawner *spawner, struct cgroups **ret_cgroups,
-                             struct error *error);
+ * log whether, at this level. *ret_cgroups (NULL: none) must outlive the spawner and the pool. */
+must_check bool custody_make(const struct options *options, struct spawner *spawner, enum log_level level,
+                             struct cgroups **ret_cgroups, struct error *error);
 
 /* The compile pool with these options, its objects in the folder `cache`; `custody` (NULL: none) is borrowed. */
 must_check bool pool_make(const struct options *options, const char *cache, const struct custody *custody,

@@ -246,7 +246,8 @@ static int run_work(struct supervisor *supervisor, void *context) {
   int code = EXIT_OK;
   MAGIC_CHECK(agent, AGENT_MAGIC);
   agent->supervisor = supervisor;
-  if (!agent_prepare(agent, &error) || !custody_make(agent->options, supervisor->spawner, &agent->cgroups, &error))
+  if (!agent_prepare(agent, &error) ||
+      !custody_make(agent->options, supervisor->spawner, LOG_LEVEL_INFO, &agent->cgroups, &error))
     return command_failed("run", EXIT_USAGE, &error);
   cleanup_free char *objects = xasprintf("%s/objects", agent->state);
   if (!devices_ask(supervisor->spawner, option_text(agent->options, "python"), &agent->devices, &error) ||

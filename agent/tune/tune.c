@@ -322,7 +322,7 @@ static int tune_work(struct supervisor *supervisor, void *context) {
   struct error error;
   struct tuning tuning = {.magic = TUNING_MAGIC, .options = context, .supervisor = supervisor};
   int code = EXIT_OK;
-  if (!custody_make(tuning.options, supervisor->spawner, &tuning.cgroups, &error))
+  if (!custody_make(tuning.options, supervisor->spawner, LOG_LEVEL_DEBUG, &tuning.cgroups, &error))
     code = command_failed("tune", EXIT_USAGE, &error);
   else if (!devices_ask(supervisor->spawner, option_text(tuning.options, "python"), &tuning.devices, &error))
     code = command_failed("tune", EXIT_FAILED, &error);

@@ -218,10 +218,10 @@ def test_two_groups_that_ask_at_once_share_what_is_there(world):
     world.run("kernel", "push", world.kernel(), "--sign-key", a)
     by_hand(world, world.folder / "kernel", REPEAT=list(range(1, 6)))
     hands = [Wanting(world.server, "w1", a_id), Wanting(world.server, "w2", a_id), Hand(world.server, "p1"), Hand(world.server, "p2")]
-    taken = []
+    taken, is_over = [], threading.Event()
 
     def work(hand):
-        for _ in range(60):
+        while not is_over.is_set():
             lease = hand.pull(wait=1)
             if lease.status == 200:
                 taken.append(lease.json["lease"])
@@ -231,6 +231,7 @@ def test_two_groups_that_ask_at_once_share_what_is_there(world):
     for thread in threads:
         thread.start()
     wait_until(lambda: world.document("jobs")[0]["state"] in ("done", "failed"), 60, "the job's end")
+    is_over.set()
     for thread in threads:
         thread.join()
     assert taken and len(taken) == len(set(taken)), "one lease was granted twice"

@@ -46,6 +46,8 @@ static bool publish_body(const struct options *options, json_t **ret_body, struc
       return false;
     json_object_set_new(body, "pins", pins);
   }
+  if (option_flag(options, "refuse-self-timed"))
+    json_object_set_new(body, "refuse_self_timed", json_true());
   json_t *replaces;
   if (!replaces_of(options, &replaces, error))
     return false;
@@ -157,6 +159,10 @@ static const struct option_spec publish_options[] = {
      .flag_only = true,
      .default_text = "0.02",
      .help = "with --channel: how much faster than what is served a winner must be to replace it"},
+    {.name = "refuse-self-timed",
+     .type = OPTION_FLAG,
+     .flag_only = true,
+     .help = "no winners of kernels in c, whose own code runs in the process that times it; pins stay"},
     OPTION_SIGN_KEY,
     OPTION_FOLLOW,
     OPTION_EXPIRES,

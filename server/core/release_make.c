@@ -195,6 +195,10 @@ static int candidates_compare(const void *a, const void *b) {
 static char *unusable_reason(const struct release_request *request, const struct release_candidate *candidate) {
   if (request->has_as_of && (candidate->finished_us == 0 || candidate->finished_us > request->as_of_us))
     return xasprintf("not %s as of that time", candidate->job ? "finished" : "imported");
+  if (request->refuse_self_timed && candidate->is_self_timed)
+    return xstrdup(
+        "self-timed: a kernel in c runs in the process that times it and could state any time; pin a config, or "
+        "leave out \"refuse_self_timed\"");
   if (strcmp(candidate->state, "failed") == 0)
     return xasprintf("no winner: failed: %s", candidate->reason ? candidate->reason : "no reason was given");
   if (strcmp(candidate->state, "cancelled") == 0)
@@ -264,7 +268,8 @@ group_include(const struct release_request *request, const struct release_served
               const struct release_candidate *group, size_t n, const struct release_candidate *newest,
               const struct release_candidate *import, struct release_plan *plan) {
   struct error reason;
-  bool can_stay = served && !served_is_tainted(served, group, n);
+  bool can_stay =
+      served && !served_is_tainted(served, group, n) && !(request->refuse_self_timed && group[0].is_self_timed);
   bool is_imported = can_stay && served_is_imported(served);
   const struct release_candidate *better = newest ? newest : !can_stay || is_imported ? import : NULL;
   if (better && can_stay && json_equal(served_config(served)->values, better->config) &&

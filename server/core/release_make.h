@@ -16,6 +16,9 @@
  * so that a re-tune that changed nothing makes the same release; only what was imported and is now confirmed by a job
  * becomes that job's.
  *
+ * A request may refuse what is self-timed: winners of kernels in c, whose host code runs in the process that times them. What
+ * is served of such a kernel is not kept then; a pin needs no reason.
+ *
  * An imported incumbent is a candidate without a job. It stands in where no job is usable and nothing but an import is
  * served. It has no space: a pin may name any config for a key that only imports know.
  *
@@ -54,6 +57,7 @@ struct release_request {
   struct release_pin *pins; /* sorted by (kernel, key_text), distinct */
   char *channel;            /* whose release it replaces; NULL: none */
   double min_gain;          /* what that takes */
+  bool refuse_self_timed;   /* no winners of kernels whose own code could state its time, unless they are pinned */
 };
 must_check bool release_request_parse(const json_t *json, struct release_request *ret, struct error *error);
 void release_request_release(struct release_request *request);
@@ -66,6 +70,7 @@ struct release_candidate {
   char *name;  /* the kernel's */
   struct digest kernel;
   bool is_external;     /* known by name only */
+  bool is_self_timed;   /* a kernel in c: host code in the process that times it */
   int64_t kernel_order; /* kernels that were registered later have higher numbers */
   json_t *key_names;    /* array of strings, in the manifest's order */
   json_t *key;

@@ -184,7 +184,8 @@ static bool replaces_read(const json_t *replaces, struct release_request *reques
 }
 
 static bool request_read(const json_t *json, struct release_request *request, struct error *error) {
-  static const char *const names[] = {"environment", "tag", "regime", "kernels", "as_of", "pins", "replaces", NULL};
+  static const char *const names[] = {"environment",       "tag", "regime", "kernels", "as_of", "pins", "replaces",
+                                      "refuse_self_timed", NULL};
   const char *tag = "default", *as_of = NULL;
   json_t *environment, *kernels = NULL, *pins = NULL, *replaces = NULL;
   if (!json_only_members(json, "", names, error) ||
@@ -193,7 +194,8 @@ static bool request_read(const json_t *json, struct release_request *request, st
       !json_get_array(json, "", "kernels", JSON_NOT_NULL, &kernels, error) ||
       !json_get_string(json, "", "as_of", JSON_NOT_NULL, &as_of, error) ||
       !json_get_array(json, "", "pins", JSON_NOT_NULL, &pins, error) ||
-      !json_get_object(json, "", "replaces", JSON_OPTIONAL, &replaces, error))
+      !json_get_object(json, "", "replaces", JSON_OPTIONAL, &replaces, error) ||
+      !json_get_bool(json, "", "refuse_self_timed", JSON_NOT_NULL, &request->refuse_self_timed, error))
     return false;
   if (!environment_parse(environment, &request->environment, error))
     return error_pointer_prefix(error, "/environment");

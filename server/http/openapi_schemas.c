@@ -328,6 +328,7 @@ const char openapi_schemas[] = JSON({
     "pins": {"type": "array", "items": {"type": "object", "required": ["kernel", "key", "config"], "properties": {
       "kernel": {"$ref": "#/components/schemas/Digest"}, "key": {"$ref": "#/components/schemas/Key"},
       "config": {"$ref": "#/components/schemas/Config"}}}},
+    "refuse_self_timed": {"type": "boolean", "default": false, "description": "leaves out winners of kernels in c, whose own code could state its time"},
     "replaces": {"type": ["object", "null"], "additionalProperties": false, "properties": {
       "channel": {"type": "string", "default": "stable"},
       "min_gain": {"type": "number", "minimum": 0, "exclusiveMaximum": 1, "default": 0.02}}}}},

@@ -55,7 +55,7 @@ bool release_environments_load(struct db *db, const char *tag, enum regime regim
 static const struct statement release_candidates_statement = {
     "release_candidates",
     "SELECT j.id, k.name, k.id AS kernel_order, k.manifest -> 'key' AS key_names, j.kernel, j.key, j.space_digest,"
-    "  j.state, j.reason, j.build,"
+    "  j.state, j.reason, j.build, k.language = 'c' AS is_self_timed,"
     "  COALESCE((extract(epoch FROM j.finished_at) * 1000000)::bigint, 0) AS finished_us, w.config, w.config_values,"
     "  (SELECT sum(device_us + opening_us) FROM leases WHERE job_id = w.job_id)::bigint AS device_us,"
     "  " SQL_MEASURED_KEY("kernel_key", "j.kernel") " AS kernel_key, " SQL_MEASURED_KEY(
@@ -98,6 +98,7 @@ static bool candidate_read(const struct db_rows *rows, int row, struct release_c
       .name = xstrdup(db_get(rows, row, "name")),
       .kernel = db_get_digest(rows, row, "kernel"),
       .kernel_order = db_get_integer(rows, row, "kernel_order"),
+      .is_self_timed = db_get_bool(rows, row, "is_self_timed"),
       .key_names = db_get_json(rows, row, "key_names"),
       .key = db_get_json(rows, row, "key"),
       .space = db_get_digest(rows, row, "space_digest"),

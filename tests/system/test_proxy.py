@@ -4,12 +4,14 @@ import base64
 import hashlib
 import http.client
 import os
+import pathlib
 import pwd
 import re
 import shutil
 import socket
 import ssl
 import subprocess
+import tempfile
 import urllib.parse
 
 import harness
@@ -20,6 +22,15 @@ from harness import wait_until
 NODE = "URI:spiffe://wt.test/agent/node-17"
 OTHER = "URI:spiffe://wt.test/agent/node-18"
 SAMPLES = harness.SOURCE / "deploy/proxy"
+
+
+@pytest.fixture
+def tmp_path():
+    """One that another user may enter: pytest closes the folder of its own to others whenever one starts."""
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="wt-proxy-", dir="/tmp"))
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture
@@ -90,8 +101,6 @@ class Proxy(harness.Program):
         user = pwd.getpwnam("postgres")
         for path in (folder, pair.certificate, pair.key, pair.both):
             os.chown(path, user.pw_uid, user.pw_gid)
-        for parent in folder.parents[:2]:
-            parent.chmod(0o755)
         return ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
 
     def is_up(self):

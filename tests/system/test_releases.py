@@ -9,7 +9,7 @@ import urllib.parse
 
 import harness
 import pytest
-from harness import wait_until
+from harness import wait_until, wavetune
 
 GPU = {"gpu": "AMD Instinct MI300X", "arch": "gfx942", "compute_units": 304, "partition": "SPX/NPS1"}
 ROCM_64 = {"rocm": "6.4.1", **GPU}
@@ -354,6 +354,29 @@ def test_of_an_edited_kernel_the_newer_is_released_unless_both_are_named(bench):
     assert both["winners"] == 2
     exported = bench.server.get(f"/v1/releases/{both['release']}/export/json")
     assert len(exported["kernels"]) == 2
+
+
+def test_what_times_itself_is_refused_where_the_request_says_so(bench):
+    bench.job(ROCM_64, kernel="itself", m=1)
+    bench.job(ROCM_64, kernel="watched", m=1)
+    bench.sql("UPDATE kernels SET language = 'hip' WHERE name = 'watched'")
+    assert {entry["name"] for entry in bench.release(ROCM_64).json["included"]} == {"itself", "watched"}
+
+    answer = bench.release(ROCM_64, refuse_self_timed=True).json
+    assert [entry["name"] for entry in answer["included"]] == ["watched"]
+    assert [entry["name"] for entry in answer["skipped"]] == ["itself"] and answer["skipped"][0]["reason"].startswith("self-timed: ")
+    pin = {"kernel": "sha256:" + sha256("itself"), "key": {"M": 1}, "config": {"B": 2}}
+    pinned = bench.release(ROCM_64, refuse_self_timed=True, pins=[pin]).json
+    assert {entry["name"] for entry in pinned["included"]} == {"itself", "watched"}
+
+    # What a channel serves of it is not kept.
+    both = bench.release(ROCM_64).json["release"]
+    assert bench.server.request("PUT", "/v1/channels/timed", {"release": both}).status == 200
+    replaced = bench.release(ROCM_64, refuse_self_timed=True, replaces={"channel": "timed"}).json
+    assert [entry["name"] for entry in replaced["included"]] == ["watched"] and not replaced["kept"]
+    done = wavetune(bench.server, "publish", "--environment", json.dumps(ROCM_64), "--refuse-self-timed", "--json")
+    assert json.loads(done.stdout)["release"] == replaced["release"]
+    assert bench.release(ROCM_64, refuse_self_timed=None).status == 422
 
 
 def test_a_winner_stored_with_a_broken_verdict_is_an_error_and_no_release(bench):

@@ -9,6 +9,7 @@ ALTER TYPE token_role ADD VALUE 'operator';
 ALTER TABLE tokens
     ADD COLUMN also token_role[] NOT NULL DEFAULT '{}', -- roles beside the first
     ADD COLUMN channels text[] CHECK (cardinality(channels) > 0), -- patterns of fnmatch(3), of the role publisher
+    ADD COLUMN certificate text, -- the name of the client certificate that stands for it; then the digest is that name's
     ADD CHECK (role::text NOT IN ('agent', 'enrol', 'admin') OR also = '{}'),
     ADD CHECK (array_position(also::text[], 'agent') IS NULL AND array_position(also::text[], 'enrol') IS NULL
                AND array_position(also::text[], 'admin') IS NULL AND array_position(also::text[], role::text) IS NULL),

@@ -95,7 +95,7 @@ static int token_make_with(struct db *db, const struct options *options) {
     json_object_set_new(body, "uses", json_integer(option_integer(options, "uses")));
   if (!token_request_parse(body, &asked, &error))
     return command_failed(EXIT_USAGE, &error);
-  asked.terms.certificate = asked.certificate ? &asked.digest : NULL;
+  asked.terms.certificate_digest = &asked.digest;
   bool ok = tokens_make(db, &asked.terms, &author_command_line, token, &is_new, &error);
   free(asked.terms.environment);
   if (!ok)

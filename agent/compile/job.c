@@ -16,6 +16,7 @@
 #include "common/program/command.h"
 
 #define SCANNED_SOURCE_MAX ((size_t)4 << 20)
+#define COPIED_SOURCE_MAX ((size_t)64 << 20) /* as large as a file that a server keeps */
 #define OUTPUT_MAX ((size_t)64 << 10)
 #define DETAIL_MAX 400
 
@@ -297,7 +298,7 @@ static bool source_copy(const struct compile_job *job, const char *file, const c
     if (!is_made)
       return false;
   }
-  return file_read(from, SCANNED_SOURCE_MAX, &bytes, &size, error) &&
+  return file_read(from, COPIED_SOURCE_MAX, &bytes, &size, error) &&
          file_write_unsynced(to, bytes, size, 0600, error) && custody_give(custody, to, error);
 }
 

@@ -83,8 +83,14 @@ static bool rerun_into(struct execution *execution, struct work *work, const cha
   struct worker_client *worker, *reference = NULL;
   cleanup_free char *theirs = NULL;
   cleanup_fd int socket = -1;
-  if (custody->has_user && (!folder_make_temporary(&theirs, error) || !custody_give(custody, theirs, error)))
+  if (custody->has_user && !folder_make_temporary(&theirs, error))
     return false;
+  if (theirs && !custody_give(custody, theirs, error)) {
+    struct error left;
+    if (!folder_remove(theirs, &left))
+      log_warning("lease: %s", left.message);
+    return false;
+  }
   char **environment = debug_agent_environment(library, theirs ? theirs : folder);
   bool started = worker_start_under(executor->spawner, environment, executor->limits, &worker, error);
   environment_free(environment);

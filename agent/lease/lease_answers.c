@@ -75,6 +75,8 @@ static bool name_read(const json_t *answer, const char *member, const char **ret
          (!*ret || strlen(*ret) <= MEASUREMENT_NAME_MAX);
 }
 
+/* Room for what the agent adds: ,"kernel_key":"sha256:…" and ,"build_key":"sha256:…". */
+#define CONDITIONS_KEYS 192
 static bool conditions_read(const json_t *answer, const json_t **ret) {
   struct error ignored;
   json_t *conditions = NULL;
@@ -82,7 +84,7 @@ static bool conditions_read(const json_t *answer, const json_t **ret) {
     return false;
   cleanup_free char *text = conditions ? json_canonical(conditions) : NULL;
   *ret = json_object_size(conditions) ? conditions : NULL;
-  return !text || strlen(text) <= MEASUREMENT_CONDITIONS_MAX;
+  return !text || strlen(text) + CONDITIONS_KEYS <= MEASUREMENT_CONDITIONS_MAX;
 }
 
 /* Adds the answer, whose texts the measurement borrows. The caller frees the samples. False: no server would take it. */

@@ -47,10 +47,14 @@ static void workers_end(struct executor *executor) {
   atomic_store(&executor->current, WORKER_CONFIG_NONE);
 }
 
-void executor_drop_workers(struct executor *executor) {
-  workers_end(executor);
+static void helpers_forget(struct executor *executor) {
   for (size_t i = 0; i < HELPER_COUNT; i++)
     free(TAKE(executor->helpers[i].path));
+}
+
+void executor_drop_workers(struct executor *executor) {
+  workers_end(executor);
+  helpers_forget(executor);
 }
 
 static bool worker_begin(struct executor *executor, struct executor_worker *worker, struct error *error) {
@@ -388,8 +392,10 @@ static enum step worker_open(struct execution *execution, const json_t *request,
     worker->kernel = execution->lease->kernel->hash;
     free(TAKE(worker->opened));
     int64_t began_ns = clock_monotonic_ns();
-    if (!worker_ask_with(worker->client, request, socket, execution->error))
+    if (!worker_ask_with(worker->client, request, socket, execution->error)) {
+      helpers_forget(execution->executor); /* one of them may be what was changed: the pool looks at it again */
       return STEP_FAILED;
+    }
     enum worker_event event = worker_next(worker->client, execution_stopped, execution, NULL, &answer, &end);
     bool is_refused = json_is_false(json_object_get(answer, "passed"));
     if (!is_refused) /* the device did not come so far */

@@ -344,6 +344,10 @@ enum worker_event worker_next(struct worker_client *worker, bool (*stopped)(void
       page_read(worker, true);
     if (line == WORKER_LINE_WRONG)
       return worker_babbled(worker, error.message, ret_end);
+    if (line == WORKER_LINE_WHOLE && worker->sent < worker->out_size) {
+      json_decref(TAKE(*ret_answer));
+      return worker_babbled(worker, "it answered a request that it had not read", ret_end);
+    }
     if (line == WORKER_LINE_WHOLE)
       return WORKER_ANSWER;
     if (stopped && stopped(context))

@@ -22,7 +22,7 @@ struct buffer {
 
 /* As a whole or not at all; what comes after something that did not fit is left out too. */
 static void put(struct buffer *to, const char *bytes, size_t n) {
-  to->is_cut = to->is_cut || n > to->size - to->used;
+  to->is_cut = to->is_cut || to->used > to->size || n > to->size - to->used;
   if (to->is_cut)
     return;
   memcpy(to->bytes + to->used, bytes, n);
@@ -80,7 +80,7 @@ static void put_plain(struct buffer *to, const char *text, size_t length) {
 
 /* As much as fits, without half a character. */
 static void put_cut(struct buffer *to, const char *text, size_t length) {
-  size_t room = to->size - to->used, n = length < room ? length : room;
+  size_t room = to->used < to->size ? to->size - to->used : 0, n = length < room ? length : room;
   while (n && n < length && ((unsigned char)text[n] & 0xc0) == 0x80)
     n--;
   put(to, text, n);

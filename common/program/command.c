@@ -33,7 +33,7 @@ static void limit_set(int resource, uint64_t value) { setrlimit(resource, &(stru
 
 /* Why the program did not start, written to the parent through a pipe that a successful exec closes. */
 struct start_failure {
-  enum { STEP_USER, STEP_SANDBOX, STEP_FOLDER, STEP_EXEC } step;
+  enum { STEP_CGROUP, STEP_USER, STEP_SANDBOX, STEP_FOLDER, STEP_EXEC } step;
   int reason;
 };
 
@@ -70,8 +70,12 @@ no_return static void guard_run(const struct command *command, const struct cgro
                                 int failure_fd, pid_t parent) {
   sigset_t none;
   int status = 0;
-  if (cgroup && !cgroup_enter(cgroup))
+  if (cgroup && !cgroup_enter(cgroup)) {
+    struct start_failure failure = {STEP_CGROUP, errno};
+    ssize_t written = write(failure_fd, &failure, sizeof failure);
+    (void)written;
     _exit(127);
+  }
   setpgid(0, 0);
   signal(SIGTERM, group_kill);
   sigemptyset(&none);
@@ -107,7 +111,8 @@ static bool output_read(int fd, char *output, size_t *length, size_t output_max)
 }
 
 static bool start_failed(const struct command *command, const struct start_failure *failure, struct error *error) {
-  static const char *const steps[] = {[STEP_USER] = "cannot become the user of",
+  static const char *const steps[] = {[STEP_CGROUP] = "cannot enter the cgroup of",
+                                      [STEP_USER] = "cannot become the user of",
                                       [STEP_SANDBOX] = "cannot confine",
                                       [STEP_FOLDER] = "cannot enter the folder of",
                                       [STEP_EXEC] = "cannot run"};

@@ -130,8 +130,8 @@ void auth_add_nobody(struct auth *auth, const struct digest *digest, bool is_exp
 
 static bool tokens_equal(const struct auth_token *a, const struct auth_token *b, size_t n) {
   for (size_t i = 0; i < n; i++)
-    if (token_compare(&a[i], &b[i]) != 0 || a[i].roles != b[i].roles || a[i].expires_ms != b[i].expires_ms ||
-        a[i].replaces != b[i].replaces || strcmp(a[i].name, b[i].name) != 0)
+    if (token_compare(&a[i], &b[i]) != 0 || a[i].id != b[i].id || a[i].roles != b[i].roles ||
+        a[i].expires_ms != b[i].expires_ms || a[i].replaces != b[i].replaces || strcmp(a[i].name, b[i].name) != 0)
       return false;
   return true;
 }

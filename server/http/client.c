@@ -69,7 +69,7 @@ bool client_certificate(struct connection *connection, const struct head *head, 
 
 char *client_address(const struct request *request, char text[ADDRESS_SIZE]) {
   const struct connection *connection = request_private_of(request)->connection;
-  const char *forwarded = connection->is_proxy ? request_header(request, "X-Forwarded-For") : NULL;
+  const char *forwarded = connection->is_proxy ? connection->head.forwarded_for : NULL;
   if (forwarded && forwarded_address(&connection->server->trusted_proxies, forwarded, text))
     return text;
   return address_format(peer_of(connection), text);

@@ -147,6 +147,8 @@ static enum MHD_Result header_note(void *context, enum MHD_ValueKind kind, const
     if (strcasecmp(name, "X-Client-Cert") == 0) {
       head->client_certificate = value;
       head->n_client_certificate++;
+    } else if (strcasecmp(name, "X-Forwarded-For") == 0) {
+      head->forwarded_for = value;
     } else if (strcasecmp(name, "X-Forwarded-Proto") == 0) {
       head->is_forwarded_http = strcasecmp(value, "http") == 0;
     } else if (strcasecmp(name, REQUEST_ID_HEADER) == 0) {

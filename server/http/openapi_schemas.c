@@ -460,7 +460,7 @@ const char openapi_schemas[] = JSON({
       "name": {"type": "string"}, "role": {"$ref": "#/components/schemas/Role"}, "created_at": {"$ref": "#/components/schemas/Time"},
       "revoked_at": {"type": ["string", "null"]}, "expires_at": {"type": ["string", "null"]},
       "agent": {"type": ["string", "null"]}, "uses_left": {"type": ["integer", "null"]},
-      "agent_name": {"type": ["string", "null"]}, "environment": {"type": ["object", "null"]},
+      "certificate": {"type": ["string", "null"]}, "agent_name": {"type": ["string", "null"]}, "environment": {"type": ["object", "null"]},
       "channels": {"type": ["array", "null"]}, "id": {"$ref": "#/components/schemas/Id"},
       "made_by": {"$ref": "#/components/schemas/By"}, "made_by_id": {"$ref": "#/components/schemas/ById"},
       "revoked_by": {"$ref": "#/components/schemas/By"}, "revoked_by_id": {"$ref": "#/components/schemas/ById"}}}},

@@ -23,6 +23,7 @@
 /* What the headers say, from one walk over them. Texts are libmicrohttpd's, as long as the request. */
 struct head {
   const char *authorization, *if_none_match, *request_id;
+  const char *forwarded_for;      /* the last X-Forwarded-For: what the nearest proxy added */
   const char *client_certificate; /* X-Client-Cert, for what it is worth: see client.h */
   int n_authorization, n_client_certificate, n_host, n_length, n_request_id;
   bool is_chunked, has_bad_coding, has_bad_length;

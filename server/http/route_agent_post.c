@@ -133,6 +133,10 @@ static bool acquaintance_admit(struct worker *worker, struct enrolling *enrollin
     error_at(&enrolling->reason, "/agent", "agent %s has a token of its own, and only with that enrols again",
              enrolling->id);
     return refuse(enrolling, 403);
+  } else if (before.is_of_certificate) {
+    error_at(&enrolling->reason, "/agent", "agent %s is a client certificate's, and only with that enrols again",
+             enrolling->id);
+    return refuse(enrolling, 403);
   } else if (before.has_owner && !is_own && !is_admin && before.owner_is_live) {
     error_at(&enrolling->reason, "/agent",
              "agent %s enrolled with the token \"%s\"; use that one, or revoke it first with \"wavetune token revoke "

@@ -27,7 +27,7 @@ void route_token_post(struct worker *worker, struct request **requests, size_t n
     return;
   }
   struct token_terms *terms = &asked.terms;
-  terms->certificate = asked.certificate ? &asked.digest : NULL;
+  terms->certificate_digest = &asked.digest;
   if (!tokens_make(worker->db, terms, request_author(request), token, &is_new, &error)) {
     answer_failure(request, &error);
   } else if (!is_new) {

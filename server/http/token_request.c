@@ -130,6 +130,7 @@ bool token_request_parse(const json_t *json, struct token_request *ret, struct e
   if (environment_json)
     terms.environment = json_canonical(environment_json);
   terms.channels = channels;
+  terms.certificate = certificate;
   *ret = (struct token_request){.terms = terms, .certificate = certificate};
   if (certificate)
     ret->digest = tls_name_digest(certificate);

@@ -105,6 +105,7 @@ void tokens_look_up(struct worker *worker, struct request_private *requests[], s
     digests[i] = requests[i]->token;
   bool is_answered = tokens_ask(worker, digests, n, tokens, &n_found, expired, &n_expired, &error);
   for (size_t i = 0; i < n; i++) {
+    log_set_request(requests[i]->request.id);
     struct auth_token *token = is_answered ? token_of(tokens, n_found, &digests[i]) : NULL;
     if (!is_answered) {
       log_debug("tokens: %s", error.message); /* nobody in particular asks: not where the database is */
@@ -120,6 +121,7 @@ void tokens_look_up(struct worker *worker, struct request_private *requests[], s
       tokens_answer_unknown(requests[i], is_expired);
     }
   }
+  log_set_request(NULL);
 }
 
 bool tokens_refresh(struct worker *worker, struct error *error) {
@@ -145,7 +147,10 @@ void tokens_housekeep(struct worker *worker) {
     return;
   next_ms = now_ms + REFRESH_EVERY_MS;
   int64_t used[AUTH_USED_MAX];
-  size_t n_used = auth_take_used(worker->server->auth, used); /* what fails is noted again when it is used again */
-  if ((n_used && !tokens_settle_used(worker->db, used, n_used, &error)) || !tokens_refresh(worker, &error))
+  size_t n_used = auth_take_used(worker->server->auth, used);
+  bool is_settled = !n_used || tokens_settle_used(worker->db, used, n_used, &error);
+  for (size_t i = 0; i < n_used && !is_settled; i++)
+    auth_note_use(worker->server->auth, used[i]);
+  if (!is_settled || !tokens_refresh(worker, &error))
     log_warning("tokens: %s", error.message);
 }

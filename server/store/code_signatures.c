@@ -13,7 +13,7 @@ static bool signature_store(struct db *db, const struct digest *digest, const st
       "code_signature_store",
       "WITH stored AS (INSERT INTO code_signatures AS c (digest, key, signature, expires_at, added_by, added_by_id)"
       " SELECT $1::bytea, $2::bytea, $3, $4::timestamptz, $5, $6::bigint WHERE (SELECT count(*) FROM code_signatures"
-      "  WHERE digest = $1::bytea AND key <> $2::bytea) < " TEXT(
+      "  WHERE digest = $1::bytea AND key <> $2::bytea AND (expires_at IS NULL OR expires_at > now())) < " TEXT(
           CODE_SIGNATURES_MAX) " ON CONFLICT (digest, key) DO UPDATE SET signature = excluded.signature,"
                                "  expires_at = excluded.expires_at, signed_at = now(), added_by = excluded.added_by,"
                                "  added_by_id = excluded.added_by_id"

@@ -267,7 +267,8 @@ bool agents_live(struct db *db, int64_t live_ms, int64_t *ret_n, struct error *e
 }
 
 #define SQL_BRIEF                                                                                                      \
-  "SELECT a.id, a.boot, a.drain_reason IS NOT NULL AS is_draining, a.token_id, t.role = 'enrol' AS has_token"          \
+  "SELECT a.id, a.boot, a.drain_reason IS NOT NULL AS is_draining, a.token_id, t.role = 'enrol' OR t.certificate IS "  \
+  "NOT NULL AS has_token"                                                                                              \
   " FROM agents a LEFT JOIN tokens t ON t.id = a.token_id"
 static const struct statement agents_brief_statement = {"agents_brief", SQL_BRIEF " WHERE a.id = ANY ($1::text[])"};
 static const struct statement agents_brief_draining_statement = {"agents_brief_draining",

@@ -30,7 +30,7 @@ bool identities_secret(struct db *db, uint8_t ret_secret[LEASE_SECRET_SIZE], str
 
 /* Whether what belongs to token t is not the asker's, r. What an agent with a token of its own has stays that agent's when the
  * token has ended: it gets others. */
-#define SQL_OWNER_IS_AGENT "(t.agent IS NOT NULL OR t.role = 'enrol')"
+#define SQL_OWNER_IS_AGENT "(t.agent IS NOT NULL OR t.role = 'enrol' OR t.certificate IS NOT NULL)"
 #define SQL_IS_ANOTHERS                                                                                                \
   "(" SQL_OWNER_IS_AGENT " OR (t.id <> r.token AND NOT r.is_admin AND " SQL_TOKEN_IS_LIVE("t") "))"
 
@@ -179,7 +179,7 @@ bool agent_before_lock(struct db *db, const char *agent, int64_t live_ms, struct
       "SELECT a.name, a.machine, " SQL_TIME(
           "a.last_seen") " AS last_seen,"
                          "  a.last_seen > now() - $2::bigint * interval '1 ms' AS agent_is_live, a.token_id, t.role = "
-                         "'enrol' AS is_enrol,"
+                         "'enrol' AS is_enrol, t.certificate IS NOT NULL AS is_of_certificate,"
                          "  " SQL_TOKEN_IS_LIVE(
                              "t") " AS is_live, t.uses_left, t.name AS token_name, t.agent_name, t.environment"
                                   " FROM agents a LEFT JOIN tokens t ON t.id = a.token_id WHERE a.id = $1 FOR UPDATE "
@@ -200,6 +200,7 @@ bool agent_before_lock(struct db *db, const char *agent, int64_t live_ms, struct
   ret->owner = db_get_integer(rows, 0, "token_id");
   ret->has_owner = !db_is_null(rows, 0, "token_id");
   ret->owner_is_live = db_get_bool(rows, 0, "is_live");
+  ret->is_of_certificate = db_get_bool(rows, 0, "is_of_certificate");
   snprintf(ret->owner_name, sizeof ret->owner_name, "%s", db_get(rows, 0, "token_name"));
   if (db_get_bool(rows, 0, "is_enrol"))
     terms_read(rows, 0, &ret->terms);

@@ -60,6 +60,7 @@ struct agent_before {
   bool is_known, is_live;
   char *name, *machine, *last_seen; /* machine: "" where it never said */
   bool has_owner, owner_is_live;
+  bool is_of_certificate; /* the owner stands for a client certificate, and nothing else enrols as the agent */
   int64_t owner;
   struct enrolment_terms terms; /* of the owner, where that is of the role enrol: terms.name is set then */
   char owner_name[IDENTITY_NAME_SIZE];

@@ -30,18 +30,18 @@ bool tokens_insert(struct db *db, const struct token_terms *terms, const struct 
                                           " WHERE name = $1 AND revoked_at IS NULL AND expires_at <= now()"};
   static const struct statement insert = {
       "tokens_make", "INSERT INTO tokens (name, role, also, digest, expires_at, uses_left, agent_name, environment,"
-                     "  agent, replaces, channels, made_by, made_by_id)"
+                     "  agent, replaces, channels, made_by, made_by_id, certificate)"
                      " VALUES ($1, split_part($2, ',', 1)::token_role,"
                      "  (string_to_array($2, ','))[2:]::token_role[], $3::bytea,"
                      "  now() + $4::bigint * interval '1 ms', $5::int, $6, $7::json, $8, $9::bigint, $10::text[],"
-                     "  $11, $12::bigint) ON CONFLICT DO NOTHING"};
+                     "  $11, $12::bigint, $13) ON CONFLICT DO NOTHING"};
   /* A certificate's digest is always the same, and digests are unique: what has ended gives it up. */
   static const struct statement free_digest = {
       "tokens_free_digest", "UPDATE tokens t SET digest = sha256(digest || convert_to(id::text, 'UTF8'))"
                             " WHERE digest = $1::bytea AND NOT " SQL_TOKEN_IS_LIVE("t")};
   char token[TOKEN_TEXT_SIZE] = "wt_";
   random_hex(token + 3, 32);
-  struct digest digest = terms->certificate ? *terms->certificate : digest_of(token, strlen(token));
+  struct digest digest = terms->certificate ? *terms->certificate_digest : digest_of(token, strlen(token));
   struct db_array channels;
   db_array_init(&channels);
   for (size_t i = 0; i < json_array_size(terms->channels); i++)
@@ -63,6 +63,7 @@ bool tokens_insert(struct db *db, const struct token_terms *terms, const struct 
   db_integer_or_null(&parameters, terms->replaces);
   db_text(&parameters, terms->channels ? channels_text : NULL);
   db_author(&parameters, author);
+  db_text(&parameters, terms->certificate);
   bool ok = db_run(db, &rename, &named, NULL, error) &&
             (!terms->certificate || db_run(db, &free_digest, &freed, NULL, error)) &&
             db_run(db, &insert, &parameters, &rows, error);
@@ -78,10 +79,13 @@ bool tokens_make(struct db *db, const struct token_terms *terms, const struct au
                  char ret_token[TOKEN_TEXT_SIZE], bool *ret_is_new, struct error *error) {
   if (!db_begin(db, error))
     return false;
-  json_t *detail = json_pack("{s:s, s:O*}", "role", terms->role, "channels", terms->channels);
+  json_t *detail = json_pack("{s:s, s:O*, s:s*, s:s*}", "role", terms->role, "channels", terms->channels, "certificate",
+                             terms->certificate, "agent_name", terms->agent_name);
   ALWAYS(detail != NULL);
   if (terms->expires_in_ms)
     json_object_set_new(detail, "expires_in_ms", json_integer(terms->expires_in_ms));
+  if (terms->uses)
+    json_object_set_new(detail, "uses", json_integer(terms->uses));
   bool ok = tokens_insert(db, terms, author, ret_token, ret_is_new, error);
   ok = ok && (!*ret_is_new || audit_note(db, author, AUDIT_MAKE_TOKEN, terms->name, json_incref(detail), error));
   json_decref(detail);
@@ -116,7 +120,8 @@ static bool revoke_named(struct db *db, const char *name, bool may_be_last_admin
                          enum token_revocation *ret, struct error *error) {
   static const struct statement statement = {
       "tokens_revoke", "WITH admins AS MATERIALIZED (SELECT id FROM tokens"
-                       "  WHERE role = 'admin' AND revoked_at IS NULL ORDER BY id FOR UPDATE),"
+                       "  WHERE role = 'admin' AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now())"
+                       "  ORDER BY id FOR UPDATE),"
                        " named AS MATERIALIZED (SELECT t.id, role = 'admin' AND NOT EXISTS (SELECT FROM admins"
                        "   WHERE admins.id <> t.id) AS is_last_admin FROM tokens t"
                        "  WHERE name = $1 AND revoked_at IS NULL),"
@@ -158,6 +163,7 @@ bool tokens_list(struct db *db, int64_t after, int64_t limit, json_t **ret_items
       " 'created_at', " SQL_TIME("created_at") ", 'revoked_at', " SQL_TIME("revoked_at") ","
       " 'expires_at', " SQL_TIME("expires_at") ", 'agent', agent, 'uses_left', uses_left,"
       " 'agent_name', agent_name, 'environment', environment, 'channels', channels,"
+      " 'certificate', certificate,"
       " " SQL_BY("t", "made_by") ", " SQL_BY("t", "revoked_by") ") AS item"
       " FROM tokens t WHERE id > $1::bigint ORDER BY id LIMIT $2::bigint + 1"};
   /* clang-format on */

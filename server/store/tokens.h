@@ -14,15 +14,16 @@
 
 struct token_terms {
   const char *name;
-  const char *role;                 /* names of the database's enum, with commas between */
-  int64_t expires_in_ms;            /* 0: never */
-  int64_t uses;                     /* agents that one of the role enrol may enrol; 0: of another role */
-  const char *agent_name;           /* a pattern for their names; NULL: any */
-  char *environment;                /* JSON of what each of their devices has; NULL: any; owned by who made the terms */
-  const char *agent;                /* whose it is alone; NULL: of nobody in particular */
-  const json_t *channels;           /* of a publisher: an array of patterns for their names; else NULL; borrowed */
-  const struct digest *certificate; /* what is stored in the place of a token's digest; NULL: a token is made */
-  int64_t replaces;                 /* the token that ends soon after this one was first used; 0: none */
+  const char *role;        /* names of the database's enum, with commas between */
+  int64_t expires_in_ms;   /* 0: never */
+  int64_t uses;            /* agents that one of the role enrol may enrol; 0: of another role */
+  const char *agent_name;  /* a pattern for their names; NULL: any */
+  char *environment;       /* JSON of what each of their devices has; NULL: any; owned by who made the terms */
+  const char *agent;       /* whose it is alone; NULL: of nobody in particular */
+  const json_t *channels;  /* of a publisher: an array of patterns for their names; else NULL; borrowed */
+  const char *certificate; /* the name of the client certificate that stands for it; NULL: a token is made */
+  const struct digest *certificate_digest; /* of that name: what is stored in the place of a token's; NULL: none */
+  int64_t replaces;                        /* the token that ends soon after this one was first used; 0: none */
 };
 
 /* Makes a random token and stores its digest: *ret_is_new is false when a live token has the name. With

@@ -249,6 +249,13 @@ def test_blobs_of_many_chunks_survive_and_a_damaged_one_is_an_error(server, post
     assert answer.status == 503 and "damaged" in answer.json["detail"]
 
 
+def test_an_admin_token_that_has_ended_is_not_counted_as_one(server, database, postgres):
+    assert server.request("POST", "/v1/tokens", {"name": "brief", "role": "admin", "expires": "1h"}).status == 201
+    postgres.sql("update tokens set expires_at = now() - interval '1 s' where name = 'brief'", conninfo=database)
+    mine = next(token["name"] for token in server.items("/v1/tokens") if token["name"].startswith("admin-"))
+    assert server.request("DELETE", f"/v1/tokens/{mine}").status == 409
+
+
 def test_the_last_admin_token_is_revoked_at_the_database_only(server, database):
     other = harness.make_token(database, "other", "admin")
     mine = next(i["name"] for i in server.items("/v1/tokens") if i["role"] == "admin" and i["name"] != "other")

@@ -336,6 +336,22 @@ def test_an_agent_of_a_certificate_is_one_agent_and_acts_as_no_other(serve, auth
     assert node.ask(server.port, "POST", f"/v1/agents/{id17}/token", {}).status == 403, "it has no token to replace"
 
 
+def test_an_agent_of_a_certificate_stays_its_own_when_its_token_was_revoked_and_made_again(serve, authority, node):
+    server = serve("--tls-client-ca", authority.certificate)
+    make = {"name": "n17", "role": "agent", "certificate": NODE}
+    shared = harness.make_token(server.database, "shared", "agent")
+    assert server.request("POST", "/v1/tokens", make).status == 201
+    id17 = node.ask(server.port, "POST", "/v1/agents", enrolment()).json["agent"]
+    for _ in range(2):
+        assert server.request("DELETE", "/v1/tokens/n17").status == 204
+        taken = server.client.ask(server.port, "POST", "/v1/agents", enrolment("boot-2", agent=id17), shared)
+        assert taken.status == 403 and "is a client certificate's" in taken.json["detail"]
+        assert server.request("POST", "/v1/tokens", make).status == 201
+    assert node.ask(server.port, "POST", "/v1/agents", enrolment("boot-3")).json["agent"] == id17
+    listed = [token["certificate"] for token in server.items("/v1/tokens")]
+    assert listed.count(NODE) == 3 and listed.count(None) == len(listed) - 3
+
+
 def test_an_agent_works_with_a_certificate_instead_of_a_token(start, serve, authority, node, tmp_path):
     server = serve("--tls-client-ca", authority.certificate, "--require-enrolment")
     done = harness.wavetune(server, "token", "make", "node-17", "--role", "agent", "--certificate", NODE,

@@ -98,7 +98,7 @@ def test_an_agent_spends_no_more_on_a_job_than_its_budget_and_the_round_that_eac
     agent_ready(server)
     job = tune(server, kernel, KEY, "--budget", "3")
     assert job["state"] == "done" and job["winner"]["verdict"]["processes"] >= 3
-    assert job["spent_device_seconds"] < 3 * 1.2, "10000 rounds would take minutes"
+    assert job["spent_device_seconds"] < 3 * 2, "10000 rounds would take minutes"
     assert "valid configs: " in wavetune(server, "show", job["job"]).stdout
 
 

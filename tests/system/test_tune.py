@@ -385,7 +385,7 @@ def test_what_processes_do_not_agree_on_is_measured_in_more_of_them(tmp_path):
 
 def test_more_than_a_final_takes_race_once_more_before_it(tmp_path):
     samples = tmp_path / "samples"
-    done = tune(sleeper(tmp_path / "kernel", (20000,), turns=6), "n=1000", tmp_path / "state", "--json", "--finalists", "2",
+    done = tune(sleeper(tmp_path / "kernel", (60000,), turns=6), "n=1000", tmp_path / "state", "--json", "--finalists", "2",
                 "--samples", samples)
     assert done.returncode == 0, done.stderr
     lines = [json.loads(line) for line in samples.read_text().splitlines()]

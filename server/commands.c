@@ -4,8 +4,8 @@
 #include <signal.h>
 
 #include "common/base/log.h"
-#include "server/core/demand.h"
 #include "server/db/migrate.h"
+#include "server/demand/demand.h"
 #include "server/http/traffic.h"
 
 int command_failed(enum exit_code code, const struct error *error) {

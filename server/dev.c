@@ -9,7 +9,7 @@
 #include "server/cluster.h"
 #include "server/commands.h"
 #include "server/db/database.h"
-#include "server/store/tokens.h"
+#include "server/token/token_store.h"
 
 #define TOKEN_NAME "dev"
 

@@ -5,8 +5,8 @@
 #include "common/base/log.h"
 #include "server/commands.h"
 #include "server/db/database.h"
-#include "server/http/token_request.h"
-#include "server/store/tokens.h"
+#include "server/token/token_request.h"
+#include "server/token/token_store.h"
 
 #define DATABASE_OPTION                                                                                                \
   {"database", OPTION_TEXT, "CONNINFO", NULL, 0, 0, "libpq connection string or postgresql:// URI", false}

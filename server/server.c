@@ -5,15 +5,15 @@
 #include <time.h>
 
 #include "common/base/log.h"
-#include "server/core/housekeep.h"
+#include "server/agent/identities.h"
 #include "server/db/migrate.h"
+#include "server/housekeep.h"
 #include "server/http/daemon.h"
 #include "server/http/dispatch.h"
 #include "server/http/openapi.h"
 #include "server/http/response_memory.h"
 #include "server/http/tls.h"
 #include "server/server_private.h"
-#include "server/store/identities.h"
 
 #define HOUSEKEEP_EVERY_MS 250
 #define READY_EVERY_MS 1000

@@ -6,12 +6,12 @@
 #include <stdatomic.h>
 
 #include "common/cache/signing_key.h"
-#include "server/core/lease_id.h"
+#include "server/blob/blobs.h"
 #include "server/http/auth.h"
 #include "server/http/forwarded.h"
 #include "server/http/queue.h"
+#include "server/lease/lease_id.h"
 #include "server/server.h"
-#include "server/store/blobs.h"
 
 #define SERVER_MAGIC 0x53525631u
 #define NOT_READY_SIZE 256

@@ -4,7 +4,7 @@
 #include <errno.h>
 
 #include "common/base/log.h"
-#include "server/store/blobs.h"
+#include "server/blob/blobs.h"
 
 void answer_failure(struct request *request, const struct error *error) {
   if (error->kind == ERROR_UNAVAILABLE || error->kind == ERROR_DEADLINE || error->kind == ERROR_CONTENTION) {

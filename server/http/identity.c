@@ -4,9 +4,9 @@
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
 
+#include "server/agent/identities.h"
 #include "server/http/answers.h"
 #include "server/http/router.h"
-#include "server/store/identities.h"
 
 bool identity_of_certificate(const struct server *server, const struct digest *certificate,
                              char ret_agent[TOKEN_AGENT_SIZE]) {

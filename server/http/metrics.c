@@ -3,9 +3,9 @@
 
 #include <inttypes.h>
 
-#include "server/core/housekeep.h"
 #include "server/counters.h"
 #include "server/db/db.h"
+#include "server/housekeep.h"
 #include "server/http/traffic.h"
 #include "server/server_private.h"
 

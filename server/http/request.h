@@ -9,9 +9,9 @@
 #define WAVETUNE_SERVER_HTTP_REQUEST_H
 
 #include "common/base/json.h"
+#include "server/audit/audit.h"
 #include "server/http/route.h"
 #include "server/server.h"
-#include "server/store/audit.h"
 
 #define REQUEST_MAGIC 0x52455131u
 #define REQUEST_SEGMENTS_MAX 3

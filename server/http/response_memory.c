@@ -4,7 +4,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "server/core/fetches.h"
+#include "server/cache/fetches.h"
 #include "server/http/header.h"
 #include "server/http/response.h"
 #include "server/server_private.h"

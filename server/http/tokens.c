@@ -2,15 +2,15 @@
 #include "server/http/tokens.h"
 
 #include "common/base/log.h"
-#include "server/core/housekeep.h"
 #include "server/db/values.h"
+#include "server/housekeep.h"
 #include "server/http/client.h"
 #include "server/http/identity.h"
 #include "server/http/response.h"
 #include "server/http/router.h"
 #include "server/http/traffic.h"
 #include "server/server_private.h"
-#include "server/store/tokens.h"
+#include "server/token/token_store.h"
 
 #define REFRESH_EVERY_MS 2000
 

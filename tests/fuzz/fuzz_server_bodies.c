@@ -1,10 +1,10 @@
 /* Bodies of jobs, enrolments, imports, channels and results from anybody: each is refused with a sentence and a pointer, or what was read
  * keeps the promises that the SQL relies on. */
-#include "server/core/channels.h"
-#include "server/core/enrolment.h"
-#include "server/core/import_post.h"
-#include "server/core/job_request.h"
-#include "server/core/results.h"
+#include "server/agent/enrolment.h"
+#include "server/channel/channels.h"
+#include "server/import/import_post.h"
+#include "server/job/job_request.h"
+#include "server/measurement/results.h"
 
 static void check_refusal(const struct error *error) {
   cleanup_json json_t *message = json_string(error->message);

@@ -1,7 +1,7 @@
 /* The server's side of what an agent posts. A file of its own, as both sides have a struct measurement. */
 #include "tests/fuzz/results_taken.h"
 
-#include "server/core/results.h"
+#include "server/measurement/results.h"
 
 bool results_taken(const json_t *body, struct error *error) {
   struct results results;

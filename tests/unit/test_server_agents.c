@@ -1,7 +1,7 @@
 /* Heartbeats in memory. */
 #include <criterion/criterion.h>
 
-#include "server/core/agents.h"
+#include "server/agent/agents.h"
 
 TestSuite(agents);
 

@@ -1,7 +1,7 @@
 /* Which environment's cache is served when none is there for exactly the one that asks. */
 #include <criterion/criterion.h>
 
-#include "server/core/cache_rules.h"
+#include "server/cache/cache_rules.h"
 
 static struct environment environment_of(const char *text) {
   struct error error;

@@ -1,7 +1,7 @@
 /* Entity tags of channels, and what a PUT decides. */
 #include <criterion/criterion.h>
 
-#include "server/core/channels.h"
+#include "server/channel/channels.h"
 
 static struct channel_state state_at(int64_t counter, const char *release) {
   return (struct channel_state){.counter = counter, .release = digest_of(release, strlen(release))};

@@ -1,9 +1,9 @@
 /* What deployments report is read strictly, is limited, and what they fetch is noted once. */
 #include <criterion/criterion.h>
 
-#include "server/core/demand.h"
-#include "server/core/fetches.h"
-#include "server/http/demand_rate.h"
+#include "server/cache/fetches.h"
+#include "server/demand/demand.h"
+#include "server/demand/demand_rate.h"
 
 static bool parse(const char *text, struct demand_report *ret, struct error *error) {
   static json_t *json; /* what a report borrows from */

@@ -1,5 +1,5 @@
 /* When a device drifts from its own history. */
-#include "server/core/drift.h"
+#include "server/agent/drift.h"
 
 #include <criterion/criterion.h>
 

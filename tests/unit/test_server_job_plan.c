@@ -1,7 +1,7 @@
 /* What comes after a stage of a job. */
 #include <criterion/criterion.h>
 
-#include "server/core/job_plan.h"
+#include "server/job/job_plan.h"
 
 TestSuite(job_plan);
 

@@ -1,7 +1,7 @@
 /* Jobs as people submit them: defaults, and each refusal names the member. */
 #include <criterion/criterion.h>
 
-#include "server/core/job_request.h"
+#include "server/job/job_request.h"
 
 TestSuite(job_request);
 

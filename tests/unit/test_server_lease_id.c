@@ -1,4 +1,4 @@
-#include "server/core/lease_id.h"
+#include "server/lease/lease_id.h"
 
 #include <criterion/criterion.h>
 

@@ -1,7 +1,7 @@
 /* Which configs are likely to win: what won elsewhere, nearest first. */
 #include <criterion/criterion.h>
 
-#include "server/core/likely.h"
+#include "server/job/likely.h"
 
 TestSuite(likely);
 

@@ -1,7 +1,7 @@
 /* What a release includes, and why the rest is left out. */
 #include <criterion/criterion.h>
 
-#include "server/core/release_make.h"
+#include "server/release/release_make.h"
 
 /* Jobs are described by a few members; the rest is made up from them. */
 struct made {

@@ -1,7 +1,7 @@
 /* What an agent posts of a lease: each refusal names the member. */
 #include <criterion/criterion.h>
 
-#include "server/core/results.h"
+#include "server/measurement/results.h"
 
 TestSuite(results);
 

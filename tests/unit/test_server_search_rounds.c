@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#include "server/core/search_rounds.h"
+#include "server/job/search_rounds.h"
 
 TestSuite(search_rounds);
 

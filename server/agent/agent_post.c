@@ -1,0 +1,311 @@
+/* Enrolling: who an agent is, and which token is its own. One transaction each.
+ *
+ * Memory: what a handler makes lives as long as it runs. Threads: database workers. */
+#include <fnmatch.h>
+
+#include "common/base/log.h"
+#include "server/agent/agents.h"
+#include "server/agent/enrolment.h"
+#include "server/agent/environments.h"
+#include "server/agent/identities.h"
+#include "server/http/answers.h"
+#include "server/http/client.h"
+#include "server/http/identity.h"
+#include "server/http/routes.h"
+#include "server/lease/leases.h"
+
+#define ENROL_ATTEMPTS 3
+
+struct enrolling {
+  struct request *request;
+  const struct enrolment *enrolment;
+  char id[AGENT_ID_SIZE];
+  struct agent_owner owner; /* afterwards */
+  /* What came of it. A refusal is not a failure: nothing was written. */
+  int refused;                 /* status; 0: it is not */
+  char copy_of[AGENT_ID_SIZE]; /* refused because this agent is live on another machine; "": it is not for that */
+  struct error reason;
+  char *boot_before;
+  struct lease_losses losses;
+  char token[TOKEN_TEXT_SIZE]; /* "": none was made */
+  int64_t rotate_in_ms;        /* -1: never */
+};
+
+static void enrolling_clear(struct enrolling *enrolling) {
+  free(enrolling->boot_before);
+  lease_losses_release(&enrolling->losses);
+  *enrolling = (struct enrolling){.request = enrolling->request, .enrolment = enrolling->enrolment, .rotate_in_ms = -1};
+}
+
+static bool refuse(struct enrolling *enrolling, int status) {
+  enrolling->refused = status;
+  return true;
+}
+
+/* What the enrolment token admits, also when the agent comes back with the token that it got. */
+static void terms_check(struct enrolling *enrolling, const struct enrolment_terms *terms) {
+  const struct enrolment *enrolment = enrolling->enrolment;
+  struct environment wanted = {0};
+  struct error unread;
+  char at[JSON_POINTER_SIZE];
+  if (terms->agent_name && fnmatch(terms->agent_name, enrolment->name, 0) != 0) {
+    error_at(&enrolling->reason, "/name", "the token \"%s\" enrols agents named \"%s\", and this one is \"%.60s\"",
+             terms->name, terms->agent_name, enrolment->name);
+    enrolling->refused = 403;
+    return;
+  }
+  if (!terms->environment)
+    return;
+  ALWAYS(environment_parse(terms->environment, &wanted, &unread)); /* it was when the token was made */
+  for (size_t i = 0; !enrolling->refused && i < enrolment->n_devices; i++) {
+    if (environment_fits(&wanted, &enrolment->devices[i].environment))
+      continue;
+    cleanup_free char *text = environment_format(&wanted);
+    error_at(&enrolling->reason, json_pointer_index(at, sizeof at, "/devices", i),
+             "the token \"%s\" enrols devices of %s, and \"%.60s\" is another", terms->name, text,
+             enrolment->devices[i].device);
+    enrolling->refused = 403;
+  }
+  environment_release(&wanted);
+}
+
+/* Two machines with one id: one is a copy of the other. */
+static void machine_check(struct enrolling *enrolling, const char *agent, const struct agent_before *before) {
+  const struct enrolment *enrolment = enrolling->enrolment;
+  if (!before->is_known || !before->is_live || !enrolment->machine || !*before->machine ||
+      strcmp(before->machine, enrolment->machine) == 0)
+    return;
+  error_at(&enrolling->reason, "/agent",
+           "agent %s (\"%.60s\") lives on another machine, seen %s: one of the two has a copy of the other's state "
+           "folder; remove the copy's, so that it enrols as itself, or, where the agent moved, wait until the first "
+           "was not seen for a while",
+           agent, before->name, before->last_seen);
+  enrolling->refused = 409;
+  snprintf(enrolling->copy_of, sizeof enrolling->copy_of, "%s", agent);
+}
+
+/* With a token of the role enrol. The answer to this boot nonce may have been lost: then it is the same agent. An id that is
+ * taken is not given to anybody who has not its token: the agent is a new one. */
+static bool newcomer_admit(struct worker *worker, struct enrolling *enrolling, struct error *error) {
+  const struct enrolment *enrolment = enrolling->enrolment;
+  int64_t token = enrolling->request->token_id, live_ms = agent_live_ms(server_options(worker->server));
+  cleanup_enrolment_terms struct enrolment_terms terms = {0};
+  cleanup_agent_before struct agent_before before = {0};
+  cleanup_free char *known = NULL;
+  if (!enrolment_terms_lock(worker->db, token, &terms, error) ||
+      !enrolment_known(worker->db, token, enrolment->boot, &known, error) ||
+      (enrolment->agent && !agent_before_lock(worker->db, enrolment->agent, live_ms, &before, error)))
+    return false;
+  random_hex(enrolling->id, (sizeof enrolling->id - 1) / 2);
+  if (known || (enrolment->agent && !before.is_known))
+    snprintf(enrolling->id, sizeof enrolling->id, "%s", known ? known : enrolment->agent);
+  enrolling->owner = (struct agent_owner){token, true};
+  terms_check(enrolling, &terms);
+  if (!enrolling->refused && !known)
+    machine_check(enrolling, enrolment->agent, &before);
+  if (enrolling->refused)
+    return true;
+  if (!terms.is_live || (!known && terms.uses_left == 0)) {
+    error_at(&enrolling->reason, "", "the token \"%s\" %s; an admin makes another with \"wavetune token make\"",
+             terms.name, terms.is_live ? "has enrolled as many agents as it may" : "has ended");
+    return refuse(enrolling, 403);
+  }
+  return known || enrolment_use(worker->db, token, error);
+}
+
+/* With the agent's own token, or with one that is bound to no agent. */
+static bool acquaintance_admit(struct worker *worker, struct enrolling *enrolling, struct error *error) {
+  const struct request *request = enrolling->request;
+  const char *agent = *request->token_agent ? request->token_agent : enrolling->enrolment->agent;
+  cleanup_agent_before struct agent_before before = {0};
+  if (agent)
+    snprintf(enrolling->id, sizeof enrolling->id, "%s", agent);
+  else
+    random_hex(enrolling->id, (sizeof enrolling->id - 1) / 2);
+  if (!agent_before_lock(worker->db, enrolling->id, agent_live_ms(server_options(worker->server)), &before, error))
+    return false;
+  bool is_own = before.owner == request->token_id, is_admin = request->roles == TOKEN_ADMIN;
+  if (*request->token_agent) {
+    /* A certificate's agent is its own from the first time on, whatever the token was that stood for it before. */
+    enrolling->owner = (struct agent_owner){request->is_by_certificate ? request->token_id : before.owner, true};
+    terms_check(enrolling, &before.terms);
+  } else if (before.terms.name) {
+    error_at(&enrolling->reason, "/agent", "agent %s has a token of its own, and only with that enrols again",
+             enrolling->id);
+    return refuse(enrolling, 403);
+  } else if (before.is_of_certificate) {
+    error_at(&enrolling->reason, "/agent", "agent %s is a client certificate's, and only with that enrols again",
+             enrolling->id);
+    return refuse(enrolling, 403);
+  } else if (before.has_owner && !is_own && !is_admin && before.owner_is_live) {
+    error_at(&enrolling->reason, "/agent",
+             "agent %s enrolled with the token \"%s\"; use that one, or revoke it first with \"wavetune token revoke "
+             "%s\"",
+             enrolling->id, before.owner_name, before.owner_name);
+    return refuse(enrolling, 403);
+  } else {
+    bool keeps = is_admin && before.has_owner && before.owner_is_live;
+    enrolling->owner = (struct agent_owner){keeps ? before.owner : request->token_id, false};
+  }
+  if (!enrolling->refused)
+    machine_check(enrolling, enrolling->id, &before);
+  return true;
+}
+
+static bool agent_write(struct worker *worker, struct enrolling *enrolling, struct error *error) {
+  const struct enrolment *enrolment = enrolling->enrolment;
+  const struct server_options *options = server_options(worker->server);
+  struct device_row devices[ENROLMENT_DEVICES_MAX];
+  for (size_t i = 0; i < enrolment->n_devices; i++)
+    devices[i] = (struct device_row){enrolment->devices[i].device, enrolment->devices[i].backend,
+                                     &enrolment->devices[i].environment, enrolment->devices[i].facts};
+  struct agent_row agent = {.id = enrolling->id,
+                            .boot = enrolment->boot,
+                            .name = enrolment->name,
+                            .version = enrolment->version,
+                            .machine = enrolment->machine,
+                            .token = enrolling->owner.token,
+                            .n_trusted_keys = enrolment->n_trusted_keys,
+                            .trusted_keys = enrolment->trusted_keys,
+                            .n_devices = enrolment->n_devices,
+                            .devices = devices};
+  if (!agent_enrol(worker->db, &agent, &enrolling->boot_before, error))
+    return false;
+  if (enrolling->boot_before[0] && strcmp(enrolling->boot_before, enrolment->boot) != 0 &&
+      (!leases_reclaim(worker->db, enrolling->id, agent_live_ms(options), &enrolling->losses, error) ||
+       !leases_judge_losses(worker, &enrolling->losses, error)))
+    return false;
+  const struct author *author = request_author(enrolling->request);
+  json_t *detail = json_pack("{s:s, s:I}", "name", enrolment->name, "devices", (json_int_t)enrolment->n_devices);
+  if (!audit_note(worker->db, author, AUDIT_ENROL, enrolling->id, detail, error))
+    return false;
+  int64_t life_ms = options->agent_token_ms;
+  if (enrolling->request->is_by_certificate)
+    return true; /* its authority replaces it */
+  if (*enrolling->request->token_agent)
+    return agent_token_rotate_in(worker->db, enrolling->request->token_id, &enrolling->rotate_in_ms, error);
+  enrolling->rotate_in_ms = life_ms ? life_ms - life_ms / 3 : -1;
+  return !enrolling->owner.has_token ||
+         agent_token_make(worker->db, enrolling->id, 0, life_ms, author, enrolling->token, error);
+}
+
+/* One attempt, one transaction: the agent, its devices, its token and, when another process of it ran before, its leases. */
+static bool enrol_once(struct worker *worker, struct enrolling *enrolling, struct error *error) {
+  enrolling_clear(enrolling);
+  if (!db_begin(worker->db, error))
+    return false;
+  bool ok = enrolling->request->roles == TOKEN_ENROL ? newcomer_admit(worker, enrolling, error)
+                                                     : acquaintance_admit(worker, enrolling, error);
+  ok = ok && (enrolling->refused || agent_write(worker, enrolling, error));
+  if (ok && !enrolling->refused)
+    return db_commit(worker->db, error);
+  db_rollback(worker->db);
+  return ok;
+}
+
+static void refused_answer(struct worker *worker, struct request *request, const struct enrolling *enrolling) {
+  const struct enrolment *enrolment = enrolling->enrolment;
+  struct error error;
+  char address[ADDRESS_SIZE];
+  log_warning("agent: refused to enrol name=%s token=%s address=%s: %s", enrolment->name, request->token_name,
+              client_address(request, address), enrolling->reason.message);
+  if (*enrolling->copy_of &&
+      !agent_note_refused(worker->db, enrolling->copy_of, enrolment->machine, enrolment->name, &error))
+    log_warning("agent: cannot note that a copy of agent=%s was refused: %s", enrolling->copy_of, error.message);
+  request_refuse(request, enrolling->refused, &enrolling->reason);
+}
+
+static void enrolled_answer(struct worker *worker, struct request *request, struct enrolling *enrolling) {
+  const struct server_options *options = server_options(worker->server);
+  agent_table_put(server_agents(worker->server), enrolling->id, enrolling->enrolment->boot, false, enrolling->owner,
+                  clock_monotonic_ms());
+  leases_settle_losses(worker, &enrolling->losses);
+  char address[ADDRESS_SIZE];
+  log_info("agent: enrolled agent=%s name=%s devices=%zu reclaimed=%zu token=%s address=%s", enrolling->id,
+           enrolling->enrolment->name, enrolling->enrolment->n_devices, enrolling->losses.n, request->token_name,
+           client_address(request, address));
+  json_t *answer =
+      json_pack("{s:s, s:I, s:I, s:I}", "agent", enrolling->id, "heartbeat_every_ms", (json_int_t)options->heartbeat_ms,
+                "lease_ms", (json_int_t)options->lease_ms, "reclaimed", (json_int_t)enrolling->losses.n);
+  ALWAYS(answer != NULL);
+  if (*enrolling->token)
+    json_object_set_new(answer, "token", json_string(enrolling->token));
+  if (enrolling->owner.has_token)
+    json_object_set_new(answer, "rotate_in_ms",
+                        enrolling->rotate_in_ms < 0 ? json_null() : json_integer(enrolling->rotate_in_ms));
+  request_answer_json(request, *enrolling->boot_before ? 200 : 201, answer);
+}
+
+void route_agent_post(struct worker *worker, struct request **requests, size_t n) {
+  struct request *request = requests[0];
+  struct error error;
+  cleanup_enrolment struct enrolment enrolment = {0};
+  ALWAYS(n == 1);
+  if (!enrolment_parse(request->json, &enrolment, &error)) {
+    request_refuse(request, 422, &error);
+    return;
+  }
+  if (enrolment.agent && !identity_fits(request, enrolment.agent, "/agent"))
+    return;
+  struct enrolling enrolling = {.request = request, .enrolment = &enrolment};
+  bool ok = enrol_once(worker, &enrolling, &error);
+  for (int attempt = 1; !ok && error.kind == ERROR_CONTENTION && attempt < ENROL_ATTEMPTS; attempt++)
+    ok = enrol_once(worker, &enrolling, &error);
+  if (!ok)
+    answer_failure(request, &error);
+  else if (enrolling.refused)
+    refused_answer(worker, request, &enrolling);
+  else
+    enrolled_answer(worker, request, &enrolling);
+  enrolling_clear(&enrolling);
+}
+
+/* The new token replaces the one that asks, which goes on until the new one was used: an answer that is lost costs nothing. */
+static bool token_replace(struct worker *worker, struct request *request, char ret_token[TOKEN_TEXT_SIZE],
+                          struct error *error) {
+  const struct server_options *options = server_options(worker->server);
+  const struct author *author = request_author(request);
+  cleanup_agent_before struct agent_before before = {0};
+  if (!db_begin(worker->db, error))
+    return false;
+  bool ok = agent_before_lock(worker->db, request->token_agent, 0, &before, error) &&
+            tokens_settle_used(worker->db, &request->token_id, 1, error) &&
+            agent_token_make(worker->db, request->token_agent, request->token_id, options->agent_token_ms, author,
+                             ret_token, error) &&
+            audit_note(worker->db, author, AUDIT_REPLACE_TOKEN, request->token_agent, NULL, error);
+  return db_end(worker->db, ok, error);
+}
+
+void route_agent_token(struct worker *worker, struct request **requests, size_t n) {
+  static const char *const members[] = {NULL};
+  struct request *request = requests[0];
+  int64_t life_ms = server_options(worker->server)->agent_token_ms;
+  struct error error;
+  char token[TOKEN_TEXT_SIZE];
+  ALWAYS(n == 1);
+  if (!json_only_members(request->json, "", members, &error)) {
+    request_refuse(request, 422, &error);
+    return;
+  }
+  if (request->is_by_certificate) {
+    request_problem(request, 403, "", "agent %s shows a certificate, which takes the place of a token of its own",
+                    request->token_agent);
+    return;
+  }
+  if (!*request->token_agent) {
+    request_problem(request, 403, "", "the token \"%s\" is no agent's own; an enrolment token makes such agents",
+                    request->token_name);
+    return;
+  }
+  if (!identity_fits(request, request->segments[0], ""))
+    return;
+  if (!token_replace(worker, request, token, &error)) {
+    answer_failure(request, &error);
+    return;
+  }
+  log_info("agent: agent=%s replaces its token", request->token_agent);
+  json_t *answer = json_pack("{s:s, s:o}", "token", token, "rotate_in_ms",
+                             life_ms ? json_integer((json_int_t)(life_ms - life_ms / 3)) : json_null());
+  ALWAYS(answer != NULL);
+  request_answer_json(request, 201, answer);
+}

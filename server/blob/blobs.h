@@ -1,0 +1,41 @@
+/* Content-addressed files in the database: rows of 256 KiB, compressed with zstd, at most 64 MiB a file.
+ *
+ * What is read is verified against its digest, so that a damaged row is an error and never a wrong file. A small memory
+ * keeps the files that were read last.
+ * Memory: blobs are counted references. Threads: a blob_cache and blobs any; functions that take a db, its own. */
+#ifndef WAVETUNE_SERVER_BLOB_BLOBS_H
+#define WAVETUNE_SERVER_BLOB_BLOBS_H
+
+#include "common/base/digest.h"
+#include "server/audit/audit.h"
+
+#define BLOB_SIZE_MAX (64 * 1024 * 1024)
+
+struct blob {
+  struct digest digest;
+  size_t size;
+  uint8_t *bytes;
+  uint32_t references; /* atomic */
+};
+struct blob *blob_reference(struct blob *blob);
+void blob_unreference(struct blob *blob);
+DEFINE_CLEANUP(struct blob *, cleanup_blob_unreference, blob_unreference)
+#define cleanup_blob __attribute__((cleanup(cleanup_blob_unreference)))
+
+struct blob_cache;
+must_check struct blob_cache *blob_cache_new(size_t bytes_max);
+void blob_cache_free(struct blob_cache *cache);
+
+/* Stores a file whose digest the caller has checked, in one transaction. *ret_is_new is false when it was there. */
+must_check bool blob_store(struct db *db, const struct digest *digest, const void *bytes, size_t size,
+                           const struct author *author, bool *ret_is_new, struct error *error);
+
+/* *ret_blob (a reference of the caller's) is NULL when there is no such file. */
+must_check bool blob_load(struct db *db, struct blob_cache *cache, const struct digest *digest, struct blob **ret_blob,
+                          struct error *error);
+
+/* Those of `digests` that are not stored, as a mask over them. */
+must_check bool blobs_missing(struct db *db, const struct digest *digests, size_t n, bool *ret_missing, size_t *ret_n,
+                              struct error *error);
+
+#endif

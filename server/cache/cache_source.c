@@ -1,0 +1,93 @@
+/* A renderer's source over the database. Memory and threads: as the header says. */
+#include "server/cache/cache_source.h"
+
+#include "server/kernel/kernels.h"
+
+void cache_store_release(struct cache_store *store) {
+  for (size_t i = 0; i < store->n_builds; i++)
+    build_free(store->builds[i]);
+  free(store->builds);
+  for (size_t i = 0; i < store->n_kernels; i++)
+    kernel_free(store->kernels[i]);
+  free(store->kernels);
+  for (size_t i = 0; i < store->n_files; i++)
+    blob_unreference(store->files[i]);
+  free(store->files);
+  *store = (struct cache_store){0};
+}
+
+/* A renderer skips what it does not get, so a failure is kept for whoever answers. */
+static bool failed(struct cache_store *store, struct error *error) {
+  if (!store->has_failed)
+    store->failure = *error;
+  store->has_failed = true;
+  return false;
+}
+
+static bool kernel_find(void *context, const struct digest *hash, const struct kernel **ret, struct error *error) {
+  struct cache_store *store = context;
+  char text[DIGEST_TEXT_SIZE];
+  for (size_t i = 0; i < store->n_kernels; i++)
+    if (digest_equal(&store->kernels[i]->hash, hash)) {
+      *ret = store->kernels[i];
+      return true;
+    }
+  cleanup_json json_t *manifest = NULL;
+  struct kernel *kernel;
+  if (!kernel_load(store->db, hash, &manifest, NULL, error))
+    return failed(store, error);
+  if (!manifest)
+    return error_set(error, "there is no kernel %s", digest_format(hash, text));
+  if (!kernel_parse(manifest, &kernel, error)) {
+    error_prefix(error, "the stored kernel %s: ", digest_format(hash, text));
+    return failed(store, error);
+  }
+  GROW(store->kernels, store->n_kernels, store->kernels_capacity);
+  *ret = store->kernels[store->n_kernels++] = kernel;
+  return true;
+}
+
+static bool build_find(void *context, const struct kernel *kernel, const struct digest *digest,
+                       const struct build **ret, struct error *error) {
+  struct cache_store *store = context;
+  char text[DIGEST_TEXT_SIZE];
+  for (size_t i = 0; i < store->n_builds; i++)
+    if (digest_equal(&store->builds[i]->digest, digest) && digest_equal(&store->builds[i]->kernel, &kernel->hash)) {
+      *ret = store->builds[i];
+      return true;
+    }
+  cleanup_free char *stored = NULL;
+  cleanup_json json_t *json = NULL;
+  struct build *build;
+  if (!build_load(store->db, &kernel->hash, digest, &stored, error))
+    return failed(store, error);
+  if (!stored)
+    return error_set(error, "kernel %.100s has no build %s", kernel->name, digest_format(digest, text));
+  if (!json_parse(stored, strlen(stored), &json, error) || !build_parse(json, kernel, &build, error)) {
+    error_prefix(error, "the stored build %s: ", digest_format(digest, text));
+    return failed(store, error);
+  }
+  GROW(store->builds, store->n_builds, store->builds_capacity);
+  *ret = store->builds[store->n_builds++] = build;
+  return true;
+}
+
+static bool file_find(void *context, const struct digest *digest, const char **ret_bytes, size_t *ret_size,
+                      struct error *error) {
+  struct cache_store *store = context;
+  char text[DIGEST_TEXT_SIZE];
+  struct blob *blob;
+  if (!blob_load(store->db, store->blobs, digest, &blob, error))
+    return failed(store, error);
+  if (!blob)
+    return error_set(error, "there is no file %s", digest_format(digest, text));
+  GROW(store->files, store->n_files, store->files_capacity);
+  store->files[store->n_files++] = blob;
+  *ret_bytes = (const char *)blob->bytes;
+  *ret_size = blob->size;
+  return true;
+}
+
+struct cache_source cache_store_source(struct cache_store *store) {
+  return (struct cache_source){store, kernel_find, build_find, file_find};
+}

@@ -1,0 +1,28 @@
+/* What a renderer asks for, from the database: kernels, builds and files by their digests.
+ *
+ * Memory: the source owns what it gave until cache_store_release. Threads: the db's own. */
+#ifndef WAVETUNE_SERVER_CACHE_CACHE_SOURCE_H
+#define WAVETUNE_SERVER_CACHE_CACHE_SOURCE_H
+
+#include "common/cache/format.h"
+#include "server/blob/blobs.h"
+
+struct cache_store {
+  struct db *db;
+  struct blob_cache *blobs;
+  bool has_failed; /* a statement failed: what was rendered lacks what is there */
+  struct error failure;
+  size_t n_kernels, kernels_capacity;
+  struct kernel **kernels;
+  size_t n_builds, builds_capacity;
+  struct build **builds;
+  size_t n_files, files_capacity;
+  struct blob **files;
+};
+void cache_store_release(struct cache_store *store);
+#define cleanup_cache_store __attribute__((cleanup(cache_store_release)))
+
+/* The source over a store that outlives it. */
+must_check struct cache_source cache_store_source(struct cache_store *store);
+
+#endif

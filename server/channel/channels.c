@@ -1,0 +1,151 @@
+/* Decisions about channels. Pure functions, any thread. */
+#include "server/channel/channels.h"
+
+#include <inttypes.h>
+
+char *channel_etag(const struct channel_state *state, char text[CHANNEL_ETAG_SIZE]) {
+  char digest[DIGEST_TEXT_SIZE];
+  digest_format(&state->release, digest);
+  snprintf(text, CHANNEL_ETAG_SIZE, "%" PRId64 ".%" PRId64 "-%s", state->counter, state->signings,
+           digest + strlen("sha256:"));
+  return text;
+}
+
+/* Reads the next tag of a list; false at its end or where it is malformed, then *list is not at the end. */
+static bool tag_next(const char **list, bool *ret_weak, const char **ret_tag, size_t *ret_size) {
+  const char *at = *list + strspn(*list, " \t,");
+  *list = at;
+  if (!*at)
+    return false;
+  *ret_weak = string_starts(at, "W/");
+  const char *opening = *ret_weak ? at + 2 : at;
+  const char *closing = *opening == '"' ? strchr(opening + 1, '"') : NULL;
+  if (!closing)
+    return false;
+  const char *next = closing + 1 + strspn(closing + 1, " \t");
+  if (*next && *next != ',')
+    return false;
+  *ret_tag = opening + 1;
+  *ret_size = (size_t)(closing - opening - 1);
+  *list = next;
+  return true;
+}
+
+static bool list_is_well_formed(const char *list) {
+  bool weak;
+  const char *tag;
+  size_t size, n = 0;
+  while (tag_next(&list, &weak, &tag, &size))
+    n++;
+  return n > 0 && !*list;
+}
+
+/* Strong comparison: a weak tag matches nothing. */
+static bool list_has(const char *list, const char *etag) {
+  bool weak;
+  const char *tag;
+  size_t size;
+  while (tag_next(&list, &weak, &tag, &size))
+    if (!weak && size == strlen(etag) && memcmp(tag, etag, size) == 0)
+      return true;
+  return false;
+}
+
+bool channel_precondition_check(const char *if_match, const char *if_none_match, struct error *error) {
+  if (if_match && if_none_match)
+    return error_set(error, "If-Match and If-None-Match together cannot hold; send one of them");
+  if (if_none_match && strcmp(if_none_match, "*") != 0)
+    return error_set(error, "If-None-Match takes only * here: move the channel when it has no entry yet");
+  if (if_match && strcmp(if_match, "*") != 0 && !list_is_well_formed(if_match))
+    return error_set(error, "If-Match takes * or the quoted ETag of the entry, not %.100s", if_match);
+  return true;
+}
+
+bool channel_move_parse(const json_t *json, struct channel_move *ret, struct error *error) {
+  static const char *const members[] = {"release", "counter", "expires", "signatures", NULL};
+  struct channel_move move = {0};
+  if (!json_only_members(json, "", members, error) ||
+      !json_get_digest(json, "", "release", JSON_REQUIRED, &move.release, error) ||
+      !json_get_integer(json, "", "counter", JSON_OPTIONAL, 1, INT64_MAX, &move.counter, error) ||
+      !channel_expires_parse(json, &move.expires_s, error) ||
+      !channel_signatures_parse(json, move.signatures, &move.n_signatures, error))
+    return false;
+  if (move.n_signatures && !move.counter)
+    return error_at(error, "/counter", "state the counter too: it is a part of what the signatures are over");
+  *ret = move;
+  return true;
+}
+
+static const struct channel_signature *signature_by(const struct channel_entry *entry, const struct digest *key) {
+  for (size_t i = 0; i < entry->n_signatures; i++)
+    if (digest_equal(&entry->signatures[i].key, key))
+      return &entry->signatures[i];
+  return NULL;
+}
+
+static bool signature_is_there(const struct channel_entry *entry, const struct channel_signature *signature) {
+  const struct channel_signature *there = signature_by(entry, &signature->key);
+  return there && string_equal(there->text, signature->text);
+}
+
+static bool move_is_done(const struct channel_entry *entry, const struct channel_move *wanted) {
+  if (!digest_equal(&entry->release, &wanted->release) || entry->expires_s != wanted->expires_s ||
+      (wanted->counter && entry->counter != wanted->counter))
+    return false;
+  for (size_t i = 0; i < wanted->n_signatures; i++)
+    if (!signature_is_there(entry, &wanted->signatures[i]))
+      return false;
+  return true;
+}
+
+enum channel_decision channel_decide(const struct channel_state *state, const struct channel_entry *entry,
+                                     const struct channel_move *wanted, const char *if_match,
+                                     const char *if_none_match) {
+  char etag[CHANNEL_ETAG_SIZE];
+  bool exists = state->counter > 0;
+  if (exists && move_is_done(entry, wanted))
+    return CHANNEL_KEEP;
+  if (if_none_match && exists)
+    return CHANNEL_REFUSE;
+  if (if_match && !(exists && (strcmp(if_match, "*") == 0 || list_has(if_match, channel_etag(state, etag)))))
+    return CHANNEL_REFUSE;
+  if (wanted->counter && wanted->counter - 1 != state->counter)
+    return CHANNEL_REFUSE;
+  return CHANNEL_MOVE;
+}
+
+bool channel_signing_parse(const json_t *json, struct channel_signing *ret, struct error *error) {
+  static const char *const members[] = {"environment", "tag", "regime", "counter", "signature", NULL};
+  const char *tag = "default";
+  json_t *environment, *signature;
+  cleanup_channel_signing struct channel_signing signing = {0};
+  if (!json_only_members(json, "", members, error) ||
+      !json_get_object(json, "", "environment", JSON_REQUIRED, &environment, error) ||
+      !json_get_string(json, "", "tag", JSON_NOT_NULL, &tag, error) || !regime_get(json, "", &signing.regime, error) ||
+      !json_get_integer(json, "", "counter", JSON_REQUIRED, 1, INT64_MAX, &signing.counter, error) ||
+      !json_get_object(json, "", "signature", JSON_REQUIRED, &signature, error) ||
+      !channel_signature_parse(signature, "/signature", &signing.signature, error))
+    return false;
+  if (!environment_parse(environment, &signing.environment, error))
+    return error_pointer_prefix(error, "/environment");
+  signing.tag = xstrdup(tag);
+  *ret = signing;
+  signing = (struct channel_signing){0};
+  return true;
+}
+
+void channel_signing_release(struct channel_signing *signing) {
+  environment_release(&signing->environment);
+  free(signing->tag);
+  *signing = (struct channel_signing){0};
+}
+
+enum signing_decision channel_signing_decide(const struct channel_entry *entry, const struct channel_signing *signing) {
+  if (entry->counter != signing->counter)
+    return SIGNING_ELSEWHERE;
+  if (signature_is_there(entry, &signing->signature))
+    return SIGNING_KEEP;
+  if (entry->n_signatures == CHANNEL_SIGNATURES_MAX && !signature_by(entry, &signing->signature.key))
+    return SIGNING_FULL;
+  return SIGNING_ADD;
+}

@@ -1,0 +1,68 @@
+/* Channels: entity tags, and what a PUT or one more signature does to the row it finds.
+ *
+ * Memory: plain values. Threads: pure functions. */
+#ifndef WAVETUNE_SERVER_CHANNEL_CHANNELS_H
+#define WAVETUNE_SERVER_CHANNEL_CHANNELS_H
+
+#include "common/cache/channel_entry.h"
+
+/* Where a (channel, environment, tag, regime) is; counter 0: no entry yet. `signings` grows with every signature that is added
+ * after a move. */
+struct channel_state {
+  int64_t counter;
+  struct digest release;
+  int64_t signings;
+};
+
+/* The entity tag of that state, without quotes: "4.1-" and the release's 64 hex digits. */
+#define CHANNEL_ETAG_SIZE (2 * 20 + 1 + 2 * DIGEST_SIZE + 1)
+char *channel_etag(const struct channel_state *state, char text[CHANNEL_ETAG_SIZE]);
+
+/* If-Match (a list of strong tags, or *) and If-None-Match (only *), either NULL. Refuses what cannot be understood: a
+ * precondition that is ignored would move a channel that somebody else just moved. */
+must_check bool channel_precondition_check(const char *if_match, const char *if_none_match, struct error *error);
+
+/* The body of PUT /v1/channels/{name}. */
+struct channel_move {
+  struct digest release;
+  int64_t counter;   /* that the entry is to have; 0: the next one */
+  int64_t expires_s; /* 0: never */
+  size_t n_signatures;
+  struct channel_signature signatures[CHANNEL_SIGNATURES_MAX];
+};
+must_check bool channel_move_parse(const json_t *json, struct channel_move *ret, struct error *error);
+
+enum channel_decision {
+  CHANNEL_KEEP,   /* it is there already: a repeated request, whatever its precondition (RFC 9110, 13.1.1) */
+  CHANNEL_MOVE,   /* from exactly this state */
+  CHANNEL_REFUSE, /* the precondition or the counter does not hold: 412 */
+};
+/* `entry` is what is there; not read when the state's counter is 0. A move that names its counter is there already when
+ * the entry has that counter and says the same, with its signatures among others; one that names none, when the entry
+ * has its release and expiry. */
+must_check enum channel_decision channel_decide(const struct channel_state *state, const struct channel_entry *entry,
+                                                const struct channel_move *wanted, const char *if_match,
+                                                const char *if_none_match);
+
+/* The body of POST /v1/channels/{name}/signatures. */
+struct channel_signing {
+  struct environment environment;
+  char *tag;
+  enum regime regime;
+  int64_t counter;
+  struct channel_signature signature;
+};
+must_check bool channel_signing_parse(const json_t *json, struct channel_signing *ret, struct error *error);
+void channel_signing_release(struct channel_signing *signing);
+#define cleanup_channel_signing __attribute__((cleanup(channel_signing_release)))
+
+enum signing_decision {
+  SIGNING_KEEP, /* the entry has this signature */
+  SIGNING_ADD,
+  SIGNING_ELSEWHERE, /* the entry has another counter: 412 */
+  SIGNING_FULL,      /* CHANNEL_SIGNATURES_MAX others are there: 422 */
+};
+must_check enum signing_decision channel_signing_decide(const struct channel_entry *entry,
+                                                        const struct channel_signing *signing);
+
+#endif

@@ -1,0 +1,193 @@
+/* Reading, following and cancelling jobs.
+ *
+ * Memory: what a handler makes lives as long as it runs. Threads: database workers. */
+#include "server/agent/agents.h"
+#include "server/http/answers.h"
+#include "server/http/page.h"
+#include "server/http/routes.h"
+#include "server/job/job_store.h"
+#include "server/job/jobs.h"
+
+#define WAIT_SECONDS_MAX 60
+
+static bool filter_read(struct request *request, struct job_filter *filter, struct digest *kernel) {
+  static const char *const names[] = {"limit", "after", "state", "tag", "kernel", NULL};
+  enum job_state state;
+  const char *hash;
+  *filter = (struct job_filter){0};
+  if (!request_query_only(request, names) || !page_by_id(request, INT64_MAX, &filter->limit, &filter->before))
+    return false;
+  filter->state = request_query(request, "state");
+  filter->tag = request_query(request, "tag");
+  hash = request_query(request, "kernel");
+  if (filter->state && !job_state_parse(filter->state, &state)) {
+    request_problem(request, 422, "", "state=\"%.40s\" is none of queued, running, done, failed and cancelled",
+                    filter->state);
+    return false;
+  }
+  if (hash && !digest_parse(hash, kernel)) {
+    request_problem(request, 422, "", "kernel=\"%.80s\" is no kernel hash (\"sha256:\" and 64 digits)", hash);
+    return false;
+  }
+  filter->kernel = hash ? kernel : NULL;
+  return true;
+}
+
+static void list_answer(struct worker *worker, struct request *request) {
+  struct job_filter filter;
+  struct digest kernel;
+  struct error error;
+  json_t *items;
+  int64_t next;
+  if (!filter_read(request, &filter, &kernel))
+    return;
+  if (jobs_list(worker->db, &filter, &items, &next, &error))
+    request_answer_json(request, 200, page_to_json(items, next));
+  else
+    answer_failure(request, &error);
+}
+
+void route_job_list(struct worker *worker, struct request **requests, size_t n) {
+  for (size_t i = 0; i < n; i++)
+    list_answer(worker, requests[i]);
+}
+
+static void absent_answer(struct request *request, int64_t job) {
+  request_problem(request, 404, "", "there is no job %lld", (long long)job);
+}
+
+/* Answers with the job's summary. */
+static void summary_answer(struct worker *worker, struct request *request, int64_t job) {
+  json_t *summary;
+  struct error error;
+  if (!job_get(worker->db, job, agent_live_ms(server_options(worker->server)), &summary, &error))
+    answer_failure(request, &error);
+  else if (!summary)
+    absent_answer(request, job);
+  else
+    request_answer_json(request, 200, summary);
+}
+
+void route_job_get(struct worker *worker, struct request **requests, size_t n) {
+  static const char *const names[] = {NULL};
+  int64_t job;
+  for (size_t i = 0; i < n; i++)
+    if (request_query_only(requests[i], names) && answer_id(requests[i], "job", &job))
+      summary_answer(worker, requests[i], job);
+}
+
+static void measurements_answer(struct worker *worker, struct request *request) {
+  static const char *const names[] = {"limit", "after", NULL};
+  struct error error;
+  int64_t job, limit, after, next;
+  json_t *items;
+  bool known;
+  if (!request_query_only(request, names) || !page_by_id(request, 0, &limit, &after) ||
+      !answer_id(request, "job", &job))
+    return;
+  if (!job_measurements_list(worker->db, job, after, limit, &items, &next, &known, &error)) {
+    answer_failure(request, &error);
+  } else if (!known) {
+    json_decref(items);
+    absent_answer(request, job);
+  } else {
+    request_answer_json(request, 200, page_to_json(items, next));
+  }
+}
+
+void route_job_measurements(struct worker *worker, struct request **requests, size_t n) {
+  for (size_t i = 0; i < n; i++)
+    measurements_answer(worker, requests[i]);
+}
+
+struct follow {
+  struct request *request;
+  int64_t job, after, limit, deadline_ms;
+};
+
+/* False: the request is answered. */
+static bool follow_parse(struct request *request, struct follow *follow) {
+  static const char *const names[] = {"limit", "after", "wait", NULL};
+  const char *wait = request_query(request, "wait");
+  *follow = (struct follow){.request = request};
+  if (!request_query_only(request, names) || !page_by_id(request, 0, &follow->limit, &follow->after) ||
+      !answer_id(request, "job", &follow->job))
+    return false;
+  char *end;
+  double seconds = wait && *wait ? strtod(wait, &end) : 0;
+  if (wait && (!*wait || *end || !(seconds >= 0 && seconds <= WAIT_SECONDS_MAX))) {
+    request_problem(request, 422, "", "wait=\"%.40s\" must be 0 to %d seconds", wait, WAIT_SECONDS_MAX);
+    return false;
+  }
+  follow->deadline_ms = request->deadline_passed ? 0 : request->arrived_ms + (int64_t)(seconds * 1000);
+  return true;
+}
+
+/* Takes over `items`. */
+static void follow_answer(struct worker *worker, const struct follow *follow, json_t *items) {
+  char key[PARK_KEY_SIZE];
+  size_t n = json_array_size(items);
+  if (json_is_null(items)) {
+    json_decref(items);
+    absent_answer(follow->request, follow->job);
+  } else if (n == 0 && clock_monotonic_ms() < follow->deadline_ms) {
+    json_decref(items);
+    request_park(worker, follow->request, job_park_key(follow->job, key), follow->deadline_ms);
+  } else {
+    const json_t *last = json_object_get(json_array_get(items, n - 1), "event");
+    cleanup_free char *next = xasprintf("%lld", (long long)(n ? json_integer_value(last) : follow->after));
+    request_answer_json(follow->request, 200, json_pack("{s:o, s:s}", "items", items, "next", next));
+  }
+}
+
+void route_job_events(struct worker *worker, struct request **requests, size_t n) {
+  cleanup_free struct follow *follows = xcalloc(n, sizeof *follows);
+  cleanup_free int64_t *jobs = xcalloc(n, sizeof *jobs);
+  cleanup_free int64_t *afters = xcalloc(n, sizeof *afters);
+  cleanup_free int64_t *limits = xcalloc(n, sizeof *limits);
+  cleanup_free json_t **items = xcalloc(n, sizeof *items);
+  struct error error;
+  size_t count = 0;
+  for (size_t i = 0; i < n; i++) {
+    if (!follow_parse(requests[i], &follows[count]))
+      continue;
+    jobs[count] = follows[count].job;
+    afters[count] = follows[count].after;
+    limits[count] = follows[count].limit;
+    count++;
+  }
+  bool ok = count == 0 || job_events_list(worker->db, jobs, afters, limits, count, items, &error);
+  for (size_t i = 0; i < count; i++) {
+    if (ok)
+      follow_answer(worker, &follows[i], items[i]);
+    else
+      answer_failure(follows[i].request, &error);
+  }
+}
+
+static void cancel(struct worker *worker, struct request *request) {
+  struct error error;
+  int64_t job;
+  json_t *summary = NULL;
+  bool ended;
+  if (!answer_id(request, "job", &job))
+    return;
+  if (!job_end(worker, job, JOB_CANCELLED, NULL, request_author(request), &ended, &error) ||
+      !job_get(worker->db, job, agent_live_ms(server_options(worker->server)), &summary, &error)) {
+    answer_failure(request, &error);
+    return;
+  }
+  const char *state = json_string_value(json_object_get(summary, "state"));
+  if (!summary)
+    absent_answer(request, job);
+  else if (!ended && strcmp(state, job_state_name(JOB_CANCELLED)) != 0)
+    request_problem(request, 409, "", "job %lld is %s already; nothing is left to cancel", (long long)job, state);
+  else
+    request_answer_json(request, 200, json_incref(summary));
+  json_decref(summary);
+}
+
+void route_job_delete(struct worker *worker, struct request **requests, size_t n) {
+  for (size_t i = 0; i < n; i++)
+    cancel(worker, requests[i]);
+}

@@ -1,0 +1,44 @@
+/* Signatures of kernels and builds, and which agents want them.
+ *
+ * Memory: results are the caller's. Threads: a db's own. */
+#ifndef WAVETUNE_SERVER_KERNEL_CODE_SIGNATURES_H
+#define WAVETUNE_SERVER_KERNEL_CODE_SIGNATURES_H
+
+#include "common/cache/code_signature.h"
+#include "server/audit/audit.h"
+
+#define CODE_SIGNATURES_MAX 64 /* of one kernel or build, each by another key */
+
+/* SQL: whether one of `keys`, a bytea[], signed what has this digest, and the signature lasts. */
+#define SQL_IS_SIGNED(digest_sql, keys)                                                                                \
+  "EXISTS (SELECT FROM code_signatures c WHERE c.digest = " digest_sql " AND c.key = ANY (" keys ")"                   \
+  " AND (c.expires_at IS NULL OR c.expires_at > now()))"
+/* SQL: whether an agent that trusts `keys` (null: it does not ask) may be given work of the job j. */
+#define SQL_MAY_RUN(keys)                                                                                              \
+  "(" keys " IS NULL OR (j.is_plain AND " SQL_IS_SIGNED("j.kernel", keys) " AND (j.build IS NULL OR " SQL_IS_SIGNED(   \
+      "j.build", keys) ")))"
+
+/* SQL: the signatures of what has this digest, as a JSON array. */
+#define SQL_SIGNATURES(digest_sql)                                                                                     \
+  "(SELECT COALESCE(json_agg(json_strip_nulls(json_build_object('key', 'sha256:' || encode(c.key, 'hex'),"             \
+  "  'signature', c.signature, 'expires', to_char(c.expires_at AT TIME ZONE 'UTC',"                                    \
+  "  'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"'))) ORDER BY c.signed_at, c.key), '[]')"                                          \
+  " FROM code_signatures c WHERE c.digest = " digest_sql ")"
+
+/* Stores a signature that was verified. Of two by one key the one that lasts longer stays: whoever reads
+ * the other can send it again. *ret_has_room is false when CODE_SIGNATURES_MAX other keys signed
+ * it; nothing is stored then. */
+must_check bool code_signature_store(struct db *db, const struct digest *digest, const struct code_signature *signature,
+                                     const struct author *author, bool *ret_has_room, struct error *error);
+
+/* Those of a kernel or build, in the order in which they were made; a new reference. */
+must_check bool code_signatures_load(struct db *db, const struct digest *digest, json_t **ret_signatures,
+                                     struct error *error);
+
+/* How many live agents with this hardware would not be given a job of the kernel, of the build where that is not NULL:
+ * they take only what is signed by keys that they trust, and where its space is plain (kernel_space_is_plain). */
+must_check bool agents_refusing(struct db *db, const struct digest *hardware, const struct digest *kernel,
+                                const struct digest *build, bool is_plain, int64_t live_ms, int64_t *ret_n,
+                                struct error *error);
+
+#endif

@@ -1,0 +1,178 @@
+/* What a release includes: for each (kernel, key) the pin, else the newest done job whose verdict is usable; what is
+ * left out is listed with the reason.
+ *
+ * A job is usable when it is done and its winner is faster than its baseline or the same; an ambiguous one is skipped,
+ * and an older usable one stands in, so that an undecided re-tune never takes a key out of a release. One whose winner
+ * was later measured slower than the default (flagged), or was decided from samples of a device that drifted
+ * (quarantined), is not usable. The two newest usable jobs conflict when they measured the same space and no config is
+ * among the best of both: then neither is included until a third campaign or a pin decides. Of several kernels with one
+ * name (one was edited) the one that was registered last is taken; the others only when the request names them in
+ * "kernels".
+ *
+ * A release that is to replace what a channel serves changes a (kernel, key) only for a reason: the new winner's job
+ * measured the served config beside it, and verdict_json_replaces says that it wins by enough. Else the served config is
+ * kept, as it is when no job has a usable winner at all. One whose own job is flagged or quarantined is not kept, and a pin
+ * needs no reason. A config that stays what it was keeps all that the served winner says of it (times, job, provenance),
+ * so that a re-tune that changed nothing makes the same release; only what was imported and is now confirmed by a job
+ * becomes that job's.
+ *
+ * A request may refuse what is self-timed: winners of kernels in c, whose host code runs in the process that times them. What
+ * is served of such a kernel is not kept then; a pin needs no reason.
+ *
+ * An imported incumbent is a candidate without a job. It stands in where no job is usable and nothing but an import is
+ * served. It has no space: a pin may name any config for a key that only imports know.
+ *
+ * Memory: a request and its plan own what they hold, but plans borrow candidates, pins and what is served, which must
+ * outlive them.
+ * Threads: pure functions, any thread. */
+#ifndef WAVETUNE_SERVER_RELEASE_RELEASE_MAKE_H
+#define WAVETUNE_SERVER_RELEASE_RELEASE_MAKE_H
+
+#include "common/cache/release_build.h"
+#include "common/space/space.h"
+#include "common/verdict/verdict.h"
+
+#define RELEASE_PINS_MAX 10000
+#define RELEASE_KERNELS_MAX 1000
+#define RELEASE_TAG_MAX 128
+
+struct release_pin {
+  size_t index; /* in the request, for pointers */
+  struct digest kernel;
+  json_t *key;
+  char *key_text; /* canonical */
+  json_t *config;
+};
+
+/* The body of POST /v1/releases. */
+struct release_request {
+  struct environment environment; /* partial */
+  char *tag;
+  enum regime regime;
+  size_t n_kernels; /* 0: all */
+  struct digest *kernels;
+  bool has_as_of;
+  int64_t as_of_us; /* since 1970, UTC */
+  size_t n_pins;
+  struct release_pin *pins; /* sorted by (kernel, key_text), distinct */
+  char *channel;            /* whose release it replaces; NULL: none */
+  double min_gain;          /* what that takes */
+  bool refuse_self_timed;   /* no winners of kernels whose own code could state its time, unless they are pinned */
+};
+must_check bool release_request_parse(const json_t *json, struct release_request *ret, struct error *error);
+void release_request_release(struct release_request *request);
+#define cleanup_release_request __attribute__((cleanup(release_request_release)))
+
+/* One job of the release's environment, tag and regime, with its winner when it has one; or an import, which has only what is
+ * said to be for both. */
+struct release_candidate {
+  int64_t job; /* 0: an import */
+  char *name;  /* the kernel's */
+  struct digest kernel;
+  bool is_external;     /* known by name only */
+  bool is_self_timed;   /* a kernel in c: host code in the process that times it */
+  int64_t kernel_order; /* kernels that were registered later have higher numbers */
+  json_t *key_names;    /* array of strings, in the manifest's order */
+  json_t *key;
+  char *key_text; /* canonical */
+  struct digest space;
+  const struct space *points; /* the space, where release_needs_space; in the candidates' spaces; else NULL */
+  char *state;                /* as the API names it: "done", "failed", … */
+  char *reason;               /* why it failed, or NULL */
+  int64_t finished_us;        /* 0: not finished; of an import, when it was made */
+  bool has_winner;
+  uint64_t ordinal, baseline;
+  json_t *config;     /* its values */
+  json_t *provenance; /* what the release says of it, with "origin" */
+  size_t n_ms;
+  double ms[RELEASE_MS_MAX];
+  json_t *verdict; /* verdict_to_json's */
+  enum verdict_outcome outcome;
+  size_t n_equivalents;
+  uint64_t *equivalents; /* the winner's equivalence set */
+  int64_t flagged_by;    /* the job that measured the winner slower than the default; 0: none */
+  double flagged_ratio;  /* the winner's time to the default's, there */
+  char *quarantined;     /* why its samples are not trusted, or NULL */
+};
+struct release_candidates {
+  size_t n;
+  struct release_candidate *all;
+  size_t n_spaces; /* each once */
+  struct space **spaces;
+};
+
+/* What a channel serves. */
+struct release_served_winner {
+  const struct release_kernel *kernel;
+  const struct release_winner *winner;
+  json_t *key;    /* object */
+  char *key_text; /* canonical */
+};
+struct release_served {
+  struct release *release; /* NULL: the channel has no entry for the environment and tag */
+  size_t n;
+  struct release_served_winner *winners; /* sorted by (kernel, key_text) */
+};
+/* Takes over the release. */
+void release_served_init(struct release_served *served, struct release *release);
+void release_served_release(struct release_served *served);
+#define cleanup_release_served __attribute__((cleanup(release_served_release)))
+void release_candidates_release(struct release_candidates *candidates);
+#define cleanup_release_candidates __attribute__((cleanup(release_candidates_release)))
+
+/* The pin for a candidate's (kernel, key), or NULL. */
+const struct release_pin *release_pin_of(const struct release_request *request,
+                                         const struct release_candidate *candidate);
+
+/* Whether planning must find a config that is not the candidate's own winner in its space. */
+must_check bool release_needs_space(const struct release_request *request, const struct release_served *served,
+                                    const struct release_candidate *candidate);
+
+/* Reads {"verdict": "FASTER", "equivalence_set": [17, 19], "winner_us": 203.1, …} into the candidate. */
+must_check bool release_candidate_read_verdict(struct release_candidate *candidate, json_t *verdict,
+                                               struct error *error);
+
+struct release_included {
+  const struct release_candidate *candidate; /* of a pin: the job whose space, and build, have it */
+  const struct release_pin *pin;             /* NULL: the candidate's own winner, or what is served */
+  const struct release_served_winner *kept;  /* what is served and stays, or NULL */
+  char *kept_reason;                         /* NULL: the config is the same */
+  uint64_t ordinal;                          /* of the pin's config or the job's winner */
+};
+
+struct release_skipped {
+  const char *name; /* NULL when no job knows the kernel here */
+  struct digest kernel;
+  const json_t *key; /* NULL: the kernel as a whole */
+  int64_t job;       /* 0: none, a pin or a kernel was skipped */
+  char *reason;
+};
+
+struct release_plan {
+  size_t n_included, included_capacity;
+  struct release_included *included;
+  size_t n_skipped, skipped_capacity;
+  struct release_skipped *skipped;
+};
+
+/* Sorts the candidates. Those of kernels that the request does not name must not be among them. `environment` is the
+ * full one, whose gpu and arch the conditions of a pinned config's space may read. `served` is empty for a request that
+ * replaces nothing. */
+void release_plan(const struct release_request *request, const struct environment *environment,
+                  const struct release_served *served, struct release_candidates *candidates,
+                  struct release_plan *ret_plan);
+void release_plan_release(struct release_plan *plan);
+#define cleanup_release_plan __attribute__((cleanup(release_plan_release)))
+
+/* "tuned", "pinned" or "imported". */
+const char *release_origin(const struct release_included *included);
+
+/* The release of a plan that includes something. */
+must_check bool release_from_plan(const struct release_plan *plan, const struct environment *environment,
+                                  const char *tag, enum regime regime, struct release **ret_release,
+                                  struct error *error);
+
+/* "2026-11-21T07:05:00.25Z" or with an offset, strictly RFC 3339, as microseconds since 1970. */
+must_check bool time_parse(const char *text, int64_t *ret_us, struct error *error);
+
+#endif

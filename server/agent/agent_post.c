@@ -236,11 +236,9 @@ static void enrolled_answer(struct worker *worker, struct request *request, stru
   request_answer_json(request, *enrolling->boot_before ? 200 : 201, answer);
 }
 
-void route_agent_post(struct worker *worker, struct request **requests, size_t n) {
-  struct request *request = requests[0];
+void route_agent_post(struct worker *worker, struct request *request) {
   struct error error;
   cleanup_enrolment struct enrolment enrolment = {0};
-  ALWAYS(n == 1);
   if (!enrolment_parse(request->json, &enrolment, &error)) {
     request_refuse(request, 422, &error);
     return;
@@ -276,13 +274,11 @@ static bool token_replace(struct worker *worker, struct request *request, char r
   return db_end(worker->db, ok, error);
 }
 
-void route_agent_token(struct worker *worker, struct request **requests, size_t n) {
+void route_agent_token(struct worker *worker, struct request *request) {
   static const char *const members[] = {NULL};
-  struct request *request = requests[0];
   int64_t life_ms = server_options(worker->server)->agent_token_ms;
   struct error error;
   char token[TOKEN_TEXT_SIZE];
-  ALWAYS(n == 1);
   if (!json_only_members(request->json, "", members, &error)) {
     request_refuse(request, 422, &error);
     return;

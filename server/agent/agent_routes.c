@@ -11,7 +11,7 @@
 #include "server/http/routes.h"
 #include "server/server_private.h"
 
-static void environments_answer(struct worker *worker, struct request *request) {
+void route_environment_list(struct worker *worker, struct request *request) {
   struct error error;
   int64_t limit, after, next;
   json_t *items;
@@ -23,11 +23,6 @@ static void environments_answer(struct worker *worker, struct request *request) 
     request_answer_json(request, 200, page_to_json(items, next));
   else
     answer_failure(request, &error);
-}
-
-void route_environment_list(struct worker *worker, struct request **requests, size_t n) {
-  for (size_t i = 0; i < n; i++)
-    environments_answer(worker, requests[i]);
 }
 
 /* False, and answered: the agent is another's. Without the database: what is not known here is asked for by the beat. */
@@ -78,7 +73,7 @@ void route_agent_heartbeat(struct server *server, struct request *request) {
   }
 }
 
-static void drain(struct worker *worker, struct request *request) {
+void route_agent_drain(struct worker *worker, struct request *request) {
   static const char *const members[] = {"device", "reason", NULL};
   struct error error;
   const char *id = request->segments[0], *device = NULL, *reason = NULL;
@@ -117,12 +112,7 @@ static void drain(struct worker *worker, struct request *request) {
   request_answer_json(request, 200, answer);
 }
 
-void route_agent_drain(struct worker *worker, struct request **requests, size_t n) {
-  for (size_t i = 0; i < n; i++)
-    drain(worker, requests[i]);
-}
-
-static void agents_answer(struct worker *worker, struct request *request) {
+void route_agent_list(struct worker *worker, struct request *request) {
   static const char *const names[] = {"limit", "after", NULL};
   struct error error;
   int64_t limit;
@@ -136,9 +126,4 @@ static void agents_answer(struct worker *worker, struct request *request) {
     request_answer_json(request, 200, json_pack("{s:o, s:s?}", "items", items, "next", next));
   else
     answer_failure(request, &error);
-}
-
-void route_agent_list(struct worker *worker, struct request **requests, size_t n) {
-  for (size_t i = 0; i < n; i++)
-    agents_answer(worker, requests[i]);
 }

@@ -2,7 +2,9 @@
 #include "server/audit/audit.h"
 
 #include "common/verdict/outcome.h"
-#include "server/db/values.h"
+#include "server/audit/audit.sql.h"
+#include "server/db/db_record.h"
+#include "server/records.h"
 
 const struct author author_server = {.name = "(server)", .roles = ""};
 const struct author author_command_line = {.name = "(command line)", .roles = ""};
@@ -20,7 +22,7 @@ void db_author_id(struct db_parameters *parameters, const struct author *author)
 }
 
 #define X(id, name) [AUDIT_##id] = name,
-static const char *const action_names[AUDIT_ACTION_COUNT] = {AUDIT_ACTIONS(X)};
+static const char *const action_names[AUDIT_ACTION_COUNT + 1] = {AUDIT_ACTIONS(X)};
 #undef X
 
 const char *audit_action_name(enum audit_action action) { return action_names[action]; }
@@ -33,42 +35,47 @@ bool audit_action_parse(const char *name, enum audit_action *ret_action) {
   return true;
 }
 
-enum { TOKEN, TOKEN_ID, ROLE, PEER, ACTION, OBJECT, DETAIL, COLUMNS };
+struct audit_entry {
+  int64_t id, token_id;
+  const char *at, *token, *role, *peer, *object;
+  enum audit_action action;
+  json_t *detail;
+};
+static const struct field entry_fields[] = {
+    {"id", FIELD_ID, offsetof(struct audit_entry, id), FIELD_ANSWER},
+    {"at", FIELD_TIME, offsetof(struct audit_entry, at), FIELD_ANSWER},
+    {"token", FIELD_TEXT, offsetof(struct audit_entry, token), FIELD_ANSWER},
+    {"token_id", FIELD_ID, offsetof(struct audit_entry, token_id), FIELD_ANSWER, .schema = SCHEMA_BY_ID},
+    {"role", FIELD_TEXT, offsetof(struct audit_entry, role), FIELD_ANSWER},
+    {"peer", FIELD_TEXT, offsetof(struct audit_entry, peer), FIELD_ANSWER},
+    {"action", FIELD_ENUM, offsetof(struct audit_entry, action), FIELD_ANSWER, .names = action_names},
+    {"object", FIELD_TEXT, offsetof(struct audit_entry, object), FIELD_ANSWER},
+    {"detail", FIELD_JSON, offsetof(struct audit_entry, detail), FIELD_ANSWER, .schema = "{\"type\": \"object\"}"},
+};
+const struct record audit_entry_record = RECORD("AuditEntry", struct audit_entry, entry_fields);
 
 bool audit_add(struct db *db, const struct audit_row *rows, size_t n, struct error *error) {
-  static const struct statement add = {
-      "audit_add", "INSERT INTO audit (token, token_id, role, peer, action, object, detail)"
-                   " SELECT token, token_id, role, peer, action, object, detail::json"
-                   " FROM unnest($1::text[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::text[],"
-                   "  $7::text[]) WITH ORDINALITY AS r(token, token_id, role, peer, action, object, detail, n)"
-                   " ORDER BY n"};
-  struct db_array columns[COLUMNS];
-  struct db_parameters parameters = {0};
   if (n == 0)
     return true;
 
-  for (size_t i = 0; i < COLUMNS; i++)
-    db_array_init(&columns[i]);
+  cleanup_free struct audit_entry *entries = xcalloc(n, sizeof *entries);
   for (size_t i = 0; i < n; i++) {
     const struct author *author = rows[i].author;
-    cleanup_free char *detail = rows[i].detail ? json_canonical(rows[i].detail) : xstrdup("{}");
-    db_array_text(&columns[TOKEN], author->name);
-    if (author->token)
-      db_array_integer(&columns[TOKEN_ID], author->token);
-    else
-      db_array_text(&columns[TOKEN_ID], NULL);
-    db_array_text(&columns[ROLE], author->roles);
-    db_array_text(&columns[PEER], author->peer);
-    db_array_text(&columns[ACTION], audit_action_name(rows[i].action));
-    db_array_text(&columns[OBJECT], rows[i].object);
-    db_array_text(&columns[DETAIL], detail);
+    entries[i] = (struct audit_entry){.id = FIELD_NONE,
+                                      .token = author->name,
+                                      .token_id = author->token ? author->token : FIELD_NONE,
+                                      .role = author->roles,
+                                      .peer = author->peer,
+                                      .action = rows[i].action,
+                                      .object = rows[i].object,
+                                      .detail = rows[i].detail ? json_incref((json_t *)rows[i].detail) : json_object()};
   }
 
-  for (size_t i = 0; i < COLUMNS; i++)
-    db_text(&parameters, db_array_finish(&columns[i]));
-  bool ok = db_run(db, &add, &parameters, NULL, error);
-  for (size_t i = 0; i < COLUMNS; i++)
-    db_array_release(&columns[i]);
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_records(&parameters, &audit_entry_record, entries, n);
+  bool ok = db_run(db, &sql_audit_add, &parameters, NULL, error);
+  for (size_t i = 0; i < n; i++)
+    json_decref(entries[i].detail);
   return ok;
 }
 
@@ -88,28 +95,19 @@ bool audit_note_digest(struct db *db, const struct author *author, enum audit_ac
 
 bool audit_list(struct db *db, const struct audit_filter *filter, json_t **ret_items, int64_t *ret_next,
                 struct error *error) {
-  static const struct statement list = {
-      "audit_list", "SELECT id, json_build_object('id', id::text, 'at', " SQL_TIME(
-                        "at") ", 'token', token, 'token_id', token_id::text, 'role', role, 'peer', peer,"
-                              " 'action', action, 'object', object, 'detail', detail) AS item FROM audit"
-                              " WHERE id < $1::bigint AND ($3::text IS NULL OR token = $3)"
-                              "  AND ($4::text IS NULL OR action = $4) AND ($5::text IS NULL OR object = $5)"
-                              "  AND at >= to_timestamp($6::bigint / 1000000.0)"
-                              "  AND ($7::bigint = 0 OR at >= now() - $7::bigint * interval '1 ms')"
-                              " ORDER BY id DESC LIMIT $2::bigint + 1"};
   cleanup_rows struct db_rows *rows = NULL;
-  struct db_parameters parameters = {0};
-  db_integer(&parameters, filter->before);
-  db_integer(&parameters, filter->limit);
-  db_text(&parameters, filter->token);
-  db_text(&parameters, filter->action);
-  db_text(&parameters, filter->object);
-  db_integer(&parameters, filter->since_us);
-  db_integer(&parameters, filter->last_ms);
-  if (!db_run(db, &list, &parameters, &rows, error))
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_text(&parameters, "token", filter->token);
+  bind_text(&parameters, "action", filter->action);
+  bind_text(&parameters, "object", filter->object);
+  bind_integer(&parameters, "since_us", filter->since_us);
+  bind_integer(&parameters, "last_ms", filter->last_ms);
+  bind_integer(&parameters, "before", filter->before);
+  bind_integer(&parameters, "limit", filter->limit);
+  if (!db_run(db, &sql_audit_list, &parameters, &rows, error))
     return false;
 
-  *ret_items = db_get_json_rows(rows, "item");
+  *ret_items = db_rows_to_json(rows, &audit_entry_record);
   *ret_next = 0;
   if (db_count(rows) > filter->limit) {
     ALWAYS(json_array_remove(*ret_items, (size_t)filter->limit) == 0);

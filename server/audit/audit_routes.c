@@ -30,13 +30,11 @@ static bool filter_read(struct request *request, struct audit_filter *ret) {
   return true;
 }
 
-void route_audit_get(struct worker *worker, struct request **requests, size_t n) {
-  struct request *request = requests[0];
+void route_audit_get(struct worker *worker, struct request *request) {
   struct audit_filter filter;
   struct error error;
   json_t *items;
   int64_t next;
-  ALWAYS(n == 1);
   if (!filter_read(request, &filter))
     return;
   if (!audit_list(worker->db, &filter, &items, &next, &error))

@@ -13,12 +13,10 @@ static bool digest_of_path(struct request *request, struct digest *ret_digest) {
   return false;
 }
 
-void route_blob_put(struct worker *worker, struct request **requests, size_t n) {
-  struct request *request = requests[0];
+void route_blob_put(struct worker *worker, struct request *request) {
   struct digest wanted;
   struct error error;
   bool is_new;
-  ALWAYS(n == 1);
   if (!digest_of_path(request, &wanted))
     return;
   struct digest actual = digest_of(request->body ? request->body : "", request->body_size);
@@ -37,12 +35,10 @@ void route_blob_put(struct worker *worker, struct request **requests, size_t n) 
       json_pack("{s:o, s:I}", "blob", json_digest_text(&wanted), "size", (json_int_t)request->body_size));
 }
 
-void route_blob_get(struct worker *worker, struct request **requests, size_t n) {
-  struct request *request = requests[0];
+void route_blob_get(struct worker *worker, struct request *request) {
   struct digest digest;
   struct blob *blob;
   struct error error;
-  ALWAYS(n == 1);
   if (!digest_of_path(request, &digest))
     return;
   if (!blob_load(worker->db, request->server->blobs, &digest, &blob, &error))

@@ -6,14 +6,12 @@
 
 #define KEEP_DAYS 30
 
-void route_gc_post(struct worker *worker, struct request **requests, size_t n) {
+void route_gc_post(struct worker *worker, struct request *request) {
   static const char *const members[] = {"dry_run", "keep_days", NULL}, *const no_arguments[] = {NULL};
-  struct request *request = requests[0];
   struct error error;
   int64_t keep_days = KEEP_DAYS;
   bool is_dry = false;
   json_t *collected;
-  ALWAYS(n == 1);
   if (!request_query_only(request, no_arguments))
     return;
   if (!json_only_members(request->json, "", members, &error) ||

@@ -7,7 +7,7 @@ static const char *const cache_arguments[] = {
     ENVIRONMENT_TEXTS(X) "compute_units", "tag", "regime", "channel", "match", NULL};
 #undef X
 
-static void cache_get(struct worker *worker, struct request *request) {
+void route_cache_get(struct worker *worker, struct request *request) {
   const char *channel = request_query(request, "channel"), *match = request_query(request, "match");
   enum cache_rule widest = CACHE_RULE_UNSTATED;
   if (!request_query_only(request, cache_arguments))
@@ -16,9 +16,4 @@ static void cache_get(struct worker *worker, struct request *request) {
     request_problem(request, 422, "", "match=%.32s is unknown: it must be " CACHE_RULES, match);
   else
     channel_cache_answer(worker, request, channel ? channel : "stable", widest);
-}
-
-void route_cache_get(struct worker *worker, struct request **requests, size_t n) {
-  for (size_t i = 0; i < n; i++)
-    cache_get(worker, requests[i]);
 }

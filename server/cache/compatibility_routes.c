@@ -8,12 +8,10 @@
 
 static const char *const no_arguments[] = {NULL};
 
-void route_compatibility_post(struct worker *worker, struct request **requests, size_t n) {
-  struct request *request = requests[0];
+void route_compatibility_post(struct worker *worker, struct request *request) {
   struct compatibility compatibility;
   struct error error;
   int64_t id;
-  ALWAYS(n == 1);
   if (!request_query_only(request, no_arguments))
     return;
   if (!compatibility_parse(request->json, &compatibility, &error)) {
@@ -35,13 +33,11 @@ void route_compatibility_post(struct worker *worker, struct request **requests, 
   }
 }
 
-void route_compatibility_list(struct worker *worker, struct request **requests, size_t n) {
+void route_compatibility_list(struct worker *worker, struct request *request) {
   static const char *const arguments[] = {"limit", "after", NULL};
-  struct request *request = requests[0];
   struct error error;
   int64_t limit, after, next;
   json_t *items;
-  ALWAYS(n == 1);
   if (!request_query_only(request, arguments) || !page_by_id(request, 0, &limit, &after))
     return;
   if (!compatibilities_list(worker->db, after, limit, &items, &next, &error))
@@ -50,12 +46,10 @@ void route_compatibility_list(struct worker *worker, struct request **requests, 
     request_answer_json(request, 200, page_to_json(items, next));
 }
 
-void route_compatibility_delete(struct worker *worker, struct request **requests, size_t n) {
-  struct request *request = requests[0];
+void route_compatibility_delete(struct worker *worker, struct request *request) {
   struct error error;
   int64_t id;
   bool is_found;
-  ALWAYS(n == 1);
   if (!request_query_only(request, no_arguments) || !answer_id(request, "compatibility", &id))
     return;
   if (!compatibility_remove(worker->db, id, request_author(request), &is_found, &error)) {

@@ -65,7 +65,7 @@ static bool channel_put_once(struct worker *worker, struct request *request, con
 
 static const char *const no_arguments[] = {NULL};
 
-static void channel_put(struct worker *worker, struct request *request) {
+void route_channel_put(struct worker *worker, struct request *request) {
   const char *name = request->segments[0];
   struct error error;
   struct channel_move move;
@@ -84,11 +84,6 @@ static void channel_put(struct worker *worker, struct request *request) {
     if (channel_put_once(worker, request, name, &move))
       return;
   channel_contended_answer(request, name);
-}
-
-void route_channel_put(struct worker *worker, struct request **requests, size_t n) {
-  for (size_t i = 0; i < n; i++)
-    channel_put(worker, requests[i]);
 }
 
 #define X(member, hardware) #member,
@@ -119,14 +114,12 @@ static void entry_of_release_answer(struct worker *worker, struct request *reque
     channel_row_answer(request, rows.all);
 }
 
-void route_channel_get(struct worker *worker, struct request **requests, size_t n) {
-  for (size_t i = 0; i < n; i++) {
-    const char *release = request_query(requests[i], "release");
-    if (release)
-      entry_of_release_answer(worker, requests[i], release);
-    else if (request_query_only(requests[i], entry_arguments))
-      channel_entry_answer(worker, requests[i], requests[i]->segments[0]);
-  }
+void route_channel_get(struct worker *worker, struct request *request) {
+  const char *release = request_query(request, "release");
+  if (release)
+    entry_of_release_answer(worker, request, release);
+  else if (request_query_only(request, entry_arguments))
+    channel_entry_answer(worker, request, request->segments[0]);
 }
 
 static void rows_answer(struct request *request, const struct channel_rows *rows, int64_t next) {
@@ -136,7 +129,7 @@ static void rows_answer(struct request *request, const struct channel_rows *rows
   request_answer_json(request, 200, page_to_json(items, next));
 }
 
-static void channel_list(struct worker *worker, struct request *request) {
+void route_channel_list(struct worker *worker, struct request *request) {
   static const char *const arguments[] = {"limit", "after", NULL};
   int64_t limit, after, next;
   struct error error;
@@ -149,12 +142,7 @@ static void channel_list(struct worker *worker, struct request *request) {
     rows_answer(request, &rows, next);
 }
 
-void route_channel_list(struct worker *worker, struct request **requests, size_t n) {
-  for (size_t i = 0; i < n; i++)
-    channel_list(worker, requests[i]);
-}
-
-static void channel_history(struct worker *worker, struct request *request) {
+void route_channel_entries(struct worker *worker, struct request *request) {
   int64_t limit, before, next;
   struct error error;
   cleanup_channel_rows struct channel_rows rows = {0}, entries = {0};
@@ -167,11 +155,6 @@ static void channel_history(struct worker *worker, struct request *request) {
     answer_failure(request, &error);
   else
     rows_answer(request, &entries, next);
-}
-
-void route_channel_entries(struct worker *worker, struct request **requests, size_t n) {
-  for (size_t i = 0; i < n; i++)
-    channel_history(worker, requests[i]);
 }
 
 void channels_housekeep(struct worker *worker) {

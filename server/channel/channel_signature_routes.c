@@ -66,7 +66,7 @@ static bool signature_post_once(struct worker *worker, struct request *request, 
   return false; /* read it again: it says now that the signature is there */
 }
 
-static void signature_post(struct worker *worker, struct request *request) {
+void route_channel_signature_post(struct worker *worker, struct request *request) {
   const char *name = request->segments[0];
   static const char *const no_arguments[] = {NULL};
   struct error error;
@@ -84,9 +84,4 @@ static void signature_post(struct worker *worker, struct request *request) {
     is_answered = signature_post_once(worker, request, name, &signing);
   if (!is_answered)
     channel_contended_answer(request, name);
-}
-
-void route_channel_signature_post(struct worker *worker, struct request **requests, size_t n) {
-  for (size_t i = 0; i < n; i++)
-    signature_post(worker, requests[i]);
 }

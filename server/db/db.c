@@ -7,9 +7,11 @@
 
 #include <inttypes.h>
 #include <libpq-fe.h>
+#include <math.h>
 #include <poll.h>
 #include <stdatomic.h>
 
+#include "common/base/json.h"
 #include "common/base/log.h"
 
 /* Slots of the statements that this process ever ran; an open hash by address. There are about 150. */
@@ -27,8 +29,16 @@
 /* What ROLLBACK may take when the deadline of its work has passed. */
 #define ROLLBACK_MS 2000
 
+/* A statement as PostgreSQL has it: :name is $1, $2, … */
+struct compiled {
+  char *sql;
+  int n; /* named parameters */
+  char *names[DB_PARAMETERS_MAX];
+};
+
 struct statistic {
   _Atomic(const struct statement *) statement;
+  _Atomic(struct compiled *) compiled; /* for as long as the process lives */
   atomic_uint_fast64_t runs, rows, nanoseconds, failures;
 };
 
@@ -279,8 +289,62 @@ static PGresult *script_run(struct db *db, const char *sql) {
   return answer_take(db, PQsendQuery(db->connection, sql));
 }
 
+static bool is_name(char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_'; }
+
+/* The number of the parameter called by the `length` bytes at `name`, from 1. */
+static int parameter_number(struct compiled *compiled, const char *name, size_t length) {
+  for (int i = 0; i < compiled->n; i++)
+    if (strlen(compiled->names[i]) == length && memcmp(compiled->names[i], name, length) == 0)
+      return i + 1;
+  ALWAYS(compiled->n < DB_PARAMETERS_MAX);
+  compiled->names[compiled->n] = xstrndup(name, length);
+  return ++compiled->n;
+}
+
+/* A colon begins a parameter where a small letter follows it, outside of quotes, and where it is no cast ("::"). */
+static struct compiled *compile(const char *sql) {
+  struct compiled *compiled = xcalloc(1, sizeof *compiled);
+  size_t size;
+  FILE *out = open_memstream(&compiled->sql, &size);
+  ALWAYS(out != NULL);
+  for (char quote = '\0'; *sql; sql++) {
+    if (quote ? *sql == quote : *sql == '\'' || *sql == '"')
+      quote = quote ? '\0' : *sql;
+    if (quote || *sql != ':' || (sql[1] != ':' && !is_name(sql[1])) || (sql[1] >= '0' && sql[1] <= '9')) {
+      putc(*sql, out);
+    } else if (sql[1] == ':') {
+      fputs("::", out);
+      sql++;
+    } else {
+      size_t length = 0;
+      while (is_name(sql[1 + length]))
+        length++;
+      fprintf(out, "$%d", parameter_number(compiled, sql + 1, length));
+      sql += length;
+    }
+  }
+  ALWAYS(fclose(out) == 0);
+  return compiled;
+}
+
+static const struct compiled *statement_compiled(const struct statement *statement) {
+  struct statistic *statistic = &statistics[statement_slot(statement)];
+  struct compiled *there = atomic_load_explicit(&statistic->compiled, memory_order_acquire);
+  if (there)
+    return there;
+  struct compiled *made = compile(statement->sql);
+  if (atomic_compare_exchange_strong(&statistic->compiled, &there, made))
+    return made;
+  for (int i = 0; i < made->n; i++)
+    free(made->names[i]);
+  free(made->sql);
+  free(made);
+  return there;
+}
+
 static bool statement_prepare(struct db *db, const struct statement *statement, struct error *error) {
-  PGresult *result = answer_take(db, PQsendPrepare(db->connection, statement->name, statement->sql, 0, NULL));
+  PGresult *result =
+      answer_take(db, PQsendPrepare(db->connection, statement->name, statement_compiled(statement)->sql, 0, NULL));
   bool is_good = result_is_good(result);
   if (!is_good)
     result_failure(db, statement->name, result, error);
@@ -288,13 +352,45 @@ static bool statement_prepare(struct db *db, const struct statement *statement, 
   return is_good;
 }
 
+/* The index of what was bound to a name; a name that was bound twice, or not at all, is a mistake in this program. */
+static int parameter_find(const struct statement *statement, const struct db_parameters *parameters, const char *name) {
+  int found = -1;
+  for (int i = 0; i < parameters->n; i++)
+    if (string_equal(parameters->all[i].name, name)) {
+      if (found >= 0)
+        die("%s: the parameter \"%s\" is bound twice", statement->name, name);
+      found = i;
+    }
+  if (found < 0)
+    die("%s: the parameter \"%s\" is not bound", statement->name, name);
+  return found;
+}
+
 static PGresult *statement_execute(struct db *db, const struct statement *statement,
                                    const struct db_parameters *parameters) {
   static const struct db_parameters none;
+  const struct compiled *compiled = statement_compiled(statement);
+  const char *values[DB_PARAMETERS_MAX];
+  int lengths[DB_PARAMETERS_MAX], formats[DB_PARAMETERS_MAX], n_used = 0;
   if (!parameters)
     parameters = &none;
-  return answer_take(db, PQsendQueryPrepared(db->connection, statement->name, parameters->n, parameters->values,
-                                             parameters->lengths, parameters->formats, 0));
+
+  int n = compiled->n ? compiled->n : parameters->n;
+  for (int i = 0; i < n; i++) {
+    int from = compiled->n ? parameter_find(statement, parameters, compiled->names[i]) : i;
+    const struct db_parameter *parameter = &parameters->all[from];
+    values[i] = parameter->value;
+    lengths[i] = parameter->size;
+    formats[i] = parameter->is_binary;
+    n_used += !parameter->may_be_unused;
+  }
+
+  int n_given = 0;
+  for (int i = 0; i < parameters->n; i++)
+    n_given += !parameters->all[i].may_be_unused;
+  if (n_used != n_given)
+    die("%s: a parameter was bound that the statement does not have", statement->name);
+  return answer_take(db, PQsendQueryPrepared(db->connection, statement->name, n, values, lengths, formats, 0));
 }
 
 /* The server forgot the statement (a pooler's other connection) or its tables changed: prepared again it works. */
@@ -411,30 +507,64 @@ bool db_end(struct db *db, bool is_good, struct error *error) {
 
 int64_t db_connected_since_ms(const struct db *db) { return db->connected_since_ms; }
 
-static int parameter_add(struct db_parameters *parameters) {
+static struct db_parameter *parameter_add(struct db_parameters *parameters, const char *name) {
   ALWAYS(parameters->n < DB_PARAMETERS_MAX);
-  return parameters->n++;
+  struct db_parameter *parameter = &parameters->all[parameters->n++];
+  *parameter = (struct db_parameter){.name = name};
+  return parameter;
 }
 
-void db_text(struct db_parameters *parameters, const char *text) {
-  int i = parameter_add(parameters);
-  parameters->values[i] = text;
-  parameters->formats[i] = 0;
+void bind_text(struct db_parameters *parameters, const char *name, const char *text) {
+  parameter_add(parameters, name)->value = text;
 }
 
-void db_integer(struct db_parameters *parameters, int64_t integer) {
-  int i = parameter_add(parameters);
-  snprintf(parameters->scratch[i], sizeof parameters->scratch[i], "%" PRId64, integer);
-  parameters->values[i] = parameters->scratch[i];
-  parameters->formats[i] = 0;
+void bind_integer(struct db_parameters *parameters, const char *name, int64_t integer) {
+  struct db_parameter *parameter = parameter_add(parameters, name);
+  snprintf(parameter->scratch, sizeof parameter->scratch, "%" PRId64, integer);
+  parameter->value = parameter->scratch;
 }
 
-void db_bytes(struct db_parameters *parameters, const void *bytes, size_t size) {
-  int i = parameter_add(parameters);
+void bind_number(struct db_parameters *parameters, const char *name, double number) {
+  char text[FLOAT_TEXT_SIZE];
+  if (isnan(number))
+    bind_text(parameters, name, NULL);
+  else
+    bind_taken(parameters, name, xstrdup(float_format(number, text)), false);
+}
+
+void bind_bool(struct db_parameters *parameters, const char *name, bool is_true) {
+  bind_text(parameters, name, is_true ? "t" : "f");
+}
+
+void bind_bytes(struct db_parameters *parameters, const char *name, const void *bytes, size_t size) {
+  struct db_parameter *parameter = parameter_add(parameters, name);
   ALWAYS(size <= INT32_MAX);
-  parameters->values[i] = bytes;
-  parameters->lengths[i] = (int)size;
-  parameters->formats[i] = 1;
+  parameter->value = bytes;
+  parameter->size = (int)size;
+  parameter->is_binary = true;
+}
+
+void bind_taken(struct db_parameters *parameters, const char *name, char *text, bool may_be_unused) {
+  struct db_parameter *parameter = parameter_add(parameters, name);
+  parameter->value = parameter->owned = text;
+  parameter->may_be_unused = may_be_unused;
+}
+
+void bind_array(struct db_parameters *parameters, const char *name, struct db_array *array) {
+  db_array_finish(array);
+  bind_taken(parameters, name, TAKE(array->text), false);
+}
+
+void db_parameters_release(struct db_parameters *parameters) {
+  for (int i = 0; i < parameters->n; i++)
+    free(parameters->all[i].owned);
+  parameters->n = 0;
+}
+
+void db_text(struct db_parameters *parameters, const char *text) { bind_text(parameters, NULL, text); }
+void db_integer(struct db_parameters *parameters, int64_t integer) { bind_integer(parameters, NULL, integer); }
+void db_bytes(struct db_parameters *parameters, const void *bytes, size_t size) {
+  bind_bytes(parameters, NULL, bytes, size);
 }
 
 void db_array_init(struct db_array *array) {

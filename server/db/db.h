@@ -40,26 +40,47 @@ int64_t db_answered_ms(void);
 /* What runs, and whatever is run later, fails within 100 ms. Any thread. */
 void db_stop(struct db *db);
 
+/* Statements are written in the .sql files of their subjects, which server/db/statements.cmake makes into objects
+ * sql_NAME of "FILE.sql.h". Parameters are called :name there. */
 struct statement {
-  const char *name; /* [a-z_]+, unique */
-  const char *sql;  /* $1 … with casts where the type is not obvious */
+  const char *name; /* [a-z_0-9]+, unique */
+  const char *sql;
 };
 
-#define DB_PARAMETERS_MAX 32
+/* What a run gives to a statement, by name. Texts and bytes are borrowed until the run, unless a function says that it
+ * takes them. */
+#define DB_PARAMETERS_MAX 64
 struct db_parameters {
   int n;
-  const char *values[DB_PARAMETERS_MAX]; /* NULL: SQL null */
-  int lengths[DB_PARAMETERS_MAX];        /* of binary ones */
-  int formats[DB_PARAMETERS_MAX];        /* 0 text, 1 binary */
-  char scratch[DB_PARAMETERS_MAX][24];   /* decimal texts of integers */
+  struct db_parameter {
+    const char *name;  /* NULL: the next $n of a statement that names none */
+    const char *value; /* NULL: SQL null */
+    int size;          /* of a binary one; 0: text */
+    bool is_binary, may_be_unused;
+    char *owned;
+    char scratch[24]; /* the text of an integer */
+  } all[DB_PARAMETERS_MAX];
 };
-void db_text(struct db_parameters *parameters, const char *text); /* borrowed until the run; NULL: null */
+void db_parameters_release(struct db_parameters *parameters);
+#define cleanup_parameters __attribute__((cleanup(db_parameters_release)))
+
+/* Each parameter of the statement must be bound once; binding one that it does not have aborts. Names are borrowed. */
+void bind_text(struct db_parameters *parameters, const char *name, const char *text); /* NULL: null */
+void bind_integer(struct db_parameters *parameters, const char *name, int64_t integer);
+void bind_number(struct db_parameters *parameters, const char *name, double number); /* NaN: null */
+void bind_bool(struct db_parameters *parameters, const char *name, bool is_true);
+void bind_bytes(struct db_parameters *parameters, const char *name, const void *bytes, size_t size); /* bytea */
+/* Takes `text`, which was allocated. `may_be_unused`: the statement need not have the parameter. */
+void bind_taken(struct db_parameters *parameters, const char *name, char *text, bool may_be_unused);
+
+/* The same for statements that call their parameters $1, $2, … in this order. */
+void db_text(struct db_parameters *parameters, const char *text);
 void db_integer(struct db_parameters *parameters, int64_t integer);
-void db_bytes(struct db_parameters *parameters, const void *bytes, size_t size); /* bytea, borrowed */
+void db_bytes(struct db_parameters *parameters, const void *bytes, size_t size);
 
 /* A text array literal being built for unnest: {"a","b",NULL}. */
 struct db_array {
-  char *text; /* pass to db_text after db_array_finish */
+  char *text; /* complete after db_array_finish */
   size_t size;
   FILE *stream;
   size_t n;
@@ -69,6 +90,8 @@ void db_array_text(struct db_array *array, const char *element); /* NULL: null; 
 void db_array_integer(struct db_array *array, int64_t element);
 void db_array_bool(struct db_array *array, bool element);
 const char *db_array_finish(struct db_array *array); /* closes it and returns its text */
+/* Closes the array, binds its text and releases it. */
+void bind_array(struct db_parameters *parameters, const char *name, struct db_array *array);
 void db_array_release(struct db_array *array);
 
 struct db_rows;

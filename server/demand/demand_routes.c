@@ -16,14 +16,12 @@ static void report_answer(struct request *request, size_t accepted, size_t n, en
                                 (json_int_t)(n - accepted), "policy", demand_policy_name(policy)));
 }
 
-void route_demand_post(struct worker *worker, struct request **requests, size_t n) {
-  struct request *request = requests[0];
+void route_demand_post(struct worker *worker, struct request *request) {
   enum demand_policy policy = server_options(worker->server)->demand;
   cleanup_demand_report struct demand_report report = {0};
   struct error error;
   int64_t wait_s;
   size_t accepted = 0;
-  ALWAYS(n == 1);
   if (!request_query_only(request, no_arguments))
     return;
   if (!demand_rate_take(request->token_name, DEMAND_POSTS_PER_MINUTE, clock_monotonic_ms(), &wait_s)) {
@@ -52,14 +50,12 @@ static json_t *wanted_to_json(const struct demand_wanted *wanted) {
   return item;
 }
 
-void route_demand_get(struct worker *worker, struct request **requests, size_t n) {
+void route_demand_get(struct worker *worker, struct request *request) {
   static const char *const arguments[] = {"limit", NULL};
-  struct request *request = requests[0];
   cleanup_demand_list struct demand_list list = {0};
   struct error error;
   int64_t limit;
   const char *after;
-  ALWAYS(n == 1);
   if (!request_query_only(request, arguments) || !request_page(request, &limit, &after))
     return;
   if (!demand_wanted_load(worker->db, limit, &list, &error)) {
@@ -74,13 +70,11 @@ void route_demand_get(struct worker *worker, struct request **requests, size_t n
                                 demand_policy_name(server_options(worker->server)->demand)));
 }
 
-void route_demand_queue(struct worker *worker, struct request **requests, size_t n) {
+void route_demand_queue(struct worker *worker, struct request *request) {
   static const char *const members[] = {"top", NULL};
-  struct request *request = requests[0];
   struct error error;
   int64_t top;
   json_t *answers;
-  ALWAYS(n == 1);
   if (!request_query_only(request, no_arguments))
     return;
   if (!json_only_members(request->json, "", members, &error) ||

@@ -495,6 +495,7 @@ bool request_parse_body(struct request_private *request) {
 
 static void run_in_memory(struct request_private *request) {
 #define HANDLE_ROUTE_DATABASE(id)
+#define HANDLE_ROUTE_BATCH(id)
 #define HANDLE_ROUTE_MEMORY(id)                                                                                        \
   case ROUTE_##id:                                                                                                     \
     route_##id(request->request.server, &request->request);                                                            \
@@ -510,7 +511,7 @@ static void run_in_memory(struct request_private *request) {
 
 static enum MHD_Result body_complete(struct request_private *request) {
   request->complete_ns = clock_monotonic_ns();
-  if (request->route->place == ROUTE_DATABASE)
+  if (request->route->place != ROUTE_MEMORY)
     return hand_over(request, (int)request->route->id);
   request->state = REQUEST_RUNNING;
   if (request_parse_body(request))

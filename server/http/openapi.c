@@ -3,6 +3,7 @@
 
 #include "server/http/openapi_schemas.h"
 #include "server/http/response.h"
+#include "server/records.h"
 
 static json_t *text_parse(const char *text, size_t size) {
   json_t *value;
@@ -108,12 +109,21 @@ static json_t *paths_make(void) {
   return paths;
 }
 
+static json_t *schemas_make(void) {
+  json_t *schemas = text_parse(openapi_schemas, strlen(openapi_schemas));
+  for (const struct server_record *each = server_records; each->record; each++)
+    if (each->record->name) {
+      ALWAYS(!json_object_get(schemas, each->record->name));
+      ALWAYS(json_object_set_new(schemas, each->record->name, record_schema(each->record)) == 0);
+    }
+  return schemas;
+}
+
 json_t *openapi_document(void) {
   json_t *problem = json_pack("{s:s, s:o}", "description", "A problem document (RFC 9457)", "content",
                               content("application/problem+json", "Problem"));
-  json_t *components =
-      json_pack("{s:{s:{s:s, s:s}}, s:{s:o}, s:o}", "securitySchemes", "token", "type", "http", "scheme", "bearer",
-                "responses", "Problem", problem, "schemas", text_parse(openapi_schemas, strlen(openapi_schemas)));
+  json_t *components = json_pack("{s:{s:{s:s, s:s}}, s:{s:o}, s:o}", "securitySchemes", "token", "type", "http",
+                                 "scheme", "bearer", "responses", "Problem", problem, "schemas", schemas_make());
   json_t *document =
       json_pack("{s:s, s:{s:s, s:s, s:s}, s:[{s:[]}], s:o, s:o}", "openapi", "3.1.0", "info", "title", "wavetune",
                 "version", WAVETUNE_VERSION, "description", "Cluster-wide tuning of GPU kernels: see docs/api.md",

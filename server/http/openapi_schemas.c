@@ -448,10 +448,7 @@ const char openapi_schemas[] = JSON({
     "channels": {"type": ["array", "null"], "maxItems": 64, "items": {"type": "string", "pattern": "^[a-z0-9._*?[\\]!-]{1,64}$"},
       "description": "of the role publisher, which needs them: names of channels, or patterns of names"}}},
   "AuditList": {"type": "object", "required": ["items", "next"], "properties": {
-    "items": {"type": "array", "items": {"type": "object", "required": ["id", "at", "token", "token_id", "role", "peer", "action", "object", "detail"],
-      "properties": {"id": {"$ref": "#/components/schemas/Id"}, "at": {"$ref": "#/components/schemas/Time"}, "token": {"type": "string"},
-        "token_id": {"$ref": "#/components/schemas/ById"}, "role": {"type": "string"}, "peer": {"type": ["string", "null"]},
-        "action": {"type": "string"}, "object": {"type": "string"}, "detail": {"type": "object"}}}},
+    "items": {"type": "array", "items": {"$ref": "#/components/schemas/AuditEntry"}},
     "next": {"$ref": "#/components/schemas/Next"}}},
   "TokenAnswer": {"type": "object", "required": ["name", "role"], "properties": {
     "token": {"type": "string"}, "certificate": {"type": "string"}, "name": {"type": "string"}, "role": {"$ref": "#/components/schemas/Role"}}},

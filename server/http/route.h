@@ -1,8 +1,9 @@
 /* The one table of routes: router, roles, limits, /openapi.json, metrics and the route tests are made from it.
  *
  * ROUTE(id, method, path, roles that may call it, where it runs, body limit, how many requests one run takes, summary)
- * The handler of a route is `void route_<id>(struct worker *worker, struct request **requests, size_t n)` for
- * ROUTE_DATABASE, run on a database worker with 1 to `batch` requests that waited together, and
+ * The handler of a route is `void route_<id>(struct worker *worker, struct request *request)` for
+ * ROUTE_DATABASE, run on a database worker; `void route_<id>(struct worker *worker, struct request **requests, size_t n)`
+ * for ROUTE_BATCH, run there with 1 to `batch` requests that waited together; and
  * `void route_<id>(struct server *server, struct request *request)` for ROUTE_MEMORY, run on the event thread: it may
  * not block. Every request that a handler is given must be answered (request_answer… or request_park). */
 #ifndef WAVETUNE_SERVER_HTTP_ROUTE_H
@@ -53,7 +54,7 @@ enum token_role {
 #define MAY_ENROL (TOKEN_AGENT | TOKEN_ENROL | TOKEN_ADMIN)
 #define MAY_OPERATE (TOKEN_OPERATOR | TOKEN_ADMIN)
 
-enum route_place { ROUTE_MEMORY, ROUTE_DATABASE };
+enum route_place { ROUTE_MEMORY, ROUTE_DATABASE, ROUTE_BATCH };
 
 #define KIB 1024
 #define MIB (1024 * 1024)
@@ -70,11 +71,11 @@ enum route_place { ROUTE_MEMORY, ROUTE_DATABASE };
   ROUTE(build_list, "GET", "/v1/kernels/{hash}/builds", MAY_READ_CODE, ROUTE_DATABASE, 0, 1, "List a kernel's builds") \
   ROUTE(kernel_signature_post, "POST", "/v1/kernels/{hash}/signatures", MAY_BUILD, ROUTE_DATABASE, 4 * KIB, 1, "Add a signature to a kernel") \
   ROUTE(build_signature_post, "POST", "/v1/kernels/{hash}/builds/{digest}/signatures", MAY_BUILD, ROUTE_DATABASE, 4 * KIB, 1, "Add a signature to a build") \
-  ROUTE(job_post, "POST", "/v1/jobs", MAY_SUBMIT, ROUTE_DATABASE, 4 * MIB, 64, "Submit a job or a batch of jobs") \
+  ROUTE(job_post, "POST", "/v1/jobs", MAY_SUBMIT, ROUTE_BATCH, 4 * MIB, 64, "Submit a job or a batch of jobs") \
   ROUTE(job_list, "GET", "/v1/jobs", MAY_READ, ROUTE_DATABASE, 0, 1, "List jobs") \
   ROUTE(job_get, "GET", "/v1/jobs/{id}", MAY_READ, ROUTE_DATABASE, 0, 1, "Read a job") \
   ROUTE(job_measurements, "GET", "/v1/jobs/{id}/measurements", MAY_READ, ROUTE_DATABASE, 0, 1, "Read a job's measurements") \
-  ROUTE(job_events, "GET", "/v1/jobs/{id}/events", MAY_READ, ROUTE_DATABASE, 0, 64, "Follow a job (long poll)") \
+  ROUTE(job_events, "GET", "/v1/jobs/{id}/events", MAY_READ, ROUTE_BATCH, 0, 64, "Follow a job (long poll)") \
   ROUTE(job_delete, "DELETE", "/v1/jobs/{id}", MAY_SUBMIT, ROUTE_DATABASE, 0, 1, "Cancel a job") \
   ROUTE(environment_list, "GET", "/v1/environments", MAY_READ, ROUTE_DATABASE, 0, 1, "List the environments that nodes have") \
   ROUTE(agent_post, "POST", "/v1/agents", MAY_ENROL, ROUTE_DATABASE, 256 * KIB, 1, "Enrol an agent") \
@@ -82,10 +83,10 @@ enum route_place { ROUTE_MEMORY, ROUTE_DATABASE };
   ROUTE(agent_token, "POST", "/v1/agents/{id}/token", MAY_WORK, ROUTE_DATABASE, 4 * KIB, 1, "Replace an agent's own token") \
   ROUTE(agent_drain, "POST", "/v1/agents/{id}/drain", MAY_OPERATE, ROUTE_DATABASE, 4 * KIB, 1, "Drain an agent, with a reason") \
   ROUTE(agent_list, "GET", "/v1/agents", MAY_READ, ROUTE_DATABASE, 0, 1, "List agents") \
-  ROUTE(lease_post, "POST", "/v1/leases", MAY_WORK, ROUTE_DATABASE, 4 * KIB, 256, "Pull work (long poll)") \
-  ROUTE(lease_renew, "POST", "/v1/leases/{id}/renew", MAY_WORK, ROUTE_DATABASE, 4 * KIB, 256, "Keep a lease") \
-  ROUTE(lease_results, "POST", "/v1/leases/{id}/results", MAY_WORK, ROUTE_DATABASE, 4 * MIB, 64, "Post measurements") \
-  ROUTE(lease_release, "POST", "/v1/leases/{id}/release", MAY_WORK, ROUTE_DATABASE, 4 * KIB, 64, "Hand a lease back") \
+  ROUTE(lease_post, "POST", "/v1/leases", MAY_WORK, ROUTE_BATCH, 4 * KIB, 256, "Pull work (long poll)") \
+  ROUTE(lease_renew, "POST", "/v1/leases/{id}/renew", MAY_WORK, ROUTE_BATCH, 4 * KIB, 256, "Keep a lease") \
+  ROUTE(lease_results, "POST", "/v1/leases/{id}/results", MAY_WORK, ROUTE_BATCH, 4 * MIB, 64, "Post measurements") \
+  ROUTE(lease_release, "POST", "/v1/leases/{id}/release", MAY_WORK, ROUTE_BATCH, 4 * KIB, 64, "Hand a lease back") \
   ROUTE(release_post, "POST", "/v1/releases", MAY_RELEASE, ROUTE_DATABASE, 4 * MIB, 1, "Make a release of the winners") \
   ROUTE(release_list, "GET", "/v1/releases", MAY_READ, ROUTE_DATABASE, 0, 1, "List releases") \
   ROUTE(release_get, "GET", "/v1/releases/{digest}", MAY_READ, ROUTE_DATABASE, 0, 1, "Read a release's canonical bytes") \

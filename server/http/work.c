@@ -14,6 +14,10 @@ static void handle(struct worker *worker, enum route_id id, struct request **req
 #define HANDLE_ROUTE_MEMORY(id)
 #define HANDLE_ROUTE_DATABASE(id)                                                                                      \
   case ROUTE_##id:                                                                                                     \
+    route_##id(worker, requests[0]);                                                                                   \
+    break;
+#define HANDLE_ROUTE_BATCH(id)                                                                                         \
+  case ROUTE_##id:                                                                                                     \
     route_##id(worker, requests, n);                                                                                   \
     break;
 #define X(id, method, path, role, place, ...) HANDLE_##place(id)

@@ -70,12 +70,10 @@ static json_t *import_answer(const struct import_post *import, const struct impo
   return answer;
 }
 
-void route_import_post(struct worker *worker, struct request **requests, size_t n) {
-  struct request *request = requests[0];
+void route_import_post(struct worker *worker, struct request *request) {
   cleanup_import_post struct import_post import = {0};
   struct import_counts counts;
   struct error error;
-  ALWAYS(n == 1);
   if (!request_query_only(request, no_arguments))
     return;
   if (!import_post_parse(request->json, &import, &error)) {
@@ -98,15 +96,13 @@ void route_import_post(struct worker *worker, struct request **requests, size_t 
   request_answer_json(request, counts.added ? MHD_HTTP_CREATED : MHD_HTTP_OK, import_answer(&import, &counts));
 }
 
-void route_import_list(struct worker *worker, struct request **requests, size_t n) {
+void route_import_list(struct worker *worker, struct request *request) {
   static const char *const known[] = {"limit", "after", "kernel", "format", "tag", NULL};
-  struct request *request = requests[0];
   struct error error;
   struct digest kernel;
   struct imports_filter filter = {.format = request_query(request, "format"), .tag = request_query(request, "tag")};
   json_t *items;
   int64_t next;
-  ALWAYS(n == 1);
   if (!request_query_only(request, known) || !page_by_id(request, 0, &filter.limit, &filter.after))
     return;
   const char *hash = request_query(request, "kernel");
@@ -129,14 +125,12 @@ static bool digest_of_path(struct request *request, struct digest *ret_digest) {
   return false;
 }
 
-void route_image_put(struct worker *worker, struct request **requests, size_t n) {
-  struct request *request = requests[0];
+void route_image_put(struct worker *worker, struct request *request) {
   cleanup_identity struct identity *identity = NULL;
   struct digest digest;
   struct error error;
   char text[DIGEST_TEXT_SIZE];
   bool is_new;
-  ALWAYS(n == 1);
   if (!request_query_only(request, no_arguments) || !digest_of_path(request, &digest))
     return;
   if (!identity_parse(request->json, &identity, &error)) {
@@ -158,12 +152,10 @@ void route_image_put(struct worker *worker, struct request **requests, size_t n)
                       json_pack("{s:o}", "image", json_digest_text(&digest)));
 }
 
-void route_image_get(struct worker *worker, struct request **requests, size_t n) {
-  struct request *request = requests[0];
+void route_image_get(struct worker *worker, struct request *request) {
   struct digest digest;
   struct error error;
   char *text;
-  ALWAYS(n == 1);
   if (!request_query_only(request, no_arguments) || !digest_of_path(request, &digest))
     return;
   if (!image_load(worker->db, &digest, &text, &error))

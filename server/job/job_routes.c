@@ -33,7 +33,7 @@ static bool filter_read(struct request *request, struct job_filter *filter, stru
   return true;
 }
 
-static void list_answer(struct worker *worker, struct request *request) {
+void route_job_list(struct worker *worker, struct request *request) {
   struct job_filter filter;
   struct digest kernel;
   struct error error;
@@ -45,11 +45,6 @@ static void list_answer(struct worker *worker, struct request *request) {
     request_answer_json(request, 200, page_to_json(items, next));
   else
     answer_failure(request, &error);
-}
-
-void route_job_list(struct worker *worker, struct request **requests, size_t n) {
-  for (size_t i = 0; i < n; i++)
-    list_answer(worker, requests[i]);
 }
 
 static void absent_answer(struct request *request, int64_t job) {
@@ -68,15 +63,14 @@ static void summary_answer(struct worker *worker, struct request *request, int64
     request_answer_json(request, 200, summary);
 }
 
-void route_job_get(struct worker *worker, struct request **requests, size_t n) {
+void route_job_get(struct worker *worker, struct request *request) {
   static const char *const names[] = {NULL};
   int64_t job;
-  for (size_t i = 0; i < n; i++)
-    if (request_query_only(requests[i], names) && answer_id(requests[i], "job", &job))
-      summary_answer(worker, requests[i], job);
+  if (request_query_only(request, names) && answer_id(request, "job", &job))
+    summary_answer(worker, request, job);
 }
 
-static void measurements_answer(struct worker *worker, struct request *request) {
+void route_job_measurements(struct worker *worker, struct request *request) {
   static const char *const names[] = {"limit", "after", NULL};
   struct error error;
   int64_t job, limit, after, next;
@@ -93,11 +87,6 @@ static void measurements_answer(struct worker *worker, struct request *request) 
   } else {
     request_answer_json(request, 200, page_to_json(items, next));
   }
-}
-
-void route_job_measurements(struct worker *worker, struct request **requests, size_t n) {
-  for (size_t i = 0; i < n; i++)
-    measurements_answer(worker, requests[i]);
 }
 
 struct follow {
@@ -165,7 +154,7 @@ void route_job_events(struct worker *worker, struct request **requests, size_t n
   }
 }
 
-static void cancel(struct worker *worker, struct request *request) {
+void route_job_delete(struct worker *worker, struct request *request) {
   struct error error;
   int64_t job;
   json_t *summary = NULL;
@@ -185,9 +174,4 @@ static void cancel(struct worker *worker, struct request *request) {
   else
     request_answer_json(request, 200, json_incref(summary));
   json_decref(summary);
-}
-
-void route_job_delete(struct worker *worker, struct request **requests, size_t n) {
-  for (size_t i = 0; i < n; i++)
-    cancel(worker, requests[i]);
 }

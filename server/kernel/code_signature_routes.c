@@ -100,17 +100,14 @@ static bool digest_of_segment(struct request *request, int segment, const char *
   return false;
 }
 
-void route_kernel_signature_post(struct worker *worker, struct request **requests, size_t n) {
+void route_kernel_signature_post(struct worker *worker, struct request *request) {
   struct signed_code code = {.is_build = false};
-  ALWAYS(n == 1);
-  if (digest_of_segment(requests[0], 0, "kernel", &code.kernel))
-    signature_post(worker, requests[0], &code);
+  if (digest_of_segment(request, 0, "kernel", &code.kernel))
+    signature_post(worker, request, &code);
 }
 
-void route_build_signature_post(struct worker *worker, struct request **requests, size_t n) {
+void route_build_signature_post(struct worker *worker, struct request *request) {
   struct signed_code code = {.is_build = true};
-  ALWAYS(n == 1);
-  if (digest_of_segment(requests[0], 0, "kernel", &code.kernel) &&
-      digest_of_segment(requests[0], 1, "build", &code.build))
-    signature_post(worker, requests[0], &code);
+  if (digest_of_segment(request, 0, "kernel", &code.kernel) && digest_of_segment(request, 1, "build", &code.build))
+    signature_post(worker, request, &code);
 }

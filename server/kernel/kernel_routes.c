@@ -18,13 +18,11 @@ static void answer_list(struct request *request, json_t *items, json_t *next) {
   request_answer_json(request, MHD_HTTP_OK, json_pack("{s:o, s:o}", "items", items, "next", next));
 }
 
-void route_kernel_post(struct worker *worker, struct request **requests, size_t n) {
-  struct request *request = requests[0];
+void route_kernel_post(struct worker *worker, struct request *request) {
   cleanup_kernel struct kernel *kernel = NULL;
   struct error error;
   size_t n_files;
   bool is_new;
-  ALWAYS(n == 1);
   if (!kernel_parse(request->json, &kernel, &error)) {
     request_refuse(request, MHD_HTTP_UNPROCESSABLE_CONTENT, &error);
     return;
@@ -40,13 +38,11 @@ void route_kernel_post(struct worker *worker, struct request **requests, size_t 
                       json_pack("{s:o, s:s}", "kernel", json_digest_text(&kernel->hash), "name", kernel->name));
 }
 
-void route_kernel_list(struct worker *worker, struct request **requests, size_t n) {
+void route_kernel_list(struct worker *worker, struct request *request) {
   static const char *const known[] = {"limit", "after", "name", NULL};
-  struct request *request = requests[0];
   struct error error;
   int64_t limit, after;
   json_t *items, *next;
-  ALWAYS(n == 1);
   if (!request_query_only(request, known) || !page_by_id(request, 0, &limit, &after))
     return;
   if (!kernels_list(worker->db, request_query(request, "name"), after, limit, &items, &next, &error))
@@ -67,13 +63,11 @@ static json_t *manifest_load(struct worker *worker, struct request *request, con
   return manifest;
 }
 
-void route_kernel_get(struct worker *worker, struct request **requests, size_t n) {
-  struct request *request = requests[0];
+void route_kernel_get(struct worker *worker, struct request *request) {
   cleanup_json json_t *origin = NULL;
   json_t *signatures;
   struct digest hash;
   struct error error;
-  ALWAYS(n == 1);
   if (!digest_of_path(request, 0, "kernel", &hash))
     return;
   cleanup_json json_t *manifest = manifest_load(worker, request, &hash, &origin);
@@ -109,13 +103,11 @@ static bool build_read(struct request *request, const json_t *manifest, const st
   return true;
 }
 
-void route_build_put(struct worker *worker, struct request **requests, size_t n) {
-  struct request *request = requests[0];
+void route_build_put(struct worker *worker, struct request *request) {
   cleanup_build struct build *build = NULL;
   struct digest hash, digest;
   struct error error;
   bool is_new;
-  ALWAYS(n == 1);
   if (!digest_of_path(request, 0, "kernel", &hash) || !digest_of_path(request, 1, "build", &digest))
     return;
   cleanup_json json_t *manifest = manifest_load(worker, request, &hash, NULL);
@@ -130,13 +122,11 @@ void route_build_put(struct worker *worker, struct request **requests, size_t n)
                       json_pack("{s:o}", "build", json_digest_text(&digest)));
 }
 
-void route_build_get(struct worker *worker, struct request **requests, size_t n) {
+void route_build_get(struct worker *worker, struct request *request) {
   static const char *const known[] = {NULL};
-  struct request *request = requests[0];
   struct digest hash, digest;
   struct error error;
   char *text;
-  ALWAYS(n == 1);
   if (!request_query_only(request, known) || !digest_of_path(request, 0, "kernel", &hash) ||
       !digest_of_path(request, 1, "build", &digest))
     return;
@@ -150,14 +140,12 @@ void route_build_get(struct worker *worker, struct request **requests, size_t n)
                               NULL);
 }
 
-void route_build_list(struct worker *worker, struct request **requests, size_t n) {
+void route_build_list(struct worker *worker, struct request *request) {
   static const char *const known[] = {"limit", "after", NULL};
-  struct request *request = requests[0];
   struct digest hash;
   struct error error;
   int64_t limit, after;
   json_t *items, *next;
-  ALWAYS(n == 1);
   if (!digest_of_path(request, 0, "kernel", &hash) || !request_query_only(request, known) ||
       !page_by_id(request, 0, &limit, &after))
     return;

@@ -146,7 +146,7 @@ static void plan_answer(struct worker *worker, struct request *request, const st
   request_answer_json(request, is_new ? 201 : 200, answer);
 }
 
-static void release_post(struct worker *worker, struct request *request) {
+void route_release_post(struct worker *worker, struct request *request) {
   static const char *const no_arguments[] = {NULL};
   struct error error;
   cleanup_release_request struct release_request wanted = {0};
@@ -177,11 +177,6 @@ static void release_post(struct worker *worker, struct request *request) {
   plan_answer(worker, request, &plan, &environment, &wanted, replaces_to_json(&wanted, &state));
 }
 
-void route_release_post(struct worker *worker, struct request **requests, size_t n) {
-  for (size_t i = 0; i < n; i++)
-    release_post(worker, requests[i]);
-}
-
 /* The bytes of the release that the path names; answers and returns NULL when there is none. */
 static char *release_of_path(struct worker *worker, struct request *request, const char *const *arguments,
                              struct digest *ret_digest, size_t *ret_size) {
@@ -199,19 +194,17 @@ static char *release_of_path(struct worker *worker, struct request *request, con
   return bytes;
 }
 
-void route_release_get(struct worker *worker, struct request **requests, size_t n) {
+void route_release_get(struct worker *worker, struct request *request) {
   static const char *const no_arguments[] = {NULL};
-  for (size_t i = 0; i < n; i++) {
-    struct digest digest;
-    char etag[DIGEST_TEXT_SIZE];
-    size_t size;
-    char *bytes = release_of_path(worker, requests[i], no_arguments, &digest, &size);
-    if (!bytes)
-      continue;
-    fetches_note(&digest);
-    request_answer_remembered(requests[i], MEMORY_IMMUTABLE, "application/json", bytes, size,
-                              digest_format(&digest, etag), NULL);
-  }
+  struct digest digest;
+  char etag[DIGEST_TEXT_SIZE];
+  size_t size;
+  char *bytes = release_of_path(worker, request, no_arguments, &digest, &size);
+  if (!bytes)
+    return;
+  fetches_note(&digest);
+  request_answer_remembered(request, MEMORY_IMMUTABLE, "application/json", bytes, size, digest_format(&digest, etag),
+                            NULL);
 }
 
 /* The identity that ?identity= names, NULL without it; answers and returns false when there is none. */
@@ -270,7 +263,7 @@ static void files_answer(struct request *request, struct cache_files *files) {
   request_answer_entity(request, type, TAKE(bytes), size, etag, false);
 }
 
-static void release_export(struct worker *worker, struct request *request) {
+void route_release_export(struct worker *worker, struct request *request) {
   static const char *const arguments[] = {"identity", NULL};
   struct error error;
   struct digest digest;
@@ -308,12 +301,7 @@ static void release_export(struct worker *worker, struct request *request) {
   }
 }
 
-void route_release_export(struct worker *worker, struct request **requests, size_t n) {
-  for (size_t i = 0; i < n; i++)
-    release_export(worker, requests[i]);
-}
-
-static void release_list(struct worker *worker, struct request *request) {
+void route_release_list(struct worker *worker, struct request *request) {
   static const char *const arguments[] = {"limit", "after", NULL};
   int64_t limit, before, next;
   struct error error;
@@ -324,9 +312,4 @@ static void release_list(struct worker *worker, struct request *request) {
     request_answer_json(request, 200, page_to_json(items, next));
   else
     answer_failure(request, &error);
-}
-
-void route_release_list(struct worker *worker, struct request **requests, size_t n) {
-  for (size_t i = 0; i < n; i++)
-    release_list(worker, requests[i]);
 }

@@ -15,13 +15,11 @@ static void refresh(struct worker *worker) {
     log_warning("tokens: %s", error.message);
 }
 
-void route_token_post(struct worker *worker, struct request **requests, size_t n) {
-  struct request *request = requests[0];
+void route_token_post(struct worker *worker, struct request *request) {
   struct token_request asked = {0};
   char token[TOKEN_TEXT_SIZE];
   struct error error;
   bool is_new;
-  ALWAYS(n == 1);
   if (!token_request_parse(request->json, &asked, &error)) {
     request_refuse(request, MHD_HTTP_UNPROCESSABLE_CONTENT, &error);
     return;
@@ -44,13 +42,11 @@ void route_token_post(struct worker *worker, struct request **requests, size_t n
   free(terms->environment);
 }
 
-void route_token_list(struct worker *worker, struct request **requests, size_t n) {
+void route_token_list(struct worker *worker, struct request *request) {
   static const char *const known[] = {"limit", "after", NULL};
-  struct request *request = requests[0];
   struct error error;
   int64_t limit, after;
   json_t *items, *next;
-  ALWAYS(n == 1);
   if (!request_query_only(request, known) || !page_by_id(request, 0, &limit, &after))
     return;
   if (!tokens_list(worker->db, after, limit, &items, &next, &error))
@@ -59,11 +55,9 @@ void route_token_list(struct worker *worker, struct request **requests, size_t n
     request_answer_json(request, MHD_HTTP_OK, json_pack("{s:o, s:o}", "items", items, "next", next));
 }
 
-void route_token_delete(struct worker *worker, struct request **requests, size_t n) {
-  struct request *request = requests[0];
+void route_token_delete(struct worker *worker, struct request *request) {
   struct error error;
   enum token_revocation revocation;
-  ALWAYS(n == 1);
   if (!tokens_revoke(worker->db, request->segments[0], false, request_author(request), &revocation, &error)) {
     answer_failure(request, &error);
   } else if (revocation == TOKEN_LAST_ADMIN) {

@@ -33,10 +33,10 @@ Test(db, parameters_keep_their_order_and_formats) {
   db_text(&parameters, NULL);
   db_bytes(&parameters, "\0\1", 2);
   cr_assert_eq(parameters.n, 3);
-  cr_expect_str_eq(parameters.values[0], "-5");
-  cr_expect_null(parameters.values[1]);
-  cr_expect_eq(parameters.formats[2], 1);
-  cr_expect_eq(parameters.lengths[2], 2);
+  cr_expect_str_eq(parameters.all[0].value, "-5");
+  cr_expect_null(parameters.all[1].value);
+  cr_expect(parameters.all[2].is_binary);
+  cr_expect_eq(parameters.all[2].size, 2);
 }
 
 Test(db, a_database_that_is_away_fails_as_away_and_at_once_the_second_time) {

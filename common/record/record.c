@@ -1,0 +1,539 @@
+/* Records from and to JSON, by their tables of fields. Memory and threads: as the header says. */
+#include "common/record/record.h"
+
+#include <math.h>
+
+#include "common/space/space.h"
+
+bool digest_is_none(const struct digest *digest) {
+  static const struct digest none;
+  return memcmp(digest, &none, sizeof none) == 0;
+}
+
+bool field_is_absent(const struct field *field, const void *at) {
+  switch (field->type) {
+  case FIELD_BOOL:
+    return false;
+  case FIELD_INTEGER:
+  case FIELD_ID:
+    return *(const int64_t *)at == FIELD_NONE;
+  case FIELD_NUMBER:
+    return isnan(*(const double *)at);
+  case FIELD_TEXT:
+  case FIELD_TIME:
+    return *(char *const *)at == NULL;
+  case FIELD_ENUM:
+    return *(const int *)at < 0;
+  case FIELD_DIGEST:
+    return digest_is_none(at);
+  case FIELD_JSON:
+    return *(json_t *const *)at == NULL;
+  case FIELD_NUMBERS:
+    return ((const struct numbers *)at)->all == NULL;
+  case FIELD_TEXTS:
+    return ((const struct texts *)at)->all == NULL;
+  case FIELD_RANGES:
+    return false;
+  case FIELD_RECORD:
+    for (size_t i = 0; i < field->of->n; i++)
+      if (!field_is_absent(&field->of->fields[i], field_at(&field->of->fields[i], at)))
+        return false;
+    return true;
+  case FIELD_RECORDS:
+    return ((const struct records *)at)->all == NULL;
+  }
+  die("no such type of field");
+}
+
+void record_init(const struct record *record, void *object) {
+  memset(object, 0, record->size);
+  for (size_t i = 0; i < record->n; i++) {
+    const struct field *field = &record->fields[i];
+    void *at = field_at(field, object);
+    if (field->type == FIELD_INTEGER || field->type == FIELD_ID)
+      *(int64_t *)at = FIELD_NONE;
+    else if (field->type == FIELD_NUMBER)
+      *(double *)at = NAN;
+    else if (field->type == FIELD_ENUM)
+      *(int *)at = -1;
+    else if (field->type == FIELD_RECORD)
+      record_init(field->of, at);
+  }
+}
+
+static void texts_release(struct texts *texts) {
+  for (size_t i = 0; i < texts->n; i++)
+    free(texts->all[i]);
+  free(texts->all);
+}
+
+static void records_release(const struct record *of, struct records *records) {
+  for (size_t i = 0; i < records->n; i++)
+    record_release(of, (char *)records->all + i * of->size);
+  free(records->all);
+}
+
+void record_release(const struct record *record, void *object) {
+  for (size_t i = 0; i < record->n; i++) {
+    const struct field *field = &record->fields[i];
+    void *at = field_at(field, object);
+    switch (field->type) {
+    case FIELD_TEXT:
+    case FIELD_TIME:
+      free(*(char **)at);
+      break;
+    case FIELD_JSON:
+      json_decref(*(json_t **)at);
+      break;
+    case FIELD_NUMBERS:
+      free(((struct numbers *)at)->all);
+      break;
+    case FIELD_TEXTS:
+      texts_release(at);
+      break;
+    case FIELD_RANGES:
+      config_ranges_release(at);
+      break;
+    case FIELD_RECORD:
+      record_release(field->of, at);
+      break;
+    case FIELD_RECORDS:
+      records_release(field->of, at);
+      break;
+    default:
+      break;
+    }
+  }
+  record_init(record, object);
+}
+
+static bool text_set(char **at, const char *text) {
+  free(*at);
+  *at = xstrdup(text);
+  return true;
+}
+
+static bool length_is_good(const struct field *field, size_t length, const char *what, const char *at,
+                           struct error *error) {
+  if (field->most && length > (uint64_t)field->most)
+    return error_at(error, at, "\"%s\" has %zu %s; at most %lld are taken", field->name, length, what,
+                    (long long)field->most);
+  if (length < (uint64_t)field->least)
+    return error_at(error, at, "\"%s\" has %zu %s; it must have at least %lld", field->name, length, what,
+                    (long long)field->least);
+  return true;
+}
+
+static bool number_is_good(const struct field *field, double number) {
+  return (field->least_number == 0 && field->most_number == 0) ||
+         (number >= field->least_number && number <= field->most_number);
+}
+
+static bool number_wrong(const struct field *field, const char *at, struct error *error) {
+  return error_at(error, at, "\"%s\" must be a number from %g to %g", field->name, field->least_number,
+                  field->most_number);
+}
+
+static bool enum_read(const struct field *field, const char *text, const char *at, int *ret, struct error *error) {
+  size_t n = 0;
+  for (; field->names[n]; n++)
+    if (strcmp(field->names[n], text) == 0) {
+      *ret = (int)n;
+      return true;
+    }
+
+  error_at(error, at, "\"%s\" is \"%.40s\"; it must be one of:", field->name, text);
+  for (size_t i = 0; i < n; i++) {
+    size_t used = strlen(error->message);
+    snprintf(error->message + used, sizeof error->message - used, "%s %s", i ? "," : "", field->names[i]);
+  }
+  return false;
+}
+
+static bool id_read(const struct field *field, const char *text, const char *at, int64_t *ret, struct error *error) {
+  size_t digits = strspn(text, "0123456789");
+  if (digits == 0 || digits > 18 || text[digits])
+    return error_at(error, at, "\"%s\" must be a decimal number in a string", field->name);
+  *ret = strtoll(text, NULL, 10);
+  return true;
+}
+
+static bool numbers_read(const struct field *field, const json_t *array, const char *at, struct numbers *ret,
+                         struct error *error) {
+  size_t n = json_array_size(array);
+  if (!length_is_good(field, n, "elements", at, error))
+    return false;
+
+  cleanup_free double *all = xcalloc(n + 1, sizeof *all);
+  for (size_t i = 0; i < n; i++) {
+    const json_t *element = json_array_get(array, i);
+    all[i] = json_number_value(element);
+    if (!json_is_number(element) || !number_is_good(field, all[i])) {
+      char element_at[JSON_POINTER_SIZE];
+      return number_wrong(field, json_pointer_index(element_at, sizeof element_at, at, i), error);
+    }
+  }
+  free(ret->all);
+  *ret = (struct numbers){n, TAKE(all)};
+  return true;
+}
+
+static bool texts_read(const struct field *field, const json_t *array, const char *at, struct texts *ret,
+                       struct error *error) {
+  size_t n = json_array_size(array);
+  if (!length_is_good(field, n, "elements", at, error))
+    return false;
+
+  texts_release(ret);
+  *ret = (struct texts){0, xcalloc(n + 1, sizeof *ret->all)};
+  for (size_t i = 0; i < n; i++) {
+    const char *text = json_string_value(json_array_get(array, i));
+    if (!text) {
+      char element_at[JSON_POINTER_SIZE];
+      return error_at(error, json_pointer_index(element_at, sizeof element_at, at, i), "\"%s\" must hold strings",
+                      field->name);
+    }
+    ret->all[ret->n++] = xstrdup(text);
+  }
+  return true;
+}
+
+static bool ranges_read(const json_t *array, const char *at, struct config_ranges *ret, struct error *error) {
+  struct config_ranges ranges;
+  if (!config_ranges_from_json(array, &ranges, error))
+    return error_pointer_prefix(error, at);
+  config_ranges_release(ret);
+  *ret = ranges;
+  return true;
+}
+
+static bool records_read(const struct field *field, const json_t *array, const char *at, struct records *ret,
+                         struct error *error) {
+  size_t n = json_array_size(array), size = field->of->size;
+  if (!length_is_good(field, n, "elements", at, error))
+    return false;
+
+  records_release(field->of, ret);
+  *ret = (struct records){0, xcalloc(n + 1, size)};
+  for (size_t i = 0; i < n; i++) {
+    char element_at[JSON_POINTER_SIZE];
+    void *element = (char *)ret->all + i * size;
+    record_init(field->of, element);
+    ret->n++;
+    json_pointer_index(element_at, sizeof element_at, at, i);
+    if (!record_read(field->of, json_array_get(array, i), element_at, element, error))
+      return false;
+  }
+  return true;
+}
+
+static bool json_read(const struct field *field, json_t *value, const char *at, json_t **ret, struct error *error) {
+  if (field->most) {
+    cleanup_free char *text = json_canonical(value);
+    if (!length_is_good(field, strlen(text), "bytes", at, error))
+      return false;
+  }
+  json_decref(*ret);
+  *ret = json_incref(value);
+  return true;
+}
+
+static bool field_read(const struct field *field, const json_t *json, const char *pointer, void *to,
+                       struct error *error) {
+  enum json_presence presence = field->flags & FIELD_REQUIRED   ? JSON_REQUIRED
+                                : field->flags & FIELD_NOT_NULL ? JSON_NOT_NULL
+                                                                : JSON_OPTIONAL;
+  const char *name = field->name, *text = NULL;
+  json_t *value = NULL;
+  char at[JSON_POINTER_SIZE];
+  json_pointer_member(at, sizeof at, pointer, name);
+
+  switch (field->type) {
+  case FIELD_BOOL:
+    return json_get_bool(json, pointer, name, presence, to, error);
+  case FIELD_INTEGER: {
+    bool is_any = field->least == 0 && field->most == 0;
+    return json_get_integer(json, pointer, name, presence, is_any ? INT64_MIN + 1 : field->least,
+                            is_any ? INT64_MAX : field->most, to, error);
+  }
+  case FIELD_NUMBER: {
+    double number = NAN;
+    if (!json_get_number(json, pointer, name, presence, &number, error))
+      return false;
+    if (isnan(number))
+      return true;
+    *(double *)to = number;
+    return number_is_good(field, number) || number_wrong(field, at, error);
+  }
+  case FIELD_DIGEST:
+    return json_get_digest(json, pointer, name, presence, to, error);
+  case FIELD_ID:
+  case FIELD_TEXT:
+  case FIELD_TIME:
+  case FIELD_ENUM:
+    if (!json_get_string(json, pointer, name, presence, &text, error))
+      return false;
+    if (!text)
+      return true;
+    if (field->type == FIELD_ID)
+      return id_read(field, text, at, to, error);
+    if (field->type == FIELD_ENUM)
+      return enum_read(field, text, at, to, error);
+    return length_is_good(field, strlen(text), "bytes", at, error) && text_set(to, text);
+  case FIELD_JSON:
+    value = json_object_get(json, name);
+    if (json_is_null(value) && presence != JSON_NOT_NULL)
+      value = NULL;
+    if (!value && presence == JSON_REQUIRED)
+      return error_at(error, at, "member \"%s\" is missing", name);
+    if (json_is_null(value))
+      return error_at(error, at, "\"%s\" must not be null", name);
+    return !value || json_read(field, value, at, to, error);
+  case FIELD_RECORD:
+    if (!json_get_object(json, pointer, name, presence, &value, error))
+      return false;
+    return !value || record_read(field->of, value, at, to, error);
+  case FIELD_NUMBERS:
+  case FIELD_TEXTS:
+  case FIELD_RANGES:
+  case FIELD_RECORDS:
+    if (!json_get_array(json, pointer, name, presence, &value, error))
+      return false;
+    if (!value)
+      return true;
+    if (field->type == FIELD_NUMBERS)
+      return numbers_read(field, value, at, to, error);
+    if (field->type == FIELD_TEXTS)
+      return texts_read(field, value, at, to, error);
+    if (field->type == FIELD_RANGES)
+      return ranges_read(value, at, to, error);
+    return records_read(field, value, at, to, error);
+  }
+  die("no such type of field");
+}
+
+static bool is_read(const struct field *field) { return !(field->flags & (FIELD_NO_JSON | FIELD_ANSWER)); }
+static bool is_written(const struct field *field) { return !(field->flags & (FIELD_NO_JSON | FIELD_REQUEST)); }
+
+bool record_read(const struct record *record, const json_t *json, const char *pointer, void *object,
+                 struct error *error) {
+  cleanup_free const char **names = xcalloc(record->n + 1, sizeof *names);
+  size_t n = 0;
+  for (size_t i = 0; i < record->n; i++)
+    if (is_read(&record->fields[i]))
+      names[n++] = record->fields[i].name;
+  if (!json_only_members(json, pointer, names, error))
+    return false;
+
+  for (size_t i = 0; i < record->n; i++) {
+    const struct field *field = &record->fields[i];
+    if (is_read(field) && !field_read(field, json, pointer, field_at(field, object), error))
+      return false;
+  }
+  return true;
+}
+
+static json_t *id_write(int64_t id) {
+  char text[24];
+  snprintf(text, sizeof text, "%lld", (long long)id);
+  return json_string(text);
+}
+
+static json_t *texts_write(const struct texts *texts) {
+  json_t *array = json_array();
+  for (size_t i = 0; i < texts->n; i++)
+    ALWAYS(json_array_append_new(array, json_string(texts->all[i])) == 0);
+  return array;
+}
+
+static json_t *records_write(const struct record *of, const struct records *records) {
+  json_t *array = json_array();
+  for (size_t i = 0; i < records->n; i++)
+    ALWAYS(json_array_append_new(array, record_write(of, (char *)records->all + i * of->size)) == 0);
+  return array;
+}
+
+static json_t *field_write(const struct field *field, const void *at) {
+  if (field_is_absent(field, at))
+    return json_null();
+  switch (field->type) {
+  case FIELD_BOOL:
+    return json_boolean(*(const bool *)at);
+  case FIELD_INTEGER:
+    return json_integer((json_int_t) * (const int64_t *)at);
+  case FIELD_ID:
+    return id_write(*(const int64_t *)at);
+  case FIELD_NUMBER:
+    return json_real(*(const double *)at);
+  case FIELD_TEXT:
+  case FIELD_TIME:
+    return json_string(*(char *const *)at);
+  case FIELD_ENUM:
+    return json_string(field->names[*(const int *)at]);
+  case FIELD_DIGEST:
+    return json_digest_text(at);
+  case FIELD_JSON:
+    return json_incref(*(json_t *const *)at);
+  case FIELD_NUMBERS:
+    return json_numbers(((const struct numbers *)at)->all, ((const struct numbers *)at)->n);
+  case FIELD_TEXTS:
+    return texts_write(at);
+  case FIELD_RANGES:
+    return config_ranges_to_json(at);
+  case FIELD_RECORD:
+    return record_write(field->of, at);
+  case FIELD_RECORDS:
+    return records_write(field->of, at);
+  }
+  die("no such type of field");
+}
+
+json_t *record_write(const struct record *record, const void *object) {
+  json_t *json = json_object();
+  for (size_t i = 0; i < record->n; i++) {
+    const struct field *field = &record->fields[i];
+    const void *at = field_at(field, object);
+    if (!is_written(field) || (field->flags & FIELD_OMITTED && field_is_absent(field, at)))
+      continue;
+    json_t *value = field_write(field, at);
+    if (!value || json_object_set_new(json, field->name, value) != 0)
+      die("\"%s\" cannot be written as JSON", field->name);
+  }
+  return json;
+}
+
+static json_t *reference(const char *schema) {
+  cleanup_free char *path = xasprintf("#/components/schemas/%s", schema);
+  return json_pack("{s:s}", "$ref", path);
+}
+
+static json_t *of_schema(const struct record *of) { return of->name ? reference(of->name) : record_schema(of); }
+
+static void limits_add(json_t *schema, const char *least_name, const char *most_name, const struct field *field) {
+  if (field->least)
+    json_object_set_new(schema, least_name, json_integer((json_int_t)field->least));
+  if (field->most && field->most < INT64_MAX - 1)
+    json_object_set_new(schema, most_name, json_integer((json_int_t)field->most));
+}
+
+static json_t *number_schema(const struct field *field) {
+  json_t *schema = json_pack("{s:s}", "type", "number");
+  if (field->least_number != 0 || field->most_number != 0) {
+    json_object_set_new(schema, "minimum", json_real(field->least_number));
+    json_object_set_new(schema, "maximum", json_real(field->most_number));
+  }
+  return schema;
+}
+
+static json_t *integer_schema(const struct field *field) {
+  json_t *schema = json_pack("{s:s}", "type", "integer");
+  limits_add(schema, "minimum", "maximum", field);
+  if (field->least == 0 && field->most != 0)
+    json_object_set_new(schema, "minimum", json_integer(0));
+  return schema;
+}
+
+static json_t *text_schema(const struct field *field) {
+  json_t *schema = json_pack("{s:s}", "type", "string");
+  limits_add(schema, "minLength", "maxLength", field);
+  return schema;
+}
+
+static json_t *array_schema(const struct field *field, json_t *items) {
+  json_t *schema = json_pack("{s:s, s:o}", "type", "array", "items", items);
+  limits_add(schema, "minItems", "maxItems", field);
+  return schema;
+}
+
+static json_t *enum_schema(const struct field *field) {
+  json_t *names = json_array();
+  for (size_t i = 0; field->names[i]; i++)
+    json_array_append_new(names, json_string(field->names[i]));
+  return json_pack("{s:s, s:o}", "type", "string", "enum", names);
+}
+
+static json_t *type_schema(const struct field *field) {
+  struct error error;
+  json_t *schema;
+  if (field->schema) {
+    if (!json_parse(field->schema, strlen(field->schema), &schema, &error))
+      die("the schema of \"%s\": %s", field->name, error.message);
+    return schema;
+  }
+  switch (field->type) {
+  case FIELD_BOOL:
+    return json_pack("{s:s}", "type", "boolean");
+  case FIELD_INTEGER:
+    return integer_schema(field);
+  case FIELD_ID:
+    return reference("Id");
+  case FIELD_NUMBER:
+    return number_schema(field);
+  case FIELD_TEXT:
+    return text_schema(field);
+  case FIELD_TIME:
+    return reference("Time");
+  case FIELD_ENUM:
+    return enum_schema(field);
+  case FIELD_DIGEST:
+    return reference("Digest");
+  case FIELD_JSON:
+    return json_object();
+  case FIELD_NUMBERS:
+    return array_schema(field, number_schema(field));
+  case FIELD_TEXTS:
+    return array_schema(field, json_pack("{s:s}", "type", "string"));
+  case FIELD_RANGES:
+    return reference("Ranges");
+  case FIELD_RECORD:
+    return of_schema(field->of);
+  case FIELD_RECORDS:
+    return array_schema(field, of_schema(field->of));
+  }
+  die("no such type of field");
+}
+
+/* Null is a value of the field too: a type becomes two, anything else one of two schemas. */
+static json_t *nullable(json_t *schema) {
+  json_t *type = json_object_get(schema, "type");
+  if (json_is_string(type) && !json_object_get(schema, "enum")) {
+    json_object_set_new(schema, "type", json_pack("[s, s]", json_string_value(type), "null"));
+    return schema;
+  }
+  if (json_object_size(schema) == 0)
+    return schema;
+  return json_pack("{s:[o, {s:s}]}", "anyOf", schema, "type", "null");
+}
+
+static bool may_be_null(const struct field *field) {
+  if (field->type == FIELD_BOOL || field->flags & (FIELD_REQUIRED | FIELD_NOT_NULL))
+    return false;
+  return !(field->flags & FIELD_ANSWER && field->flags & FIELD_OMITTED);
+}
+
+json_t *record_schema(const struct record *record) {
+  json_t *properties = json_object(), *required = json_array();
+  bool is_request = false;
+  for (size_t i = 0; i < record->n; i++) {
+    const struct field *field = &record->fields[i];
+    if (field->flags & FIELD_NO_JSON)
+      continue;
+    json_t *schema = type_schema(field);
+    if (may_be_null(field))
+      schema = nullable(schema);
+    if (field->about)
+      json_object_set_new(schema, "description", json_string(field->about));
+    json_object_set_new(properties, field->name, schema);
+    /* An answer always has what is not left out. */
+    if (field->flags & FIELD_REQUIRED || (field->flags & FIELD_ANSWER && !(field->flags & FIELD_OMITTED)))
+      json_array_append_new(required, json_string(field->name));
+    is_request |= is_read(field);
+  }
+  json_t *schema = json_pack("{s:s, s:o}", "type", "object", "properties", properties);
+  if (json_array_size(required))
+    json_object_set(schema, "required", required);
+  json_decref(required);
+  if (is_request)
+    json_object_set_new(schema, "additionalProperties", json_false());
+  return schema;
+}

@@ -1,0 +1,117 @@
+/* Records: what travels between programs and the database, each described once by a table of fields.
+ *
+ * From a record's table come its strict reading from JSON (refusals carry a JSON Pointer), its JSON, its schema in
+ * /openapi.json, and, in the server, the parameters and columns of its statements (server/db/db_record.h). A record is
+ * a plain struct; a field says where in it a value is, what JSON and SQL call it, and what values it may have.
+ *
+ *   struct point { int64_t x; char *label; };
+ *   static const struct field point_fields[] = {
+ *       {"x", FIELD_INTEGER, offsetof(struct point, x), FIELD_REQUIRED, .least = 0, .most = 100},
+ *       {"label", FIELD_TEXT, offsetof(struct point, label), .most = 64},
+ *   };
+ *   const struct record point_record = RECORD("Point", struct point, point_fields);
+ *
+ * Every type has a value that means "absent": what JSON leaves out or has as null, and what is NULL in SQL.
+ *
+ * Memory: an object that was read owns what its fields point to, and record_release frees that; one that is only written
+ * may borrow it, and is not released. Tables are static. Threads: pure
+ * functions, one thread to an object. */
+#ifndef WAVETUNE_COMMON_RECORD_RECORD_H
+#define WAVETUNE_COMMON_RECORD_RECORD_H
+
+#include <stddef.h>
+
+#include "common/base/json.h"
+
+enum field_type {
+  /*              in C                  absent       in JSON                       in SQL */
+  FIELD_BOOL,    /* bool                false        a boolean                     boolean */
+  FIELD_INTEGER, /* int64_t             FIELD_NONE   an integer                    bigint, integer */
+  FIELD_ID,      /* int64_t             FIELD_NONE   a decimal in a string         bigint */
+  FIELD_NUMBER,  /* double              NaN          a number                      double precision, real */
+  FIELD_TEXT,    /* char *, const or not  NULL       a string                      text, or any type as text */
+  FIELD_TIME,    /* char *              NULL         RFC 3339, UTC, milliseconds   rfc3339(timestamptz) */
+  FIELD_ENUM,    /* an enum, from 0     -1           one of .names                 text, or an enum type */
+  FIELD_DIGEST,  /* struct digest       all zeros    "sha256:…"                    bytea of 32 bytes */
+  FIELD_JSON,    /* json_t *            NULL         any value (see .schema)       json, or its text */
+  FIELD_NUMBERS, /* struct numbers      .all NULL    an array of numbers           real[], double precision[] */
+  FIELD_TEXTS,   /* struct texts        .all NULL    an array of strings           text[] */
+  FIELD_RANGES,  /* struct config_ranges  never (empty)  [[first, count], …]        int8multirange */
+  FIELD_RECORD,  /* the struct of .of   all absent   an object                     - */
+  FIELD_RECORDS, /* struct records      .all NULL    an array of objects           - */
+};
+
+#define FIELD_NONE INT64_MIN
+
+struct numbers {
+  size_t n;
+  double *all;
+};
+struct texts {
+  size_t n;
+  char **all;
+};
+struct records {
+  size_t n;
+  void *all; /* n structs of .of */
+};
+
+/* Flags of a field. Without any, it may be absent or null in JSON, is written as null, and has a column. */
+enum field_flags {
+  FIELD_REQUIRED = 1 << 0,  /* JSON must have it */
+  FIELD_NOT_NULL = 1 << 1,  /* JSON may leave it out; null is refused */
+  FIELD_OMITTED = 1 << 2,   /* left out of JSON when absent, rather than null */
+  FIELD_NO_COLUMN = 1 << 3, /* SQL does not have it */
+  FIELD_NO_JSON = 1 << 4,   /* JSON does not have it */
+  FIELD_ANSWER = 1 << 5,    /* written only: reading refuses the member */
+  FIELD_REQUEST = 1 << 6,   /* read only: never written */
+};
+
+struct field {
+  const char *name; /* the JSON member; the parameter :name and the column too, unless .column is set */
+  enum field_type type;
+  size_t offset;
+  unsigned flags;
+  const char *column;
+  int64_t least, most;              /* of an integer; of a text or of JSON's text: most bytes; of lists: elements */
+  double least_number, most_number; /* of a number, and of each of numbers; both 0: any */
+  const char *const *names;         /* of an enum, by value, ended by NULL */
+  const struct record *of;          /* of FIELD_RECORD and FIELD_RECORDS */
+  const char *schema;               /* JSON: replaces the schema that the type gives */
+  const char *about;                /* its description in /openapi.json */
+};
+
+struct record {
+  const char *name; /* of its schema in /openapi.json; NULL: written where it is used */
+  const struct field *fields;
+  size_t n, size;
+};
+#define RECORD(name, type, fields) {name, fields, ARRAY_LENGTH(fields), sizeof(type)}
+
+/* All fields absent. */
+void record_init(const struct record *record, void *object);
+/* Frees what the fields own and makes them absent. */
+void record_release(const struct record *record, void *object);
+
+/* Reads a JSON object into `object`, which was initialised: what is absent in JSON stays as it is there, so that the
+ * caller may set defaults before. On failure the object holds what was read so far: release it. */
+must_check bool record_read(const struct record *record, const json_t *json, const char *pointer, void *object,
+                            struct error *error);
+
+/* A new reference: its members in the order of the fields. */
+must_check json_t *record_write(const struct record *record, const void *object);
+
+/* The JSON schema of the record; a new reference. */
+must_check json_t *record_schema(const struct record *record);
+
+/* The parts of a field that other representations need (server/db). `at` is the field's place in an object. */
+bool field_is_absent(const struct field *field, const void *at);
+static inline void *field_at(const struct field *field, const void *object) {
+  return (char *)(uintptr_t)object + field->offset;
+}
+static inline const char *field_column(const struct field *field) {
+  return field->column ? field->column : field->name;
+}
+bool digest_is_none(const struct digest *digest);
+
+#endif

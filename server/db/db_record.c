@@ -1,0 +1,235 @@
+/* Fields as texts of SQL, and back. Memory and threads: as the header says. */
+#include "server/db/db_record.h"
+
+#include "server/db/values.h"
+
+static char *numbers_format(const struct numbers *numbers) {
+  char *text = NULL;
+  size_t size;
+  FILE *out = open_memstream(&text, &size);
+  ALWAYS(out != NULL);
+  putc_unlocked('{', out);
+  for (size_t i = 0; i < numbers->n; i++)
+    fprintf(out, "%s%.9g", i ? "," : "", numbers->all[i]);
+  putc_unlocked('}', out);
+  ALWAYS(fclose(out) == 0);
+  return text;
+}
+
+static char *texts_format(const struct texts *texts) {
+  struct db_array array;
+  db_array_init(&array);
+  for (size_t i = 0; i < texts->n; i++)
+    db_array_text(&array, texts->all[i]);
+  db_array_finish(&array);
+  return array.text;
+}
+
+/* The literal of a value that is not absent; the caller's. */
+static char *field_format(const struct field *field, const void *at) {
+  char text[BYTEA_TEXT_SIZE > FLOAT_TEXT_SIZE ? BYTEA_TEXT_SIZE : FLOAT_TEXT_SIZE];
+  switch (field->type) {
+  case FIELD_BOOL:
+    return xstrdup(*(const bool *)at ? "t" : "f");
+  case FIELD_INTEGER:
+  case FIELD_ID:
+    return xasprintf("%lld", (long long)*(const int64_t *)at);
+  case FIELD_NUMBER:
+    return xstrdup(float_format(*(const double *)at, text));
+  case FIELD_TEXT:
+  case FIELD_TIME:
+    return xstrdup(*(char *const *)at);
+  case FIELD_ENUM:
+    return xstrdup(field->names[*(const int *)at]);
+  case FIELD_DIGEST:
+    return xstrdup(digest_bytea(at, text));
+  case FIELD_JSON: {
+    char *json = json_dumps(*(json_t *const *)at, JSON_COMPACT | JSON_ENCODE_ANY);
+    ALWAYS(json != NULL);
+    return json;
+  }
+  case FIELD_NUMBERS:
+    return numbers_format(at);
+  case FIELD_TEXTS:
+    return texts_format(at);
+  case FIELD_RANGES:
+    return multirange_format(at);
+  case FIELD_RECORD:
+  case FIELD_RECORDS:
+    break;
+  }
+  die("\"%s\" has no column", field->name);
+}
+
+void bind_record(struct db_parameters *parameters, const struct record *record, const void *object) {
+  for (size_t i = 0; i < record->n; i++) {
+    const struct field *field = &record->fields[i];
+    const void *at = field_at(field, object);
+    if (field->flags & FIELD_NO_COLUMN)
+      continue;
+    char *text = field_is_absent(field, at) ? NULL : field_format(field, at);
+    bind_taken(parameters, field_column(field), text, true);
+  }
+}
+
+static void array_add(struct db_array *array, const struct field *field, const void *at) {
+  if (field_is_absent(field, at)) {
+    db_array_text(array, NULL);
+  } else if (field->type == FIELD_INTEGER || field->type == FIELD_ID) {
+    db_array_integer(array, *(const int64_t *)at);
+  } else if (field->type == FIELD_TEXT || field->type == FIELD_TIME) {
+    db_array_text(array, *(char *const *)at);
+  } else {
+    cleanup_free char *text = field_format(field, at);
+    db_array_text(array, text);
+  }
+}
+
+void bind_records(struct db_parameters *parameters, const struct record *record, const void *objects, size_t n) {
+  for (size_t i = 0; i < record->n; i++) {
+    const struct field *field = &record->fields[i];
+    struct db_array array;
+    if (field->flags & FIELD_NO_COLUMN)
+      continue;
+    db_array_init(&array);
+    for (size_t k = 0; k < n; k++)
+      array_add(&array, field, field_at(field, (const char *)objects + k * record->size));
+    db_array_finish(&array);
+    bind_taken(parameters, field_column(field), TAKE(array.text), true);
+  }
+}
+
+void bind_digest(struct db_parameters *parameters, const char *name, const struct digest *digest) {
+  if (digest)
+    bind_bytes(parameters, name, digest->bytes, sizeof digest->bytes);
+  else
+    bind_text(parameters, name, NULL);
+}
+
+void bind_ranges(struct db_parameters *parameters, const char *name, const struct config_ranges *ranges) {
+  bind_taken(parameters, name, multirange_format(ranges), false);
+}
+
+void bind_json(struct db_parameters *parameters, const char *name, const json_t *json) {
+  char *text = json ? json_dumps(json, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
+  ALWAYS(text || !json);
+  bind_taken(parameters, name, text, false);
+}
+
+static struct numbers numbers_parse(const char *text) {
+  struct numbers numbers = {0, xcalloc(strlen(text) / 2 + 1, sizeof *numbers.all)};
+  while ((*text == '{' || *text == ',') && text[1] != '}') {
+    char *end;
+    numbers.all[numbers.n++] = strtod(text + 1, &end);
+    ALWAYS(end != text + 1);
+    text = end;
+  }
+  return numbers;
+}
+
+/* {a,"b c",NULL}: an element in quotes has \" and \\ for those two. */
+static struct texts texts_parse(const char *text) {
+  struct texts texts = {0, xcalloc(strlen(text) / 2 + 1, sizeof *texts.all)};
+  ALWAYS(*text == '{');
+  while (*++text && *text != '}') {
+    cleanup_free char *element = xmalloc(strlen(text) + 1);
+    size_t n = 0;
+    bool is_quoted = *text == '"';
+    for (text += is_quoted; *text && (is_quoted ? *text != '"' : *text != ',' && *text != '}'); text++) {
+      text += *text == '\\';
+      element[n++] = *text;
+    }
+    element[n] = '\0';
+    text += is_quoted;
+    texts.all[texts.n++] = TAKE(element);
+    if (*text == '}')
+      break;
+  }
+  return texts;
+}
+
+static int enum_parse(const struct field *field, const char *text) {
+  for (int i = 0; field->names[i]; i++)
+    if (strcmp(field->names[i], text) == 0)
+      return i;
+  die("\"%s\" of the database is no %s", text, field->name);
+}
+
+static void field_parse(const struct field *field, const struct db_rows *rows, int row, void *to) {
+  const char *column = field_column(field);
+  if (db_is_null(rows, row, column))
+    return;
+  const char *text = db_get(rows, row, column);
+  switch (field->type) {
+  case FIELD_BOOL:
+    *(bool *)to = *text == 't';
+    return;
+  case FIELD_INTEGER:
+  case FIELD_ID:
+    *(int64_t *)to = strtoll(text, NULL, 10);
+    return;
+  case FIELD_NUMBER:
+    *(double *)to = strtod(text, NULL);
+    return;
+  case FIELD_TEXT:
+  case FIELD_TIME:
+    *(char **)to = xstrdup(text);
+    return;
+  case FIELD_ENUM:
+    *(int *)to = enum_parse(field, text);
+    return;
+  case FIELD_DIGEST:
+    *(struct digest *)to = db_get_digest(rows, row, column);
+    return;
+  case FIELD_JSON:
+    *(json_t **)to = db_get_json(rows, row, column);
+    return;
+  case FIELD_NUMBERS:
+    *(struct numbers *)to = numbers_parse(text);
+    return;
+  case FIELD_TEXTS:
+    *(struct texts *)to = texts_parse(text);
+    return;
+  case FIELD_RANGES:
+    *(struct config_ranges *)to = multirange_parse(text);
+    return;
+  case FIELD_RECORD:
+  case FIELD_RECORDS:
+    break;
+  }
+  die("\"%s\" has no column", field->name);
+}
+
+void db_read(const struct db_rows *rows, int row, const struct record *record, void *ret_object) {
+  record_init(record, ret_object);
+  for (size_t i = 0; i < record->n; i++) {
+    const struct field *field = &record->fields[i];
+    if (!(field->flags & FIELD_NO_COLUMN))
+      field_parse(field, rows, row, field_at(field, ret_object));
+  }
+}
+
+void *db_read_all(const struct db_rows *rows, const struct record *record, size_t *ret_n) {
+  *ret_n = (size_t)db_count(rows);
+  char *objects = xcalloc(*ret_n + 1, record->size);
+  for (size_t row = 0; row < *ret_n; row++)
+    db_read(rows, (int)row, record, objects + row * record->size);
+  return objects;
+}
+
+void db_records_free(const struct record *record, void *objects, size_t n) {
+  for (size_t i = 0; objects && i < n; i++)
+    record_release(record, (char *)objects + i * record->size);
+  free(objects);
+}
+
+json_t *db_rows_to_json(const struct db_rows *rows, const struct record *record) {
+  json_t *array = json_array();
+  cleanup_free void *object = xmalloc(record->size);
+  for (int row = 0; row < db_count(rows); row++) {
+    db_read(rows, row, record, object);
+    ALWAYS(json_array_append_new(array, record_write(record, object)) == 0);
+    record_release(record, object);
+  }
+  return array;
+}

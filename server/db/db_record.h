@@ -1,0 +1,33 @@
+/* Records as the parameters and columns of statements, by their tables of fields (common/record/record.h).
+ *
+ * Memory: as each says. Threads: as db.h says. */
+#ifndef WAVETUNE_SERVER_DB_DB_RECORD_H
+#define WAVETUNE_SERVER_DB_DB_RECORD_H
+
+#include "common/record/record.h"
+#include "common/space/space.h"
+#include "server/db/db.h"
+
+/* Binds each field that has a column as :column. A statement need not have them all. */
+void bind_record(struct db_parameters *parameters, const struct record *record, const void *object);
+
+/* Binds, for each field that has a column, an array of its values in `n` objects, for unnest: as text[], bigint[],
+ * float8[], boolean[] or bytea[]; lists and ranges as text[] of their literals, times and JSON as text[]. */
+void bind_records(struct db_parameters *parameters, const struct record *record, const void *objects, size_t n);
+
+void bind_digest(struct db_parameters *parameters, const char *name, const struct digest *digest); /* NULL: null */
+void bind_ranges(struct db_parameters *parameters, const char *name, const struct config_ranges *ranges);
+void bind_json(struct db_parameters *parameters, const char *name, const json_t *json); /* NULL: null */
+
+/* Sets every field that has a column from the column of its name, which must be in the result; what it held before is
+ * lost, not freed. Release the object. */
+void db_read(const struct db_rows *rows, int row, const struct record *record, void *ret_object);
+
+/* All rows; *ret_n of them, in memory of the caller: db_records_free. */
+must_check void *db_read_all(const struct db_rows *rows, const struct record *record, size_t *ret_n);
+void db_records_free(const struct record *record, void *objects, size_t n);
+
+/* All rows as a JSON array of what record_write makes of each; a new reference. */
+must_check json_t *db_rows_to_json(const struct db_rows *rows, const struct record *record);
+
+#endif

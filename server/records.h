@@ -1,0 +1,25 @@
+/* The list of all records of the server: what /openapi.json has schemas of, and what a test holds against the database.
+ *
+ * Threads: static tables. */
+#ifndef WAVETUNE_SERVER_RECORDS_H
+#define WAVETUNE_SERVER_RECORDS_H
+
+#include "common/record/record.h"
+
+/* RECORD_OF(variable, table): the table whose columns the record's are; "" where they are of several, or of none. */
+#define SERVER_RECORDS(RECORD_OF) RECORD_OF(audit_entry_record, "audit")
+
+#define X(variable, table) extern const struct record variable;
+SERVER_RECORDS(X)
+#undef X
+
+struct server_record {
+  const struct record *record;
+  const char *table;
+};
+extern const struct server_record server_records[]; /* ends with one whose record is NULL */
+
+/* Schemas of fields that /openapi.json has by name. */
+#define SCHEMA_BY_ID "{\"$ref\": \"#/components/schemas/ById\"}"
+
+#endif

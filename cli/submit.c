@@ -230,9 +230,9 @@ static const struct option_spec submit_options[] = {
      .min = 0,
      .max = 1000000000,
      .flag_only = true,
-     .help =
-         "device-seconds for each job, its final included: loading, checking and timing configs, not compiling; the "
-         "smallest final is measured in any case; 0 is no limit"},
+     .help = "device-seconds for each job, its final included: opening the kernel, loading, checking and timing "
+             "configs, not "
+             "compiling; once a config was measured, the smallest final is too, even beyond it; 0 is no limit"},
     {.name = "search",
      .type = OPTION_TEXT,
      .argument = "STRATEGY",

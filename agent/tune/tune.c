@@ -349,8 +349,8 @@ static const struct option_spec tune_options[] = {
     {"device", OPTION_TEXT, "NAME", NULL, 0, 0, "the device, as probe names it; default: the first that fits", false},
     {"build", OPTION_TEXT, "FOLDER", NULL, 0, 0, "of a triton kernel: what `python3 -m wavetune pack` wrote", true},
     {"budget", OPTION_TEXT, "SECONDS", NULL, 0, 0,
-     "of device time for each key, its finals included: loading, checking and timing configs, not compiling; the "
-     "smallest final is measured in any case; default: no bound",
+     "of device time for each key, its finals included: opening the kernel, loading, checking and timing configs, not "
+     "compiling; once a config was measured, the smallest final is too, even beyond it; default: no bound",
      true},
     {"search", OPTION_TEXT, "STRATEGY", NULL, 0, 0,
      "random, descent or evolution: looks for good configs instead of measuring the whole space", true},

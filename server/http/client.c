@@ -67,12 +67,15 @@ bool client_certificate(struct connection *connection, const struct head *head, 
   return !chain || n == 0 || check(connection, chain, n, &source, ret, error);
 }
 
-char *client_address(const struct request *request, char text[ADDRESS_SIZE]) {
-  const struct connection *connection = request_private_of(request)->connection;
+char *connection_address(const struct connection *connection, char text[ADDRESS_SIZE]) {
   const char *forwarded = connection->is_proxy ? connection->head.forwarded_for : NULL;
   if (forwarded && forwarded_address(&connection->server->trusted_proxies, forwarded, text))
     return text;
   return address_format(peer_of(connection), text);
+}
+
+char *client_address(const struct request *request, char text[ADDRESS_SIZE]) {
+  return connection_address(request_private_of(request)->connection, text);
 }
 
 void client_note_refused(const struct request *request, const char *why) {

@@ -31,6 +31,7 @@ must_check bool client_certificate(struct connection *connection, const struct h
                                    const struct client_certificate **ret, struct error *error);
 
 /* The address of the client, as far as trusted proxies tell it. Returns text. */
+char *connection_address(const struct connection *connection, char text[ADDRESS_SIZE]);
 char *client_address(const struct request *request, char text[ADDRESS_SIZE]);
 
 /* Logs that the request was answered with 401, and to whom: at most one line a second, with how

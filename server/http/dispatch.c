@@ -276,7 +276,7 @@ static enum MHD_Result send_response(struct request_private *request) {
                                   .work_ns = request->answered_ns - from_ns - request->parked_ns,
                                   .waited_ns = request->parked_ns,
                                   .token_name = request->request.token_name,
-                                  .mhd = connection->mhd};
+                                  .connection = connection};
   traffic_note(request->request.server, &answer);
   enum MHD_Result result = MHD_queue_response(request->connection->mhd, request->status, response);
   MHD_destroy_response(response);
@@ -423,7 +423,7 @@ static void send_remembered(void *context, const struct remembered_answer *remem
                                   .bytes = connection->method[0] == 'H' ? 0 : remembered->size,
                                   .work_ns = clock_monotonic_ns() - connection->began_ns,
                                   .token_name = connection->auth_name,
-                                  .mhd = connection->mhd};
+                                  .connection = connection};
   MAGIC_CHECK(connection, CONNECTION_MAGIC);
   traffic_note(connection->server, &answer);
   response_header(remembered->response, REQUEST_ID_HEADER, connection->request_id);

@@ -1,13 +1,13 @@
 /* Counters of answers, relaxed and without a lock, and the log of requests. Static; any thread. */
 #include "server/http/traffic.h"
 
-#include <arpa/inet.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
 
 #include "common/base/log.h"
 #include "server/counters.h"
+#include "server/http/client.h"
 #include "server/server_private.h"
 
 /* With --log-requests errors: an outage of the database, or of a thousand agents' network, must not fill a disk. */
@@ -79,22 +79,13 @@ static bool line_take(uint64_t *ret_left_out) {
   return may;
 }
 
-static void peer_write(struct MHD_Connection *mhd, char text[INET6_ADDRSTRLEN]) {
-  const struct sockaddr *peer = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CLIENT_ADDRESS)->client_addr;
-  const void *address = peer->sa_family == AF_INET6 ? (const void *)&((const struct sockaddr_in6 *)peer)->sin6_addr
-                                                    : (const void *)&((const struct sockaddr_in *)peer)->sin_addr;
-  if (!inet_ntop(peer->sa_family, address, text, INET6_ADDRSTRLEN))
-    text[0] = '\0';
-}
-
 static void line_write(const struct traffic_answer *answer) {
-  char peer[INET6_ADDRSTRLEN];
-  peer_write(answer->mhd, peer);
+  char peer[ADDRESS_SIZE];
   log_write(answer->status >= 500 ? LOG_LEVEL_WARNING : LOG_LEVEL_INFO,
             "http: request method=%s path=%s status=%u ms=%.3f waited_ms=%lld bytes=%llu token=%s peer=%s",
             answer->method, answer->route ? answer->route->path : NULL, answer->status, (double)answer->work_ns / 1e6,
             (long long)(answer->waited_ns / 1000000), (unsigned long long)answer->bytes,
-            answer->token_name[0] ? answer->token_name : NULL, peer);
+            answer->token_name[0] ? answer->token_name : NULL, connection_address(answer->connection, peer));
 }
 
 void traffic_note(const struct server *server, const struct traffic_answer *answer) {

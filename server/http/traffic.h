@@ -15,7 +15,7 @@ struct traffic_answer {
   int64_t work_ns; /* from the whole request to its answer, without what it waited in the park */
   int64_t waited_ns;
   const char *token_name; /* "": without a token */
-  struct MHD_Connection *mhd;
+  const struct connection *connection;
 };
 
 /* An answer is about to be sent. Writes the line, where it gets one: with the id of log_set_request. */

@@ -51,8 +51,8 @@ def other(authority):
 @pytest.fixture
 def server(start, database, authority):
     """Believes 127.0.0.1, where the proxies are; tests are somebody else when they come from 127.0.0.2."""
-    server = start(harness.Server, database, options=(*harness.UNHURRIED, "--trusted-proxy", "127.0.0.1", "--tls-client-ca",
-                                                      authority.certificate))
+    server = start(harness.Server, database, options=(*harness.UNHURRIED, "--log-requests", "all", "--trusted-proxy",
+                                                      "127.0.0.1", "--tls-client-ca", authority.certificate))
     for name, certificate in (("node-17", NODE), ("node-18", OTHER)):
         body = {"name": name, "role": "agent", "certificate": certificate}
         assert server.request("POST", "/v1/tokens", body).status == 201
@@ -166,6 +166,12 @@ def test_addresses_are_believed_of_trusted_proxies_only(server):
     assert refuse("127.0.0.1", "192.0.2.7") == "192.0.2.7"
     assert refuse("127.0.0.1", "192.0.2.66, 192.0.2.7, 127.0.0.1") == "192.0.2.7", "what the client wrote itself is left of it"
     assert refuse("127.0.0.1", "192.0.2.66, nonsense") == "127.0.0.1"
+
+
+def test_the_log_of_requests_has_the_client_behind_a_trusted_proxy(server):
+    for source, peer in (("127.0.0.1", "192.0.2.9"), ("127.0.0.2", "127.0.0.2")):
+        assert plain(server, f"/no/such/{peer}", {"X-Forwarded-For": "192.0.2.9"}, source).status == 404
+        wait_until(lambda: re.search(rf"status=404 .* peer={peer}\b", server.messages), 20, "the line of the request")
 
 
 def test_a_connection_of_a_proxy_carries_many_clients(server, node, other):

@@ -9,7 +9,7 @@
 #include <stdatomic.h>
 
 #include "bench/simulated_jobs.h"
-#include "common/verdict/finalists.h"
+#include "common/campaign/campaign.h"
 
 struct row {
   const char *what;
@@ -127,15 +127,16 @@ static double distance_drawn(enum landscape landscape, struct rng *rng) {
 
 /* How much slower the best of what goes on is than the best of all, by one screen in one process. */
 static double screen_loss(enum landscape landscape, double effect, double noise, struct rng *rng, size_t *ret_chosen) {
-  double truth[SCREENED], ratios[SCREENED], loss = INFINITY;
-  uint64_t configs[SCREENED], chosen[FINALISTS_MAX];
+  double truth[SCREENED], loss = INFINITY;
+  struct campaign_candidate candidates[SCREENED];
+  uint64_t chosen[FINALISTS_MAX];
   for (size_t c = 0; c < SCREENED; c++) {
     truth[c] = c == 0 ? 0 : distance_drawn(landscape, rng);
-    ratios[c] =
-        exp(truth[c] + effect * simulated_normal(rng) + 1.2533 * noise / sqrt(SCREEN_ROUNDS) * simulated_normal(rng));
-    configs[c] = c;
+    double shift = effect * simulated_normal(rng);
+    double error = 1.2533 * noise / sqrt(SCREEN_ROUNDS) * simulated_normal(rng);
+    candidates[c] = (struct campaign_candidate){.config = c, .ratio = exp(truth[c] + shift + error)};
   }
-  *ret_chosen = finalists_choose(ratios, NULL, configs, SCREENED, NULL, 0, FINALISTS_MAX, chosen);
+  *ret_chosen = finalists_choose(candidates, SCREENED, NULL, 0, FINALISTS_MAX, chosen);
   for (size_t i = 0; i < *ret_chosen; i++)
     loss = fmin(loss, truth[chosen[i]]);
   return loss;

@@ -1,16 +1,11 @@
 /* The stages of a campaign. Memory and threads: the header. */
 #include "agent/tune/campaign.h"
 
-#include <math.h>
-
 #include "common/verdict/budget.h"
-#include "common/verdict/finalists.h"
 
 #define PIECE_CONFIGS 1024 /* of a screen that are compiled and raced as one lease */
-#define LIKELY_MAX 8       /* winners of other keys that a screen begins with */
-#define HALVING_MAX 64
 
-struct space_facts campaign_facts(const struct campaign *campaign, const struct key_tuning *key) {
+struct space_facts campaign_space_facts(const struct campaign *campaign, const struct key_tuning *key) {
   return (struct space_facts){
       .key = &key->key,
       .gpu_name = campaign->device->environment.gpu,
@@ -129,6 +124,7 @@ static bool piece_run(struct campaign *campaign, struct key_tuning *key, const s
   struct error error;
   int64_t began_ns = clock_monotonic_ns();
   campaign->current = (size_t)(key - campaign->keys);
+  key->n_leases++;
   enum lease_end end = lease_execute(campaign->executor, &lease, &hooks, &error);
   key_tuning_opened(key, piece->stage, campaign->executor->opening_us);
   key->seconds[piece->stage] += (double)(clock_monotonic_ns() - began_ns) * 1e-9;
@@ -142,21 +138,9 @@ static bool piece_run(struct campaign *campaign, struct key_tuning *key, const s
   return !campaign->is_broken && !key->is_ended;
 }
 
-static struct budget budget_of(const struct campaign *campaign, const struct key_tuning *key) {
-  return (struct budget){
-      .total_us = campaign->terms.budget_us,
-      .spent_us = key->device_us,
-      .opening_us = key->opening_us,
-      .openings = key->openings,
-      .measured = key->n_measurements,
-      .final_us = key->final_us,
-      .final_processes = key->n_processes,
-  };
-}
-
 /* Whether the budget leaves the key's screen and halving device time; *ret_us is what a lease may spend, 0: no bound. */
 static bool screen_left(const struct campaign *campaign, const struct key_tuning *key, int64_t *ret_us) {
-  struct budget budget = budget_of(campaign, key);
+  struct budget budget = key_tuning_budget(key, &campaign->terms);
   int64_t left_us = budget_screen_left_us(&budget, campaign->terms.processes);
   *ret_us = left_us == BUDGET_UNBOUNDED ? 0 : left_us;
   return left_us > 0;
@@ -207,16 +191,6 @@ static bool objects_prepare(struct campaign *campaign, struct key_tuning *key) {
 
 /* Screens */
 
-struct neighbour {
-  double distance;
-  uint64_t best;
-};
-
-static int by_distance(const void *a, const void *b) {
-  const struct neighbour *left = a, *right = b;
-  return left->distance < right->distance ? -1 : left->distance > right->distance;
-}
-
 static bool is_among(const uint64_t *configs, size_t n, uint64_t config) {
   for (size_t i = 0; i < n; i++)
     if (configs[i] == config)
@@ -224,29 +198,18 @@ static bool is_among(const uint64_t *configs, size_t n, uint64_t config) {
   return false;
 }
 
-/* The best configs of the keys before, nearest keys first, each once. `ret` has room for LIKELY_MAX. */
-static size_t likely_of(const struct campaign *campaign, const struct key_tuning *key, uint64_t *ret) {
-  size_t n_before = (size_t)(key - campaign->keys), n_neighbours = 0, n = 0;
-  cleanup_free struct neighbour *neighbours = xcalloc(n_before + 1, sizeof *neighbours);
-  for (size_t i = 0; i < n_before; i++) {
-    const struct key_config *best = key_tuning_best(&campaign->keys[i]);
-    if (best)
-      neighbours[n_neighbours++] = (struct neighbour){key_distance(&campaign->keys[i].key, &key->key), best->config};
-  }
-  qsort(neighbours, n_neighbours, sizeof *neighbours, by_distance);
-  for (size_t i = 0; i < n_neighbours && n < LIKELY_MAX; i++)
-    if (!is_among(ret, n, neighbours[i].best))
-      ret[n++] = neighbours[i].best;
-  return n;
+static size_t warm_starts_of(const struct campaign *campaign, const struct key_tuning *key,
+                             uint64_t ret[WARM_STARTS_MAX]) {
+  return key_tuning_warm_starts(key, campaign->keys, (size_t)(key - campaign->keys), ret);
 }
 
 static void screen_whole(struct campaign *campaign, struct key_tuning *key) {
-  uint64_t likely[LIKELY_MAX];
-  size_t n_likely = likely_of(campaign, key, likely), n = 0, first = 0;
+  uint64_t warm_starts[WARM_STARTS_MAX];
+  size_t n_warm_starts = warm_starts_of(campaign, key, warm_starts), n = 0, first = 0;
   cleanup_free uint64_t *order = xcalloc(key->n, sizeof *order);
-  for (size_t i = 0; i < n_likely; i++)
-    if (key_tuning_find(key, likely[i]))
-      order[n++] = likely[i];
+  for (size_t i = 0; i < n_warm_starts; i++)
+    if (key_tuning_find(key, warm_starts[i]))
+      order[n++] = warm_starts[i];
   first = n;
   for (size_t i = 0; i < key->n; i++)
     if (!is_among(order, first, key->configs[i].config))
@@ -258,27 +221,12 @@ static void screen_whole(struct campaign *campaign, struct key_tuning *key) {
   }
 }
 
-static void search_tell_batch(struct search *search, const struct key_tuning *key, const uint64_t *batch, size_t n) {
-  for (size_t i = 0; i < n; i++) {
-    const struct key_config *config = key_tuning_find(key, batch[i]);
-    bool is_correct = config->is_measured && config->outcome == OUTCOME_CORRECT;
-    search_tell(search, batch[i], is_correct ? config->ratio : INFINITY);
-  }
-}
-
 static bool search_begin(const struct campaign *campaign, struct key_tuning *key, struct search **ret_search) {
-  const struct campaign_terms *terms = &campaign->terms;
-  struct space_facts facts = campaign_facts(campaign, key);
-  uint64_t likely[LIKELY_MAX + 1] = {key->baseline};
-  struct search_options options = {
-      .strategy = terms->strategy,
-      .seed = (uint64_t)terms->seed,
-      .trials = terms->trials,
-      .n_likely = 1 + likely_of(campaign, key, likely + 1),
-      .likely = likely,
-  };
+  struct space_facts facts = campaign_space_facts(campaign, key);
+  uint64_t warm_starts[WARM_STARTS_MAX];
+  size_t n = warm_starts_of(campaign, key, warm_starts);
   struct error error;
-  if (search_new(campaign->folder->space, &facts, &options, ret_search, &error))
+  if (key_tuning_search(key, campaign->folder->space, &facts, &campaign->terms, warm_starts, n, ret_search, &error))
     return true;
   key_tuning_fail(key, &error);
   return false;
@@ -292,7 +240,7 @@ static void screen_search(struct campaign *campaign, struct key_tuning *key) {
   while (goes_on && (n = search_ask(search, batch)) > 0) {
     key_tuning_add(key, batch, n);
     goes_on = objects_prepare(campaign, key) && piece_screen(campaign, key, batch, n, n);
-    search_tell_batch(search, key, batch, n);
+    key_tuning_tell(key, search, batch, n);
   }
   key_tuning_all_added(key);
   if (!key->is_ended)
@@ -305,84 +253,47 @@ static size_t screen_size(const struct campaign *campaign, const struct key_tuni
 
 /* Halving */
 
-/* When more than a final takes could still win, the best of them race once more; the others are left out. */
-static void halve(struct campaign *campaign, struct key_tuning *key) {
-  cleanup_free uint64_t *configs = xcalloc(key->n + 1, sizeof *configs);
-  size_t finalists = campaign->terms.finalists, n = key_tuning_choose(key, key->n, configs);
-  struct piece piece = {.stage = STAGE_HALVING};
-  if (n <= finalists || !screen_left(campaign, key, &piece.device_us))
-    return;
-  n = key_tuning_choose(key, finalists > HALVING_MAX ? finalists : HALVING_MAX, configs);
-  for (size_t i = 0; i < key->n; i++)
-    key->configs[i].is_behind = !is_among(configs, n, key->configs[i].config);
-  piece.n = n;
-  piece.configs = configs;
-  (void)piece_run(campaign, key, &piece);
+/* From the screen to what the final measures, by a halving where the campaign wants one. */
+static void screened(struct campaign *campaign, struct key_tuning *key) {
+  cleanup_campaign_step struct campaign_step step = {0};
+  key_tuning_next(key, &campaign->terms, STAGE_SCREEN, &step);
+  if (step.kind == CAMPAIGN_HALVING) {
+    struct piece piece = {.stage = STAGE_HALVING, .n = step.n_configs, .configs = step.configs};
+    (void)screen_left(campaign, key, &piece.device_us); /* there is some: the campaign would not halve without */
+    if (!piece_run(campaign, key, &piece))
+      return;
+    campaign_step_release(&step);
+    key_tuning_next(key, &campaign->terms, STAGE_HALVING, &step);
+  }
+  key_tuning_apply(key, &step);
+  key->n_finalists = key->n_racing;
 }
 
 /* Finals */
 
-static void budget_is_spent(const struct campaign *campaign, struct key_tuning *key) {
-  struct error error;
-  size_t n = 0;
+/* Every config is a finalist. */
+static void finalists_all(struct key_tuning *key) {
+  key->racing = xcalloc(key->n + 1, sizeof *key->racing);
   for (size_t i = 0; i < key->n; i++)
-    n += key->configs[i].is_measured;
-  error_set(&error,
-            "its budget of %g device-seconds was spent before any config was measured correctly: %zu of %zu were "
-            "measured, and opening the kernel took %.3g; give more with --budget",
-            (double)campaign->terms.budget_us * 1e-6, n, key->n, (double)key->opening_us * 1e-6);
-  key_tuning_fail(key, &error);
-}
-
-static void nothing_is_correct(const struct campaign *campaign, struct key_tuning *key) {
-  const char *example = key->examples[OUTCOME_CORRECTNESS];
-  struct error error;
-  for (size_t i = 0; i < OUTCOME_COUNT && !example; i++)
-    example = key->examples[i];
-  if (!example && key->is_spent) {
-    budget_is_spent(campaign, key);
-    return;
-  }
-  error_set(&error, "no config of the space is correct%s%s", example ? "; " : "", example ? example : "");
-  key_tuning_fail(key, &error);
-}
-
-static void finalists_set(const struct campaign *campaign, struct key_tuning *key) {
-  struct budget budget = budget_of(campaign, key);
-  size_t most = campaign->terms.finalists < 2 ? 2 : campaign->terms.finalists; /* the best and the baseline */
-  most = budget_finalists(&budget, campaign->terms.processes, most);
-  if (campaign->terms.is_exhaustive)
-    most = key->n;
-  key->finalists = xcalloc(most, sizeof *key->finalists);
-  if (campaign->terms.is_exhaustive)
-    for (size_t i = 0; i < key->n; i++)
-      key->finalists[key->n_finalists++] = key->configs[i].config;
-  else
-    key->n_finalists = key_tuning_choose(key, most, key->finalists);
-  if (key->n_finalists == 0)
-    nothing_is_correct(campaign, key);
+    key->racing[key->n_racing++] = key->configs[i].config;
+  key->n_finalists = key->n_racing;
 }
 
 /* Measures the finalists that are left in one more process; shares what is left of the budget with the processes to
  * come. */
 static void final(struct campaign *campaign, struct key_tuning *key, int64_t process, int64_t processes) {
-  cleanup_free uint64_t *configs = xcalloc(key->n_finalists, sizeof *configs);
-  struct piece piece = {.stage = STAGE_FINAL, .process = process, .configs = configs};
-  struct budget budget = budget_of(campaign, key);
-  for (size_t i = 0; i < key->n_finalists; i++)
-    if (!key_tuning_failed_config(key, key->finalists[i]))
-      configs[piece.n++] = key->finalists[i];
-  if (piece.n == 0)
+  struct budget budget = key_tuning_budget(key, &campaign->terms);
+  size_t n = 0;
+  for (size_t i = 0; i < key->n_racing; i++)
+    if (!key_tuning_dropped_out(key, key->racing[i]))
+      key->racing[n++] = key->racing[i];
+  key->n_racing = n;
+  if (n == 0)
     return;
+  struct piece piece = {.stage = STAGE_FINAL, .process = process, .n = n, .configs = key->racing};
   piece.device_us = budget.total_us ? budget_process_us(&budget, processes - process) : 0;
   key->n_processes++;
   (void)piece_run(campaign, key, &piece);
-}
-
-static void decide(const struct campaign *campaign, struct key_tuning *key) {
-  struct error error;
-  if (!key_tuning_decide(key, (uint64_t)campaign->terms.seed, &error))
-    key_tuning_fail(key, &error);
 }
 
 /* The campaign */
@@ -417,7 +328,7 @@ static void halvings(struct campaign *campaign) {
   stage_begin(campaign, "halving", 0);
   for (size_t i = 0; i < campaign->n; i++)
     if (key_goes_on(campaign, &campaign->keys[i]))
-      halve(campaign, &campaign->keys[i]);
+      screened(campaign, &campaign->keys[i]);
   keys_tell(campaign);
 }
 
@@ -425,7 +336,7 @@ static void halvings(struct campaign *campaign) {
 static void finals(struct campaign *campaign, int64_t from, int64_t until) {
   uint64_t total = 0;
   for (size_t i = 0; i < campaign->n; i++)
-    total += campaign->keys[i].is_ended ? 0 : campaign->keys[i].n_finalists * (uint64_t)(until - from);
+    total += campaign->keys[i].is_ended ? 0 : campaign->keys[i].n_racing * (uint64_t)(until - from);
   stage_begin(campaign, "final", total);
   for (int64_t process = from; process < until; process++)
     for (size_t i = 0; i < campaign->n; i++)
@@ -435,15 +346,15 @@ static void finals(struct campaign *campaign, int64_t from, int64_t until) {
 }
 
 /* Decides what can be decided; true when a key needs one more process. */
-static bool decisions(struct campaign *campaign, bool is_last) {
+static bool decisions(struct campaign *campaign) {
   bool is_open = false;
   for (size_t i = 0; i < campaign->n && !campaign->is_broken; i++) {
     struct key_tuning *key = &campaign->keys[i];
-    struct budget budget = budget_of(campaign, key);
+    cleanup_campaign_step struct campaign_step step = {0};
     if (key->is_ended)
       continue;
-    decide(campaign, key);
-    key->is_ended = key->is_ended || is_last || verdict_is_settled(&key->verdict) || !budget_pays_process(&budget);
+    key_tuning_next(key, &campaign->terms, STAGE_FINAL, &step);
+    key_tuning_apply(key, &step);
     is_open = is_open || !key->is_ended;
   }
   keys_tell(campaign);
@@ -462,12 +373,12 @@ bool campaign_run(struct campaign *campaign, struct error *error) {
     screens(campaign);
     halvings(campaign);
   }
-  for (size_t i = 0; i < campaign->n; i++)
+  for (size_t i = 0; i < campaign->n && campaign->terms.is_exhaustive; i++)
     if (key_goes_on(campaign, &campaign->keys[i]))
-      finalists_set(campaign, &campaign->keys[i]);
+      finalists_all(&campaign->keys[i]);
   int64_t process = campaign->terms.processes;
   finals(campaign, 0, process);
-  while (decisions(campaign, campaign->terms.is_exhaustive || process >= CAMPAIGN_PROCESSES_MAX)) {
+  while (decisions(campaign)) {
     finals(campaign, process, process + 1);
     process++;
   }

@@ -1,11 +1,9 @@
-/* A campaign: the keys of one kernel tuned on one device, stage by stage over all keys.
+/* `tune`'s campaigns: the keys of one kernel tuned on one device, stage by stage over all keys. What follows a key's stage
+ * is decided by common/campaign/; here it is measured.
  *
  * Screens of all keys, one after the other in the worker that screens; each begins with what won for the nearest keys
- * before. Where more than a final takes could still win, those race once more (halving). Then the finals process by
- * process: each process measures the finalists of every key, so that keys share what a process costs and each key's
- * processes lie apart in time. While a key's verdict leaves something open, it is measured in one more process, up to
- * CAMPAIGN_PROCESSES_MAX. The baseline is a finalist wherever it is correct: the winner is held against it in as many
- * processes. A key that fails does not end the campaign.
+ * before. Then the halvings, then the finals process by process: each process measures the finalists of every key, so that
+ * keys share what a process costs and each key's processes are apart in time. A key that fails does not end the others.
  *
  * Memory: a campaign borrows what it is given; keys own what they learn (agent/tune/key_tuning.h). Threads: the supervisor's
  * working one. */
@@ -19,22 +17,8 @@
 #include "agent/worker/supervise.h"
 #include "common/kernel/kernel_folder.h"
 #include "common/program/progress.h"
-#include "common/search/search.h"
 
-#define CAMPAIGN_PROCESSES_MAX 6
 #define CAMPAIGN_EXHAUSTIVE_MAX 4096u /* configs that race in one process */
-
-struct campaign_terms {
-  int64_t processes; /* of the finals, at least */
-  size_t finalists;  /* at most; the best and the baseline in any case */
-  int64_t seed;
-  const char *regime;
-  int64_t budget_us;  /* device time of a key (common/verdict/budget.h); 0: no bound */
-  bool is_exhaustive; /* no screen: every config is a finalist, in `processes` processes */
-  bool is_search;     /* a strategy asks for configs; else the whole space is screened */
-  enum search_strategy strategy;
-  uint64_t trials;
-};
 
 #define CAMPAIGN_MAGIC 0x43414d50u
 struct campaign {
@@ -61,7 +45,7 @@ struct campaign {
 };
 
 /* What conditions may read beside parameters, for one of its keys. */
-struct space_facts campaign_facts(const struct campaign *campaign, const struct key_tuning *key);
+struct space_facts campaign_space_facts(const struct campaign *campaign, const struct key_tuning *key);
 
 /* False when it could not go on: stopped, a device that is not trusted any more, a full disk. What was not decided has
  * that as its failure. */

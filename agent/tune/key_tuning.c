@@ -3,17 +3,12 @@
 
 #include <math.h>
 
-#include "common/verdict/finalists.h"
-
-#define DISTANCE_OTHER                                                                                                 \
-  8.0 /* of members that are no numbers, or have no logarithm, and differ: as much as a factor 256 */
-
-static void samples_free(struct key_tuning *tuning) {
-  for (size_t i = 0; i < tuning->n_samples; i++) {
-    free((double *)tuning->samples[i].samples_us);
-    free((double *)tuning->samples[i].baseline_us);
+static void finals_free(struct key_tuning *tuning) {
+  for (size_t i = 0; i < tuning->n_finals; i++) {
+    free((double *)tuning->finals[i].sample.samples_us);
+    free((double *)tuning->finals[i].sample.baseline_us);
   }
-  free(tuning->samples);
+  free(tuning->finals);
 }
 
 void key_tuning_release(struct key_tuning *tuning) {
@@ -22,8 +17,9 @@ void key_tuning_release(struct key_tuning *tuning) {
   free(tuning->configs);
   if (tuning->objects)
     build_objects_free(tuning->objects);
-  free(tuning->finalists);
-  samples_free(tuning);
+  free(tuning->halved);
+  free(tuning->racing);
+  finals_free(tuning);
   free(tuning->codes);
   for (size_t i = 0; i < OUTCOME_COUNT; i++)
     free(tuning->examples[i]);
@@ -127,22 +123,44 @@ void key_tuning_all_added(struct key_tuning *tuning) {
 
 /* Measurements */
 
-static void sample_add(struct key_tuning *tuning, int64_t process, const struct measurement *measurement) {
-  size_t size = measurement->n * sizeof(double);
+static void final_take(struct key_tuning *tuning, int64_t process, const struct measurement *measurement) {
   const struct code_resources *resources = &measurement->resources;
-  GROW(tuning->samples, tuning->n_samples, tuning->samples_capacity);
-  GROW(tuning->codes, tuning->n_codes, tuning->codes_capacity);
-  tuning->codes[tuning->n_codes++] = (struct key_code){measurement->config, *resources, measurement->occupancy};
-  tuning->samples[tuning->n_samples++] = (struct verdict_sample){
-      .config = measurement->config,
-      .process = process,
-      .n = measurement->n,
-      .samples_us = xmemdup(measurement->samples_us, size),
-      .baseline_us = xmemdup(measurement->baseline_us, size),
-      .spills = code_resources_spills(resources),
-      .lds_bytes = resources->lds_bytes > 0 ? resources->lds_bytes : 0,
-      .vgprs = resources->vgprs > 0 ? resources->vgprs : 0,
-  };
+  struct verdict_sample sample = {.config = measurement->config, .process = process};
+  if (measurement->outcome == OUTCOME_CORRECT) {
+    size_t size = measurement->n * sizeof(double);
+    sample.n = measurement->n;
+    sample.samples_us = xmemdup(measurement->samples_us, size);
+    sample.baseline_us = xmemdup(measurement->baseline_us, size);
+    sample.spills = code_resources_spills(resources);
+    sample.lds_bytes = resources->lds_bytes > 0 ? resources->lds_bytes : 0;
+    sample.vgprs = resources->vgprs > 0 ? resources->vgprs : 0;
+    GROW(tuning->codes, tuning->n_codes, tuning->codes_capacity);
+    tuning->codes[tuning->n_codes++] = (struct key_code){measurement->config, *resources, measurement->occupancy};
+  }
+  GROW(tuning->finals, tuning->n_finals, tuning->finals_capacity);
+  tuning->finals[tuning->n_finals++] = (struct final_measurement){measurement->outcome, sample};
+}
+
+/* Of a screen or a halving. */
+static void race_take(struct key_tuning *tuning, struct key_config *config, enum stage stage,
+                      const struct measurement *measurement) {
+  bool is_right = measurement->outcome == OUTCOME_CORRECT;
+  struct campaign_candidate candidate = {.config = measurement->config, .lease = tuning->n_leases};
+  if (is_right) {
+    candidate.ratio = verdict_paired_ratio(measurement->samples_us, measurement->baseline_us, measurement->n);
+    candidate.left_early = measurement_left_early(measurement);
+  }
+  if (stage == STAGE_HALVING && is_right) {
+    GROW(tuning->halved, tuning->n_halved, tuning->halved_capacity);
+    tuning->halved[tuning->n_halved++] = candidate;
+  }
+  if (stage == STAGE_SCREEN) {
+    tuning->screen_outcomes[measurement->outcome]++;
+    config->is_screened = is_right;
+    config->left_early = candidate.left_early;
+    config->ratio = candidate.ratio;
+    config->lease = candidate.lease;
+  }
 }
 
 static void failure_take(struct key_tuning *tuning, const struct lease *lease, const struct measurement *measurement) {
@@ -169,14 +187,15 @@ bool key_tuning_take(struct key_tuning *tuning, const struct lease *lease, const
   ALWAYS(config != NULL);
   if (!is_right)
     failure_take(tuning, lease, measurement);
-  if (is_right && lease->stage == STAGE_FINAL)
-    sample_add(tuning, lease->process, measurement);
-  if (is_right && (lease->stage != STAGE_FINAL || !config->is_measured))
-    config->ratio = verdict_paired_ratio(measurement->samples_us, measurement->baseline_us, measurement->n);
-  if (is_right && lease->stage != STAGE_FINAL)
-    config->left_early = measurement_left_early(measurement);
-  if (!is_right || !config->is_measured) /* what failed in one process of the finals has failed */
+  if (lease->stage == STAGE_FINAL)
+    final_take(tuning, lease->process, measurement);
+  else
+    race_take(tuning, config, lease->stage, measurement);
+
+  if (!is_right || !config->is_measured || lease->stage != config->stage) {
     config->outcome = measurement->outcome;
+    config->stage = lease->stage;
+  }
   config->is_measured = true;
   return true;
 }
@@ -190,96 +209,127 @@ void key_tuning_opened(struct key_tuning *tuning, enum stage stage, int64_t open
 
 /* Choices */
 
-static bool is_correct(const struct key_config *config) {
-  return config->is_measured && config->outcome == OUTCOME_CORRECT;
-}
-
-size_t key_tuning_choose(const struct key_tuning *tuning, size_t most, uint64_t *ret) {
-  cleanup_free double *ratios = xcalloc(tuning->n, sizeof *ratios);
-  cleanup_free uint64_t *configs = xcalloc(tuning->n, sizeof *configs);
-  cleanup_free bool *left_early = xcalloc(tuning->n, sizeof *left_early);
-  size_t n = 0;
-  for (size_t i = 0; i < tuning->n; i++) {
-    const struct key_config *config = &tuning->configs[i];
-    if (!is_correct(config) || (config->is_behind && config->config != tuning->baseline))
-      continue;
-    ratios[n] = config->ratio;
-    left_early[n] = config->left_early;
-    configs[n++] = config->config;
-  }
-  return finalists_choose(ratios, left_early, configs, n, &tuning->baseline, 1, most, ret);
-}
-
 const struct key_config *key_tuning_best(const struct key_tuning *tuning) {
   const struct key_config *best = NULL;
   for (size_t i = 0; i < tuning->n; i++) {
     const struct key_config *config = &tuning->configs[i];
-    if (is_correct(config) && !config->left_early && (!best || config->ratio < best->ratio))
+    if (config->is_screened && !config->left_early && (!best || config->ratio < best->ratio))
       best = config;
   }
   return best;
 }
 
-/* The samples of configs that failed in no process, in front. */
-static size_t samples_sift(struct key_tuning *tuning) {
+size_t key_tuning_warm_starts(const struct key_tuning *tuning, const struct key_tuning *before, size_t n_before,
+                              uint64_t ret[WARM_STARTS_MAX]) {
+  cleanup_free struct known_winner *winners = xcalloc(n_before + 1, sizeof *winners);
   size_t n = 0;
-  for (size_t i = 0; i < tuning->n_samples; i++) {
-    struct verdict_sample sample = tuning->samples[i];
-    if (!is_correct(key_tuning_find(tuning, sample.config)))
-      continue;
-    tuning->samples[i] = tuning->samples[n];
-    tuning->samples[n++] = sample;
+  for (size_t i = n_before; i-- > 0;) { /* the newest first */
+    const struct key_config *best = key_tuning_best(&before[i]);
+    if (best)
+      winners[n++] = (struct known_winner){.key = &before[i].key, .config = best->config};
   }
-  return n;
+  return warm_starts_choose(&tuning->key, winners, n, ret);
 }
 
-bool key_tuning_decide(struct key_tuning *tuning, uint64_t seed, struct error *error) {
-  struct verdict verdict;
-  size_t n = samples_sift(tuning);
-  if (n == 0 && tuning->finalist_failure)
-    return error_set(error, "every finalist failed when it was measured again in a fresh process; one of them: %s",
-                     tuning->finalist_failure);
-  if (!verdict_decide(tuning->samples, n, tuning->baseline, seed, &verdict, error))
-    return false;
-  if (tuning->is_decided)
-    verdict_release(&tuning->verdict);
-  tuning->verdict = verdict;
-  tuning->is_decided = true;
-  return true;
+bool key_tuning_search(const struct key_tuning *tuning, const struct space *space, const struct space_facts *facts,
+                       const struct campaign_terms *terms, const uint64_t *warm_starts, size_t n_warm_starts,
+                       struct search **ret_search, struct error *error) {
+  uint64_t first[SEARCH_FIRST_MAX];
+  size_t n_first =
+      search_first(tuning->baseline, space->has_default, space->default_ordinal, warm_starts, n_warm_starts, first);
+  struct search_options options = {terms->strategy, (uint64_t)terms->seed, terms->trials, n_first, first};
+  return search_new(space, facts, &options, ret_search, error);
 }
 
-bool key_tuning_failed_config(const struct key_tuning *tuning, uint64_t config) {
+void key_tuning_tell(const struct key_tuning *tuning, struct search *search, const uint64_t *batch, size_t n) {
+  for (size_t i = 0; i < n; i++) {
+    const struct key_config *config = key_tuning_find(tuning, batch[i]);
+    search_tell(search, batch[i], config->is_screened ? config->ratio : INFINITY);
+  }
+}
+
+struct budget key_tuning_budget(const struct key_tuning *tuning, const struct campaign_terms *terms) {
+  return (struct budget){
+      .total_us = terms->budget_us,
+      .spent_us = tuning->device_us,
+      .opening_us = tuning->opening_us,
+      .openings = tuning->openings,
+      .measured = tuning->n_measurements,
+      .final_us = tuning->final_us,
+      .final_processes = tuning->n_processes,
+  };
+}
+
+static const char *example_of(const struct key_tuning *tuning) {
+  const char *example = tuning->examples[OUTCOME_CORRECTNESS];
+  for (size_t i = 0; i < OUTCOME_COUNT && !example; i++)
+    example = tuning->examples[i];
+  return example;
+}
+
+void key_tuning_next(const struct key_tuning *tuning, const struct campaign_terms *terms, enum stage stage,
+                     struct campaign_step *ret_step) {
+  cleanup_free struct campaign_candidate *candidates = xcalloc(tuning->n + 1, sizeof *candidates);
+  struct campaign_facts facts = {
+      .baseline = tuning->baseline, /* the default where there is one */
+      .seed = (uint64_t)terms->seed,
+      .finalists_max = terms->finalists,
+      .processes = terms->processes,
+      .processes_max = terms->is_exhaustive ? terms->processes : FINAL_PROCESSES_MAX,
+      .budget = key_tuning_budget(tuning, terms),
+      .budget_larger_by = "give more with --budget",
+      .stage = stage,
+      .is_cut = tuning->is_spent,
+      .screen = {.candidates = candidates, .example = example_of(tuning)},
+      .halving = {.n = tuning->n_halved, .candidates = tuning->halved},
+      .processes_begun = tuning->n_processes,
+      .n_measurements = tuning->n_finals,
+      .measurements = tuning->finals,
+      .final_example = tuning->finalist_failure,
+  };
+
+  for (size_t i = 0; i < OUTCOME_COUNT; i++)
+    facts.screen.outcomes[i] = tuning->screen_outcomes[i];
+  for (size_t i = 0; i < tuning->n; i++) {
+    const struct key_config *config = &tuning->configs[i];
+    if (config->is_screened)
+      candidates[facts.screen.n++] =
+          (struct campaign_candidate){config->config, config->ratio, config->left_early, config->lease};
+  }
+  campaign_next(&facts, ret_step);
+}
+
+void key_tuning_apply(struct key_tuning *tuning, struct campaign_step *step) {
+  if (step->kind == CAMPAIGN_FAILED) {
+    key_tuning_fail(tuning, &step->reason);
+    return;
+  }
+  if (step->has_verdict) {
+    if (tuning->is_decided)
+      verdict_release(&tuning->verdict);
+    tuning->verdict = step->verdict;
+    tuning->is_decided = true;
+    step->has_verdict = false;
+  }
+  tuning->is_ended = tuning->is_ended || step->kind == CAMPAIGN_DONE;
+  free(tuning->racing);
+  tuning->n_racing = step->n_configs;
+  tuning->racing = TAKE(step->configs);
+}
+
+bool key_tuning_dropped_out(const struct key_tuning *tuning, uint64_t config) {
   const struct key_config *found = key_tuning_find(tuning, config);
-  return found->is_measured && found->outcome != OUTCOME_CORRECT;
+  return found->is_measured && found->stage == STAGE_FINAL && found->outcome != OUTCOME_CORRECT;
 }
 
 void key_tuning_fail(struct key_tuning *tuning, const struct error *error) {
   uint64_t winner = tuning->verdict.winner;
   tuning->is_ended = true;
   if (tuning->is_decided &&
-      ((winner == tuning->baseline && tuning->baseline_failure) || key_tuning_failed_config(tuning, winner))) {
+      ((winner == tuning->baseline && tuning->baseline_failure) || key_tuning_dropped_out(tuning, winner))) {
     verdict_release(&tuning->verdict);
     tuning->is_decided = false;
   }
   if (!tuning->is_decided && !tuning->failure)
     tuning->failure = xstrdup(error->message);
-}
-
-static bool number_of(struct value value, double *ret) {
-  if (value.type != VALUE_INT && value.type != VALUE_FLOAT)
-    return false;
-  *ret = value.type == VALUE_INT ? (double)value.integer : value.real;
-  return *ret > 0;
-}
-
-double key_distance(const struct key *a, const struct key *b) {
-  double distance = 0;
-  for (size_t i = 0; i < a->n && i < b->n; i++) {
-    double left, right;
-    if (number_of(a->values[i], &left) && number_of(b->values[i], &right))
-      distance += fabs(log2(left / right));
-    else if (!value_equal(a->values[i], b->values[i]))
-      distance += DISTANCE_OTHER;
-  }
-  return distance;
 }

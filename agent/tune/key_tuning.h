@@ -1,21 +1,38 @@
-/* What `tune` knows of one key: its configs with what became of them, the samples of its finals, its verdict.
+/* What `tune` knows of one key: its configs with what became of them, the samples of its finals, its verdict; and the
+ * facts that this says to the key's campaign (common/campaign/campaign.h), which decides.
  *
  * Memory: a key_tuning owns what it holds. Threads: one. */
 #ifndef WAVETUNE_AGENT_TUNE_KEY_TUNING_H
 #define WAVETUNE_AGENT_TUNE_KEY_TUNING_H
 
 #include "agent/lease/lease.h"
-#include "common/verdict/verdict.h"
+#include "common/campaign/campaign.h"
+#include "common/campaign/warm_start.h"
 
 #define KEY_CONFIGS_MAX 1000000u
+
+/* What the user asked for, of every key. */
+struct campaign_terms {
+  int64_t processes; /* of the finals, at least */
+  size_t finalists;  /* at most; the best and the baseline in any case */
+  int64_t seed;
+  const char *regime;
+  int64_t budget_us;  /* device time of a key (common/verdict/budget.h); 0: no bound */
+  bool is_exhaustive; /* no screen: every config is a finalist, in `processes` processes */
+  bool is_search;     /* a strategy asks for configs; else the whole space is screened */
+  enum search_strategy strategy;
+  uint64_t trials;
+};
 
 struct key_config {
   uint64_t config;
   bool is_measured;
-  bool is_behind;       /* the halving left it out */
-  bool left_early;      /* of the race that `ratio` is of: it is higher than that says */
-  enum outcome outcome; /* is_measured only */
-  double ratio;         /* to the baseline, of the last race before the finals; correct only */
+  enum outcome outcome; /* is_measured only: what failed has failed, unless it was correct in a later stage */
+  enum stage stage;     /* that `outcome` is of */
+  bool is_screened;     /* correct in the screen; then the rest is of it */
+  bool left_early;      /* its race */
+  double ratio;         /* to the baseline */
+  int64_t lease;        /* that it was raced in */
 };
 
 /* The code of a finalist, as a measurement told it. */
@@ -33,10 +50,15 @@ struct key_tuning {
   struct key_config *configs; /* from the place `sorted_from` on in rising order */
   size_t sorted_from;         /* a search adds its batches behind what it asked for before; 0 once it has ended */
   struct build_objects *objects;
-  size_t n_finalists;
-  uint64_t *finalists;
-  size_t n_samples, samples_capacity;
-  struct verdict_sample *samples; /* of the finals; they own their arrays */
+  int64_t n_leases; /* that have begun: what was measured in the same one raced together */
+  int64_t screen_outcomes[OUTCOME_COUNT];
+  size_t n_halved, halved_capacity;
+  struct campaign_candidate *halved; /* correct in the halving */
+  size_t n_finalists;                /* that went to the final */
+  size_t n_racing;
+  uint64_t *racing; /* the finalists that its next process measures; rising */
+  size_t n_finals, finals_capacity;
+  struct final_measurement *finals; /* they own their samples */
   size_t n_codes, codes_capacity;
   struct key_code *codes;        /* of the finals */
   char *examples[OUTCOME_COUNT]; /* why the first config with this outcome has it */
@@ -47,7 +69,7 @@ struct key_tuning {
   int64_t openings;            /* leases in which it was opened */
   int64_t n_measurements;
   bool is_spent;               /* what its budget leaves the screen */
-  int64_t n_processes;         /* of finals, so far */
+  int64_t n_processes;         /* of finals, begun */
   double seconds[STAGE_COUNT]; /* of wall time */
   bool is_decided, is_ended;   /* is_ended: nothing is measured for it any more */
   struct verdict verdict;      /* is_decided only */
@@ -70,6 +92,10 @@ void key_tuning_all_added(struct key_tuning *tuning);
 /* Of a config that is listed; while a search adds batches, of the last one. NULL: it is not there. */
 must_check struct key_config *key_tuning_find(const struct key_tuning *tuning, uint64_t config);
 
+/* The warm-start configs of a key: the best ones so far of the keys before it. Returns how many. */
+size_t key_tuning_warm_starts(const struct key_tuning *tuning, const struct key_tuning *before, size_t n_before,
+                              uint64_t ret[WARM_STARTS_MAX]);
+
 /* Keeps what a measurement says. False: the baseline does not work, so nothing can be compared. */
 must_check bool key_tuning_take(struct key_tuning *tuning, const struct lease *lease,
                                 const struct measurement *measurement);
@@ -77,22 +103,30 @@ must_check bool key_tuning_take(struct key_tuning *tuning, const struct lease *l
 /* Counts what opening the kernel took in one of its leases; 0: it was open. */
 void key_tuning_opened(struct key_tuning *tuning, enum stage stage, int64_t opening_us);
 
-/* The correct configs that go on, as finalists_choose says: at most `most`, the baseline among them. */
-size_t key_tuning_choose(const struct key_tuning *tuning, size_t most, uint64_t *ret);
+/* The search of the key's screen, and what a batch that it asked for came to. */
+must_check bool key_tuning_search(const struct key_tuning *tuning, const struct space *space,
+                                  const struct space_facts *facts, const struct campaign_terms *terms,
+                                  const uint64_t *warm_starts, size_t n_warm_starts, struct search **ret_search,
+                                  struct error *error);
+void key_tuning_tell(const struct key_tuning *tuning, struct search *search, const uint64_t *batch, size_t n);
 
-/* The correct config with the least ratio of those that did not leave their race; NULL: there is none. */
+/* The config that was correct in the screen with the least ratio of those that stayed in their race; NULL: there is none. */
 must_check const struct key_config *key_tuning_best(const struct key_tuning *tuning);
 
-/* Decides over the samples of finalists that failed in no process. */
-must_check bool key_tuning_decide(struct key_tuning *tuning, uint64_t seed, struct error *error);
+/* What was spent of the budget. */
+struct budget key_tuning_budget(const struct key_tuning *tuning, const struct campaign_terms *terms);
+
+/* Asks the key's campaign what follows after a stage. */
+void key_tuning_next(const struct key_tuning *tuning, const struct campaign_terms *terms, enum stage stage,
+                     struct campaign_step *ret_step);
+
+/* The key as the step has it: takes over its verdict, and what its final measures next. */
+void key_tuning_apply(struct key_tuning *tuning, struct campaign_step *step);
+
+/* Whether a listed config failed in the final. */
+must_check bool key_tuning_dropped_out(const struct key_tuning *tuning, uint64_t config);
 
 /* Nothing more is measured for it. Without a verdict whose winner works, `error` is its failure. */
 void key_tuning_fail(struct key_tuning *tuning, const struct error *error);
-
-/* Whether a listed config was measured and does not work. */
-bool key_tuning_failed_config(const struct key_tuning *tuning, uint64_t config);
-
-/* How far two keys of one kernel are apart: |log2| of the quotients of their numbers, added up. */
-double key_distance(const struct key *a, const struct key *b);
 
 #endif

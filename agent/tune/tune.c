@@ -14,7 +14,6 @@
 #include "common/base/file.h"
 #include "common/base/log.h"
 #include "common/verdict/budget.h"
-#include "common/verdict/finalists.h"
 
 #define MARGIN_ROUNDS 20       /* before anyone leaves --exhaustive by its margin */
 #define MARGIN_PERCENT_MAX 100 /* who is beyond that leaves after one round: RACE_FAR */
@@ -161,7 +160,7 @@ static char *job_text(const struct kernel *kernel, const struct key *key) {
 static bool key_list(const struct tuning *tuning, struct key_tuning *key, struct error *error) {
   const struct campaign *campaign = &tuning->campaign;
   const struct space *space = tuning->folder->space;
-  struct space_facts facts = campaign_facts(campaign, key);
+  struct space_facts facts = campaign_space_facts(campaign, key);
   if (campaign->terms.is_search)
     return key_tuning_find_baseline(key, space, &facts, error);
   if (!key_tuning_list(key, space, &facts, option_integer(tuning->options, "only"), error))
@@ -339,7 +338,7 @@ static int tune_run(struct options *options) {
   return supervise(&supervisor);
 }
 
-_Static_assert(FINALISTS_MAX == 16, "the default of --finalists");
+_Static_assert(FINALISTS_MAX == 16 && FINAL_PROCESSES == 3, "the defaults of --finalists and --processes");
 
 static const struct option_spec tune_options[] = {
     OPTION_PYTHON,

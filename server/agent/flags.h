@@ -9,8 +9,7 @@
 #ifndef WAVETUNE_SERVER_AGENT_FLAGS_H
 #define WAVETUNE_SERVER_AGENT_FLAGS_H
 
-#include "common/verdict/finalists.h"
-#include "server/job/job_plan.h"
+#include "common/campaign/campaign.h"
 #include "server/server.h"
 
 #define FLAGS_MAX (FINALISTS_MAX + 1)

@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#include "server/job/job_plan.h"
+#include "common/campaign/campaign.h"
 
 #define BUDGET_SECONDS_MAX 1e7
 

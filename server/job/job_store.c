@@ -1,6 +1,7 @@
 /* SQL that submits and changes jobs. Memory and threads: as the header says. */
 #include "server/job/job_store.h"
 
+#include "common/campaign/campaign.h"
 #include "server/agent/environments.h"
 #include "server/counters.h"
 #include "server/db/values.h"
@@ -503,7 +504,7 @@ bool jobs_ready(struct db *db, const int64_t *jobs, size_t n, int64_t live_ms, i
     brief->devices = db_get_integer(rows, row, "devices");
     brief->budget = db_get_budget(rows, row);
     brief->is_spent = db_get_bool(rows, row, "is_cut") ||
-                      budget_screen_left_us(&brief->budget, job_final_processes(brief->final_devices)) == 0;
+                      budget_screen_left_us(&brief->budget, final_processes(brief->final_devices)) == 0;
     brief->hardware_digest = db_get_digest(rows, row, "hardware_digest");
   }
   return true;

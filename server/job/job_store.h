@@ -4,11 +4,12 @@
 #ifndef WAVETUNE_SERVER_JOB_JOB_STORE_H
 #define WAVETUNE_SERVER_JOB_JOB_STORE_H
 
+#include "common/campaign/warm_start.h"
+#include "common/verdict/budget.h"
 #include "server/audit/audit.h"
 #include "server/cache/match.h"
-#include "server/job/job_plan.h"
 #include "server/job/job_request.h"
-#include "server/job/likely.h"
+#include "server/job/job_state.h"
 #include "server/lease/lease_plan.h"
 
 /* What jobs are submitted for: the texts of manifests by hash (NULL: unknown), and of each kernel's builds, newest first,
@@ -51,7 +52,7 @@ struct job_row {
   bool has_default;
   uint64_t default_config;
   size_t n_likely; /* of a search, which depends on them; other jobs get theirs when they start */
-  uint64_t likely[LIKELY_MAX];
+  uint64_t likely[WARM_STARTS_MAX];
   size_t n_incumbents; /* of a job that is new; the newest first */
   struct job_incumbent incumbents[JOB_INCUMBENTS_MAX];
   struct lease_plan plan; /* of a job that is new: owned */
@@ -126,7 +127,7 @@ must_check bool job_space(struct db *db, int64_t job, char **ret_space, struct e
 struct job_search_input {
   json_t *space, *key, *environment;
   size_t n_likely;
-  uint64_t likely[LIKELY_MAX];
+  uint64_t likely[WARM_STARTS_MAX];
 };
 must_check bool job_search_input(struct db *db, int64_t job, struct job_search_input *ret, struct error *error);
 void job_search_input_release(struct job_search_input *input);

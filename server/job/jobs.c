@@ -4,8 +4,8 @@
 #include "common/base/log.h"
 #include "server/agent/agents.h"
 #include "server/agent/flags.h"
+#include "server/job/job_campaign.h"
 #include "server/job/job_store.h"
-#include "server/job/search_rounds.h"
 #include "server/lease/lease_store.h"
 #include "server/measurement/measurements.h"
 #include "server/server.h"
@@ -109,10 +109,10 @@ static bool job_fail(struct worker *worker, const struct job_brief *job, const c
   return job_change_state(worker->db, &change, &changed, error) && end_settle(worker, &change, changed > 0, error);
 }
 
-static json_t *configs_json(const struct job_plan *plan) {
+static json_t *configs_json(const struct campaign_step *step) {
   json_t *array = json_array();
-  for (size_t i = 0; i < plan->n_configs; i++)
-    ALWAYS(json_array_append_new(array, json_integer((json_int_t)plan->configs[i])) == 0);
+  for (size_t i = 0; i < step->n_configs; i++)
+    ALWAYS(json_array_append_new(array, json_integer((json_int_t)step->configs[i])) == 0);
   return array;
 }
 
@@ -127,20 +127,20 @@ static bool stage_change(struct worker *worker, const struct job_brief *job, enu
 }
 
 /* A final that is to be on several devices has its first processes apart. */
-static bool race_begin(struct worker *worker, const struct job_brief *job, const struct job_plan *plan, bool *ret_moved,
-                       struct error *error) {
-  enum stage stage = plan->step == PLAN_HALVING ? STAGE_HALVING : STAGE_FINAL;
-  int64_t round = job->stage == stage ? job->round + 1 : 0, first = plan->first_process;
-  json_t *detail = json_pack("{s:o, s:I}", "configs", configs_json(plan), "processes", (json_int_t)plan->n_processes);
+static bool race_begin(struct worker *worker, const struct job_brief *job, const struct campaign_step *step,
+                       bool *ret_moved, struct error *error) {
+  enum stage stage = step->kind == CAMPAIGN_HALVING ? STAGE_HALVING : STAGE_FINAL;
+  int64_t round = job->stage == stage ? job->round + 1 : 0, first = step->first_process;
+  json_t *detail = json_pack("{s:o, s:I}", "configs", configs_json(step), "processes", (json_int_t)step->n_processes);
   cleanup_config_ranges struct config_ranges configs = {0};
-  for (size_t i = 0; i < plan->n_configs; i++)
-    config_ranges_add(&configs, plan->configs[i]);
-  cleanup_free struct lease_row *rows = xcalloc((size_t)plan->n_processes, sizeof *rows);
-  for (int64_t i = 0; i < plan->n_processes; i++)
+  for (size_t i = 0; i < step->n_configs; i++)
+    config_ranges_add(&configs, step->configs[i]);
+  cleanup_free struct lease_row *rows = xcalloc((size_t)step->n_processes, sizeof *rows);
+  for (int64_t i = 0; i < step->n_processes; i++)
     rows[i] = (struct lease_row){first + i, &configs,
                                  stage == STAGE_FINAL && job->final_devices > 1 && first + i < job->final_devices};
   return stage_change(worker, job, stage, round, detail, ret_moved, error) &&
-         (!*ret_moved || leases_insert(worker->db, job->id, stage, round, rows, (size_t)plan->n_processes, error));
+         (!*ret_moved || leases_insert(worker->db, job->id, stage, round, rows, (size_t)step->n_processes, error));
 }
 
 static bool winner_values(struct worker *worker, int64_t job, uint64_t config, char **ret_text, struct error *error) {
@@ -181,46 +181,30 @@ static bool job_finish(struct worker *worker, const struct job_brief *job, const
                       flags_after_job(worker, job->id, error));
 }
 
-/* Of a screen or a halving; where a halving measured nothing correctly, what the screen said before still holds. */
-static bool screen_plan(struct worker *worker, const struct job_brief *job, struct job_plan *ret_plan,
+/* Reads what the stage measured and asks the campaign what follows. */
+static bool step_choose(struct worker *worker, const struct job_brief *job, struct campaign_step *ret_step,
                         struct error *error) {
-  const uint64_t always[FINALISTS_ALWAYS] = {job->baseline, job->default_config};
-  size_t n_always = job->has_default && job->default_config != job->baseline ? 2 : 1;
-  struct screen_summary summary;
-  if (!measurements_screen(worker->db, job->id, job->stage, always, n_always, &summary, error))
+  const uint64_t always[FINALISTS_ALWAYS] = {job->baseline, job->has_default ? job->default_config : job->baseline};
+  __attribute__((cleanup(screen_summary_release))) struct screen_summary screen = {0}, halving = {0};
+  __attribute__((cleanup(final_summary_release))) struct final_summary final = {0};
+  bool ok = job->stage == STAGE_FINAL ? measurements_final(worker->db, job->id, &final, error)
+                                      : measurements_screen(worker->db, job->id, STAGE_SCREEN, always, &screen, error);
+  if (!ok || (job->stage == STAGE_HALVING &&
+              !measurements_screen(worker->db, job->id, STAGE_HALVING, always, &halving, error)))
     return false;
-  if (job->stage == STAGE_HALVING && summary.facts.n_ranked == 0) {
-    screen_summary_release(&summary);
-    if (!measurements_screen(worker->db, job->id, STAGE_SCREEN, always, n_always, &summary, error))
-      return false;
-  }
-  summary.facts.most_finalists = budget_finalists(&job->budget, job_final_processes(job->final_devices), FINALISTS_MAX);
-  summary.facts.opening_us = job->budget.opening_us;
-  summary.facts.may_halve = job->stage == STAGE_SCREEN && !job->is_spent;
-  job_after_screen(&summary.facts, job->final_devices, ret_plan);
-  screen_summary_release(&summary);
+
+  struct campaign_facts facts;
+  job_facts(job, &screen, &halving, &final, &facts);
+  campaign_next(&facts, ret_step);
   return true;
 }
 
-static bool plan_make(struct worker *worker, const struct job_brief *job, struct job_plan *ret_plan,
-                      struct error *error) {
-  if (job->stage != STAGE_FINAL)
-    return screen_plan(worker, job, ret_plan, error);
-  struct final_summary summary;
-  if (!measurements_final(worker->db, job->id, &summary, error))
-    return false;
-  job_after_final(summary.measurements, summary.n, job->baseline, job->seed, budget_pays_process(&job->budget),
-                  ret_plan);
-  final_summary_release(&summary);
-  return true;
-}
-
-static bool plan_apply(struct worker *worker, const struct job_brief *job, const struct job_plan *plan, bool *ret_moved,
-                       struct error *error) {
+static bool step_apply(struct worker *worker, const struct job_brief *job, const struct campaign_step *step,
+                       bool *ret_moved, struct error *error) {
   if (!db_begin(worker->db, error))
     return false;
-  bool ok = plan->step == PLAN_DONE ? job_finish(worker, job, &plan->verdict, ret_moved, error)
-                                    : race_begin(worker, job, plan, ret_moved, error);
+  bool ok = step->kind == CAMPAIGN_DONE ? job_finish(worker, job, &step->verdict, ret_moved, error)
+                                        : race_begin(worker, job, step, ret_moved, error);
   if (ok)
     return db_commit(worker->db, error);
   db_rollback(worker->db);
@@ -241,11 +225,7 @@ static bool search_ask_next(struct worker *worker, const struct job_brief *job, 
       !key_parse(input.key, NULL, 0, &key, error) || !environment_parse(input.environment, &environment, error))
     return false;
   struct space_facts facts = {&key, environment.gpu, environment.arch};
-  uint64_t first[SEARCH_FIRST_MAX];
-  size_t n_first =
-      search_first(job->baseline, job->has_default, job->default_config, input.likely, input.n_likely, first);
-  struct search_options options = {job->search.strategy, job->seed, (uint64_t)job->search.trials, n_first, first};
-  return search_round(space, &facts, &options, told, n_told, job->round + 1, ret_batch, ret_n, error);
+  return job_search_round(job, space, &facts, input.likely, input.n_likely, told, n_told, ret_batch, ret_n, error);
 }
 
 static bool round_begin(struct worker *worker, const struct job_brief *job, const struct lease_plan *plan, size_t n,
@@ -287,7 +267,7 @@ static bool search_advance(struct worker *worker, const struct job_brief *job, b
 }
 
 static bool job_advance(struct worker *worker, const struct job_brief *job, struct error *error) {
-  cleanup_job_plan struct job_plan plan = {.step = PLAN_FAIL};
+  cleanup_campaign_step struct campaign_step step = {0};
   bool moved = false, is_over = true;
   if (job->state == JOB_QUEUED && !jobs_start(worker, &job->id, 1, error))
     return false;
@@ -296,21 +276,21 @@ static bool job_advance(struct worker *worker, const struct job_brief *job, stru
     return false;
   if (!is_over)
     return true;
-  if (!plan_make(worker, job, &plan, error))
+  if (!step_choose(worker, job, &step, error))
     return false;
-  if (plan.step == PLAN_FAIL)
-    return job_fail(worker, job, plan.reason.message, error);
-  if (!plan_apply(worker, job, &plan, &moved, error))
+  if (step.kind == CAMPAIGN_FAILED)
+    return job_fail(worker, job, step.reason.message, error);
+  if (!step_apply(worker, job, &step, &moved, error))
     return false;
   if (!moved)
     return true;
-  if (plan.step == PLAN_DONE) {
-    log_info("job: done job=%lld winner=%llu verdict=%s", (long long)job->id, (unsigned long long)plan.verdict.winner,
-             verdict_outcome_name(plan.verdict.outcome));
+  if (step.kind == CAMPAIGN_DONE) {
+    log_info("job: done job=%lld winner=%llu verdict=%s", (long long)job->id, (unsigned long long)step.verdict.winner,
+             verdict_outcome_name(step.verdict.outcome));
   } else {
-    log_info("job: %s job=%lld configs=%zu processes=%lld", plan.step == PLAN_HALVING ? "halving" : "final",
-             (long long)job->id, plan.n_configs, (long long)plan.n_processes);
-    leases_announce(worker, &job->hardware_digest, (size_t)plan.n_processes);
+    log_info("job: %s job=%lld configs=%zu processes=%lld", step.kind == CAMPAIGN_HALVING ? "halving" : "final",
+             (long long)job->id, step.n_configs, (long long)step.n_processes);
+    leases_announce(worker, &job->hardware_digest, (size_t)step.n_processes);
   }
   job_announce(worker, job->id);
   return true;

@@ -223,7 +223,7 @@ bool job_search_input(struct db *db, int64_t job, struct job_search_input *ret, 
   ALWAYS(db_count(rows) == 1);
   *ret = (struct job_search_input){
       db_get_json(rows, 0, "space"), db_get_json(rows, 0, "key"), db_get_json(rows, 0, "identity"), 0, {0}};
-  ret->n_likely = ordinals_parse(db_get(rows, 0, "likely"), ret->likely, LIKELY_MAX);
+  ret->n_likely = ordinals_parse(db_get(rows, 0, "likely"), ret->likely, WARM_STARTS_MAX);
   return true;
 }
 

@@ -4,8 +4,8 @@
 #include "common/base/log.h"
 #include "server/agent/agents.h"
 #include "server/agent/environments.h"
+#include "server/job/job_campaign.h"
 #include "server/job/jobs.h"
-#include "server/job/search_rounds.h"
 #include "server/kernel/code_signatures.h"
 
 #define STORE_ATTEMPTS 5
@@ -167,9 +167,8 @@ static bool likely_read(struct worker *worker, struct catalog_kernel *entry, str
   if (!entry->has_winners && !winners_past(worker->db, &entry->hash, 1, &entry->winners, error))
     return false;
   entry->has_winners = true;
-  cleanup_json json_t *key = key_to_json(&submission->key);
-  row->n_likely = likely_choose(submission->space, key, &row->key_digest, &row->environment_digest, entry->winners.all,
-                                entry->winners.n, row->likely);
+  row->n_likely =
+      job_warm_starts(submission->space, &submission->key, &row->environment_digest, &entry->winners, row->likely);
   return true;
 }
 
@@ -283,7 +282,7 @@ static bool search_plan(const struct submission *submission, const struct space_
 
 bool submission_pays(const struct submission *submission, struct error *error) {
   const struct job_row *row = submission->stored;
-  int64_t processes = job_final_processes(row->final_devices);
+  int64_t processes = final_processes(row->final_devices);
   int64_t least_ms = (BUDGET_FINALISTS_MIN * processes * row->quickest_us + 999) / 1000;
   if (row->budget_ms == 0 || row->budget_ms >= least_ms)
     return true;

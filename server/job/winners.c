@@ -46,8 +46,8 @@ bool winners_past(struct db *db, const struct digest *kernels, size_t n, struct 
     if (!winners->all)
       winners->all = xcalloc(PAST_WINNERS_MAX, sizeof *winners->all);
     winners->all[winners->n++] =
-        (struct past_winner){db_get_digest(rows, row, "key_digest"), db_get_digest(rows, row, "environment"),
-                             db_get_json(rows, row, "key"), db_get_json(rows, row, "config_values")};
+        (struct past_winner){db_get_digest(rows, row, "environment"), db_get_json(rows, row, "key"),
+                             db_get_json(rows, row, "config_values")};
   }
   return true;
 }

@@ -6,10 +6,14 @@
 
 #include "server/db/db.h"
 #include "server/job/job_store.h"
-#include "server/job/likely.h"
 
 #define PAST_WINNERS_MAX 256 /* of a kernel, the newest */
 
+/* What won a job of the kernel. */
+struct past_winner {
+  struct digest environment_digest;
+  json_t *key, *config_values;
+};
 struct past_winners {
   size_t n;
   struct past_winner *all; /* newest first */

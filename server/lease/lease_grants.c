@@ -2,7 +2,7 @@
  * threads: as leases.h says. */
 #include "common/base/log.h"
 #include "server/counters.h"
-#include "server/job/winners.h"
+#include "server/job/job_campaign.h"
 #include "server/lease/leases.h"
 
 static bool tails_take(struct worker *worker, struct lease_wish *const *wishes, size_t n, size_t *ret_split,
@@ -77,7 +77,7 @@ static bool wish_has_all(const struct lease_wish *wish, const struct config_rang
 /* Likely configs that are not open do not hold, or another device measures them already. */
 static bool likely_gather(struct worker *worker, const struct lease_job *job, struct lease_wish *wish,
                           struct error *error) {
-  uint64_t sorted[LIKELY_MAX];
+  uint64_t sorted[WARM_STARTS_MAX];
   cleanup_config_ranges struct config_ranges wanted = {0}, remaining = {0};
   bool gained;
   memcpy(sorted, job->likely, job->n_likely * sizeof *sorted);
@@ -98,15 +98,15 @@ static bool likely_gather(struct worker *worker, const struct lease_job *job, st
 
 static bool likely_of_job(struct worker *worker, struct lease_job *job, const struct past_winners *winners,
                           struct lease_wish *first, struct error *error) {
-  cleanup_json json_t *key = NULL, *space_json = NULL;
+  cleanup_json json_t *key_json = NULL, *space_json = NULL;
   cleanup_space struct space *space = NULL;
+  cleanup_key struct key key = {0};
   if (winners->n == 0)
     return true;
-  if (!json_parse(job->key, strlen(job->key), &key, error) ||
+  if (!json_parse(job->key, strlen(job->key), &key_json, error) || !key_parse(key_json, NULL, 0, &key, error) ||
       !json_parse(job->space, strlen(job->space), &space_json, error) || !space_parse(space_json, &space, error))
     return false;
-  job->n_likely =
-      likely_choose(space, key, &job->key_digest, &job->environment_digest, winners->all, winners->n, job->likely);
+  job->n_likely = job_warm_starts(space, &key, &job->environment_digest, winners, job->likely);
   return job->n_likely == 0 || (job_set_likely(worker->db, job->id, job->likely, job->n_likely, error) &&
                                 likely_gather(worker, job, first, error));
 }

@@ -1,7 +1,7 @@
 /* SQL for leases whose holder is gone, whose configs are given up, or whose job has ended. Memory and threads: as
  * leases.h says. */
+#include "common/campaign/campaign.h"
 #include "server/db/values.h"
-#include "server/job/job_plan.h"
 #include "server/kernel/code_signatures.h"
 #include "server/lease/lease_store.h"
 
@@ -240,7 +240,7 @@ bool leases_cancel_over_budget(struct db *db, const int64_t *jobs, size_t n, int
   size_t n_over = 0;
   for (int row = 0; row < db_count(budgets); row++) {
     struct budget budget = db_get_budget(budgets, row);
-    if (budget_screen_left_us(&budget, job_final_processes(db_get_integer(budgets, row, "final_devices"))) == 0)
+    if (budget_screen_left_us(&budget, final_processes(db_get_integer(budgets, row, "final_devices"))) == 0)
       over[n_over++] = db_get_integer(budgets, row, "id");
   }
   *ret_jobs = NULL;

@@ -2,13 +2,13 @@
  *
  * Memory: what a handler makes lives as long as it runs. Threads: database workers. */
 #include "common/base/log.h"
+#include "common/campaign/campaign.h"
 #include "server/agent/drift.h"
 #include "server/agent/identities.h"
 #include "server/counters.h"
 #include "server/http/answers.h"
 #include "server/http/identity.h"
 #include "server/http/routes.h"
-#include "server/job/job_plan.h"
 #include "server/job/jobs.h"
 #include "server/lease/lease_plan.h"
 #include "server/lease/leases.h"
@@ -92,7 +92,7 @@ static void bounds_write(FILE *out, const struct lease_wish *wish, const struct 
   }
   int64_t left_us = wish->stage == STAGE_FINAL
                         ? budget_process_us(&job->budget, 1)
-                        : budget_screen_left_us(&job->budget, job_final_processes(job->final_devices));
+                        : budget_screen_left_us(&job->budget, final_processes(job->final_devices));
   double share = (double)config_ranges_count(&wish->configs) / (double)(job->configs_left ? job->configs_left : 1);
   int64_t device_us = (int64_t)((double)left_us * (share < 1 ? share : 1));
   int64_t budget_us = wish->stage == STAGE_FINAL ? device_us : left_us;

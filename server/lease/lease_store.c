@@ -205,7 +205,7 @@ bool leases_jobs(struct db *db, const int64_t *jobs, size_t n, bool with_signatu
     job->environment_digest = db_get_digest(rows, row, "environment_digest");
     job->regime = xstrdup(db_get(rows, row, "regime"));
     job->is_search = db_get_bool(rows, row, "is_search");
-    job->n_likely = ordinals_parse(db_get(rows, row, "likely"), job->likely, LIKELY_MAX);
+    job->n_likely = ordinals_parse(db_get(rows, row, "likely"), job->likely, WARM_STARTS_MAX);
     job->best_ratio = db_get_double(rows, row, "best_ratio");
     job->budget = db_get_budget(rows, row);
     job->final_devices = db_get_integer(rows, row, "final_devices");

@@ -4,10 +4,9 @@
 #ifndef WAVETUNE_SERVER_LEASE_LEASE_STORE_H
 #define WAVETUNE_SERVER_LEASE_LEASE_STORE_H
 
-#include "common/space/space.h"
+#include "common/campaign/warm_start.h"
 #include "common/verdict/budget.h"
 #include "server/db/db.h"
-#include "server/job/likely.h"
 #include "server/measurement/results.h"
 
 struct lease_wish {
@@ -48,7 +47,7 @@ struct lease_job {
   struct digest kernel_hash, key_digest, environment_digest;
   bool is_search;
   size_t n_likely;
-  uint64_t likely[LIKELY_MAX];
+  uint64_t likely[WARM_STARTS_MAX];
   double best_ratio; /* least so far; 0: none */
   struct budget budget;
   int64_t final_devices;

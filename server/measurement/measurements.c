@@ -18,17 +18,16 @@ static const struct statement screen_outcomes_statement = {
     "SELECT outcome, count(*) AS n, min(left(detail, 300)) FILTER (WHERE outcome <> 'correct') AS example"
     " FROM measurements WHERE job_id = $1 AND stage = $2::stage AND NOT late GROUP BY outcome ORDER BY n DESC"};
 
-bool measurements_screen(struct db *db, int64_t job, enum stage stage, const uint64_t *always, size_t n_always,
+bool measurements_screen(struct db *db, int64_t job, enum stage stage, const uint64_t always[FINALISTS_ALWAYS],
                          struct screen_summary *ret, struct error *error) {
   cleanup_rows struct db_rows *ranked = NULL;
   cleanup_rows struct db_rows *outcomes = NULL;
   struct db_parameters parameters = {0}, by_outcome = {0};
-  ALWAYS(n_always <= FINALISTS_ALWAYS);
   db_integer(&parameters, job);
   db_text(&parameters, stage_name(stage));
   db_integer(&parameters, HALVING_MAX);
   for (size_t i = 0; i < FINALISTS_ALWAYS; i++)
-    db_integer(&parameters, i < n_always ? (int64_t)always[i] : -1);
+    db_integer(&parameters, (int64_t)always[i]);
   db_integer(&by_outcome, job);
   db_text(&by_outcome, stage_name(stage));
   if (!db_run(db, &screen_ranked_statement, &parameters, &ranked, error) ||
@@ -36,28 +35,21 @@ bool measurements_screen(struct db *db, int64_t job, enum stage stage, const uin
     return false;
   *ret = (struct screen_summary){0};
   for (int row = 0; row < db_count(ranked); row++) {
-    ret->ranked[row] = (uint64_t)db_get_integer(ranked, row, "config");
-    ret->ratios[row] = db_get_double(ranked, row, "ratio");
-    ret->left_early[row] = db_get_bool(ranked, row, "left_early");
-    ret->leases[row] = db_get_integer(ranked, row, "lease_id");
+    ret->candidates[row] = (struct campaign_candidate){
+        .config = (uint64_t)db_get_integer(ranked, row, "config"),
+        .ratio = db_get_double(ranked, row, "ratio"),
+        .left_early = db_get_bool(ranked, row, "left_early"),
+        .lease = db_get_integer(ranked, row, "lease_id"),
+    };
   }
-  ret->facts.n_ranked = (size_t)db_count(ranked);
+  ret->n = (size_t)db_count(ranked);
   for (int row = 0; row < db_count(outcomes); row++) {
     enum outcome outcome;
     ALWAYS(outcome_parse(db_get(outcomes, row, "outcome"), &outcome));
-    ret->facts.outcomes[outcome] = db_get_integer(outcomes, row, "n");
-    ret->facts.measured += ret->facts.outcomes[outcome];
+    ret->outcomes[outcome] = db_get_integer(outcomes, row, "n");
     if (!ret->example && !db_is_null(outcomes, row, "example"))
       ret->example = xstrdup(db_get(outcomes, row, "example"));
   }
-  ret->facts.ranked = ret->ranked;
-  ret->facts.ratios = ret->ratios;
-  ret->facts.left_early = ret->left_early;
-  ret->facts.leases = ret->leases;
-  ret->facts.n_always = n_always;
-  for (size_t i = 0; i < n_always; i++)
-    ret->facts.always[i] = always[i];
-  ret->facts.example = ret->example;
   return true;
 }
 

@@ -4,22 +4,22 @@
 #ifndef WAVETUNE_SERVER_MEASUREMENT_MEASUREMENTS_H
 #define WAVETUNE_SERVER_MEASUREMENT_MEASUREMENTS_H
 
+#include "common/campaign/campaign.h"
+#include "common/campaign/warm_start.h"
 #include "server/db/db.h"
-#include "server/job/job_plan.h"
-#include "server/job/search_rounds.h"
 
-#define SCREEN_RANKED_MAX (2 * HALVING_MAX + FINALISTS_ALWAYS)
+/* Of a screen or a halving: the candidates that deciding needs (common/campaign/campaign.h), and all outcomes. */
+#define SCREEN_CANDIDATES_MAX (2 * HALVING_MAX + FINALISTS_ALWAYS)
 struct screen_summary {
-  struct screen_facts facts; /* points into the rest */
-  uint64_t ranked[SCREEN_RANKED_MAX];
-  double ratios[SCREEN_RANKED_MAX];
-  bool left_early[SCREEN_RANKED_MAX];
-  int64_t leases[SCREEN_RANKED_MAX];
-  char *example;
+  size_t n;
+  struct campaign_candidate candidates[SCREEN_CANDIDATES_MAX];
+  int64_t outcomes[OUTCOME_COUNT];
+  char *example; /* why a config failed; NULL: none did */
 };
-/* Of stage screen or halving. `always`: configs that are ranked wherever they stand. */
-must_check bool measurements_screen(struct db *db, int64_t job, enum stage stage, const uint64_t *always,
-                                    size_t n_always, struct screen_summary *ret, struct error *error);
+/* `always`: configs that are candidates wherever they rank. */
+must_check bool measurements_screen(struct db *db, int64_t job, enum stage stage,
+                                    const uint64_t always[FINALISTS_ALWAYS], struct screen_summary *ret,
+                                    struct error *error);
 void screen_summary_release(struct screen_summary *summary);
 
 /* All that the screen of a search measured, by rising ordinal; the caller's. */

@@ -122,8 +122,7 @@ def test_a_job_and_a_tune_whose_opening_alone_passes_the_budget_end_before_anyth
     assert job["spent_device_seconds"] == job["opening_device_seconds"] > 0.7
     alone = tuned_alone(kernel, tmp_path / "state", "--budget", "1")
     assert (alone["measured"], alone["finalists"]) == (0, 0)
-    assert "was spent before any config was measured correctly: 0 of 13 were measured, and opening the kernel took" \
-        in alone["error"]
+    assert "the budget was spent before any config was measured, and opening the kernel took" in alone["error"]
     assert alone["device_seconds"] == alone["opening_seconds"] > 0.7
 
 

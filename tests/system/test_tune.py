@@ -383,15 +383,17 @@ def test_what_processes_do_not_agree_on_is_measured_in_more_of_them(tmp_path):
     assert json.loads(done.stdout)["verdict"]["processes"] == 6
 
 
-def test_more_than_a_final_takes_race_once_more_before_it(tmp_path):
-    samples = tmp_path / "samples"
+@pytest.mark.parametrize("search", [(), ("--search", "descent", "--trials", "6")])
+def test_more_than_a_final_takes_of_several_leases_race_once_more_before_it(tmp_path, search):
+    samples = tmp_path / "samples"  # a search asks for its configs in several batches, each of which is a lease
     done = tune(sleeper(tmp_path / "kernel", (60000,), turns=6), "n=1000", tmp_path / "state", "--json", "--finalists", "2",
-                "--samples", samples)
+                "--samples", samples, *search)
     assert done.returncode == 0, done.stderr
     lines = [json.loads(line) for line in samples.read_text().splitlines()]
-    assert len({line["config"] for line in lines if line["stage"] == "halving"}) > 2
+    halved = {line["config"] for line in lines if line["stage"] == "halving"}
+    assert len(halved) > 2 if search else not halved
     assert len({line["config"] for line in lines if line["stage"] == "final"}) == json.loads(done.stdout)["finalists"] == 2
-    assert json.loads(done.stdout)["seconds"]["halving"] > 0
+    assert (json.loads(done.stdout)["seconds"]["halving"] > 0) == bool(search)
 
 
 VECTOR_ADD = harness.SOURCE / "kernels/vector_add"

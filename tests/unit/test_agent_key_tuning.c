@@ -74,11 +74,31 @@ static bool feed(struct trial *trial, enum stage stage, int64_t process, uint64_
   return feed_ended(trial, stage, process, config, ratio, detail, NULL);
 }
 
-static void expect_chosen(const struct trial *trial, size_t most, size_t n, const uint64_t *expected) {
-  uint64_t chosen[CONFIGS];
-  cr_assert_eq(key_tuning_choose(&trial->tuning, most, chosen), n);
+static struct campaign_step next_of(const struct trial *trial, enum stage stage, size_t finalists) {
+  struct campaign_terms terms = {.processes = FINAL_PROCESSES, .finalists = finalists, .seed = 1};
+  struct campaign_step step;
+  key_tuning_next(&trial->tuning, &terms, stage, &step);
+  return step;
+}
+
+/* Which configs go from the screen, or from the halving, to a final that takes `most`. */
+static void expect_finalists(const struct trial *trial, enum stage stage, size_t most, size_t n,
+                             const uint64_t *expected) {
+  cleanup_campaign_step struct campaign_step step = next_of(trial, stage, most);
+  cr_assert_eq(step.kind, CAMPAIGN_FINAL);
+  cr_assert_eq(step.n_configs, n);
   for (size_t i = 0; i < n; i++)
-    cr_expect_eq(chosen[i], expected[i], "place %zu has config %llu", i, (unsigned long long)chosen[i]);
+    cr_expect_eq(step.configs[i], expected[i], "place %zu has config %llu", i, (unsigned long long)step.configs[i]);
+}
+
+static void expect_chosen(const struct trial *trial, size_t most, size_t n, const uint64_t *expected) {
+  expect_finalists(trial, STAGE_SCREEN, most, n, expected);
+}
+
+/* Has the campaign decide after the final. */
+static void decide(struct trial *trial) {
+  cleanup_campaign_step struct campaign_step step = next_of(trial, STAGE_FINAL, CONFIGS);
+  key_tuning_apply(&trial->tuning, &step);
 }
 
 Test(key_tuning, the_baseline_is_the_default_and_else_the_first_that_holds) {
@@ -127,9 +147,6 @@ Test(key_tuning, the_baseline_goes_on_however_slow_it_is) {
   cr_assert(feed(&trial, STAGE_SCREEN, 0, 3, 0.9, NULL));
   cr_assert(feed(&trial, STAGE_SCREEN, 0, 5, 0.501, NULL));
   expect_chosen(&trial, CONFIGS, 3, (uint64_t[]){0, 2, 5});
-  key_tuning_find(&trial.tuning, 5)->is_behind = true;
-  key_tuning_find(&trial.tuning, 2)->is_behind = true;
-  expect_chosen(&trial, CONFIGS, 2, (uint64_t[]){0, 2});
   cr_expect_eq(key_tuning_best(&trial.tuning)->config, 0);
   cr_expect_eq(trial.tuning.device_us, 400);
   trial_end(&trial);
@@ -144,7 +161,6 @@ Test(key_tuning, what_left_its_race_early_is_not_the_best_whatever_its_few_round
   cr_expect_eq(key_tuning_best(&trial.tuning)->config, 3);
   expect_chosen(&trial, CONFIGS, 3, (uint64_t[]){0, 3, 4});
   expect_chosen(&trial, 2, 2, (uint64_t[]){3, 4});
-  expect_chosen(&trial, 1, 1, (uint64_t[]){3});
   trial_end(&trial);
 }
 
@@ -159,7 +175,6 @@ Test(key_tuning, what_left_its_race_early_goes_on_where_the_best_has_failed) {
 
 Test(key_tuning, what_was_not_measured_or_failed_does_not_go_on) {
   struct trial trial = trial_new(-1);
-  expect_chosen(&trial, CONFIGS, 0, NULL);
   cr_expect_null(key_tuning_best(&trial.tuning));
   cr_assert(feed(&trial, STAGE_SCREEN, 0, 0, 0, "killed"));
   cr_assert(feed(&trial, STAGE_SCREEN, 0, 1, 0, "killed later"));
@@ -169,25 +184,76 @@ Test(key_tuning, what_was_not_measured_or_failed_does_not_go_on) {
   trial_end(&trial);
 }
 
-Test(key_tuning, a_halving_replaces_the_ratios_of_the_screen) {
+/* Without a budget every config is measured. */
+Test(key_tuning, a_screen_of_configs_that_all_failed_fails_the_key_and_says_how) {
   struct trial trial = trial_new(-1);
-  cr_assert(feed(&trial, STAGE_SCREEN, 0, 0, 0.5, NULL));
-  cr_assert(feed(&trial, STAGE_SCREEN, 0, 1, 0.51, NULL));
-  cr_assert(feed(&trial, STAGE_HALVING, 0, 0, 0.53, NULL));
-  cr_assert(feed(&trial, STAGE_FINAL, 0, 0, 0.1, NULL));
-  cr_expect_eq(key_tuning_best(&trial.tuning)->config, 1);
+  cr_assert(feed(&trial, STAGE_SCREEN, 0, 0, 0, "killed"));
+  cr_assert(feed(&trial, STAGE_SCREEN, 0, 1, 0, "killed later"));
+  cleanup_campaign_step struct campaign_step step = next_of(&trial, STAGE_SCREEN, CONFIGS);
+  key_tuning_apply(&trial.tuning, &step);
+  cr_expect(trial.tuning.is_ended);
+  cr_expect_str_eq(trial.tuning.failure,
+                   "none of 2 configs was measured correctly (runtime 2); one of them: B=0: killed");
+  trial_end(&trial);
+}
+
+Test(key_tuning, a_screen_that_the_budget_ended_before_any_config_says_so) {
+  struct trial trial = trial_new(-1);
+  key_tuning_opened(&trial.tuning, STAGE_SCREEN, 500000);
+  trial.tuning.is_spent = true;
+  cleanup_campaign_step struct campaign_step step = next_of(&trial, STAGE_SCREEN, CONFIGS);
+  key_tuning_apply(&trial.tuning, &step);
+  cr_expect_not_null(strstr(trial.tuning.failure, "took 0.5 device-seconds; give more with --budget"), "%s",
+                     trial.tuning.failure);
+  trial_end(&trial);
+}
+
+Test(key_tuning, what_several_leases_leave_races_once_more_and_then_only_that_counts) {
+  struct trial trial = trial_new(-1);
+  for (uint64_t config = 0; config < 4; config++) {
+    trial.tuning.n_leases = config < 2 ? 1 : 2;
+    cr_assert(feed(&trial, STAGE_SCREEN, 0, config, 0.5 + 0.01 * (double)config, NULL));
+  }
+  cleanup_campaign_step struct campaign_step step = next_of(&trial, STAGE_SCREEN, 2);
+  cr_assert_eq(step.kind, CAMPAIGN_HALVING);
+  cr_expect_eq(step.n_configs, 4);
+  expect_finalists(&trial, STAGE_HALVING, 2, 2, (uint64_t[]){0, 2}); /* it measured nothing: as the screen has them */
+  cr_assert(feed(&trial, STAGE_HALVING, 0, 0, 0.9, NULL));
+  cr_assert(feed(&trial, STAGE_HALVING, 0, 1, 0.6, NULL));
+  cr_assert(feed(&trial, STAGE_HALVING, 0, 3, 0.61, NULL));
+  expect_finalists(&trial, STAGE_HALVING, CONFIGS, 2, (uint64_t[]){1, 3});
+  cr_expect_eq(key_tuning_best(&trial.tuning)->config, 0);
+  trial_end(&trial);
+}
+
+Test(key_tuning, what_raced_in_one_lease_does_not_race_once_more) {
+  struct trial trial = trial_new(-1);
+  for (uint64_t config = 0; config < 4; config++)
+    cr_assert(feed(&trial, STAGE_SCREEN, 0, config, 0.5 + 0.01 * (double)config, NULL));
+  expect_chosen(&trial, 2, 2, (uint64_t[]){0, 2});
+  trial_end(&trial);
+}
+
+Test(key_tuning, a_config_that_failed_in_the_halving_alone_may_still_win) {
+  struct trial trial = trial_new(-1);
+  cr_assert(feed(&trial, STAGE_SCREEN, 0, 3, 0.5, NULL));
+  cr_assert(feed(&trial, STAGE_HALVING, 0, 3, 0, "killed"));
+  expect_finalists(&trial, STAGE_HALVING, CONFIGS, 1, (uint64_t[]){3});
+  cr_expect_not(key_tuning_dropped_out(&trial.tuning, 3));
+  cr_assert(feed(&trial, STAGE_FINAL, 0, 3, 0.5, NULL));
+  cr_expect_eq(key_tuning_find(&trial.tuning, 3)->outcome, OUTCOME_CORRECT);
   trial_end(&trial);
 }
 
 Test(key_tuning, what_failed_in_one_process_of_the_finals_is_no_winner) {
   struct trial trial = trial_new(-1);
-  struct error error;
   for (int64_t process = 0; process < 4; process++) {
     cr_assert(feed(&trial, STAGE_FINAL, process, 2, 1, NULL));
     cr_assert(feed(&trial, STAGE_FINAL, process, 3, process < 3 ? 0.5 : 0, "killed"));
     if (process < VERDICT_PROCESSES_MIN - 1)
       continue;
-    cr_assert(key_tuning_decide(&trial.tuning, 1, &error), "%s", error.message);
+    trial.tuning.is_ended = false;
+    decide(&trial);
     cr_expect_eq(trial.tuning.verdict.winner, process < 3 ? 3 : 2);
     cr_expect(verdict_is_settled(&trial.tuning.verdict));
   }
@@ -197,12 +263,11 @@ Test(key_tuning, what_failed_in_one_process_of_the_finals_is_no_winner) {
 
 Test(key_tuning, without_a_finalist_that_works_nothing_is_decided) {
   struct trial trial = trial_new(-1);
-  struct error error = {0};
-  cr_expect_not(key_tuning_decide(&trial.tuning, 1, &error));
   cr_assert(feed(&trial, STAGE_FINAL, 0, 3, 0, "killed by signal 6"));
-  cr_expect_not(key_tuning_decide(&trial.tuning, 1, &error));
-  cr_expect_not_null(strstr(error.message, "every finalist failed"), "%s", error.message);
-  cr_expect_not_null(strstr(error.message, "killed by signal 6"), "%s", error.message);
+  decide(&trial);
+  cr_expect_not(trial.tuning.is_decided);
+  cr_expect_not_null(strstr(trial.tuning.failure, "every finalist failed"), "%s", trial.tuning.failure);
+  cr_expect_not_null(strstr(trial.tuning.failure, "killed by signal 6"), "%s", trial.tuning.failure);
   trial_end(&trial);
 }
 
@@ -214,7 +279,8 @@ static struct trial decided_trial_failed(bool winner_fails) {
     cr_assert(feed(&trial, STAGE_FINAL, process, 2, 1, NULL));
     cr_assert(feed(&trial, STAGE_FINAL, process, 3, 0.5, NULL));
   }
-  cr_assert(key_tuning_decide(&trial.tuning, 1, &error), "%s", error.message);
+  decide(&trial);
+  cr_assert(trial.tuning.is_decided);
   if (winner_fails)
     cr_assert(feed(&trial, STAGE_FINAL, 3, 3, 0, "killed"));
   error_set(&error, "the fourth process failed");
@@ -237,15 +303,47 @@ Test(key_tuning, a_winner_that_fails_in_a_later_process_is_none_even_where_nothi
   trial_end(&trial);
 }
 
-Test(key_tuning, processes_that_do_not_agree_leave_it_undecided) {
+Test(key_tuning, processes_that_do_not_agree_get_one_more) {
   struct trial trial = trial_new(-1);
-  struct error error;
   for (int64_t process = 0; process < 3; process++) {
     cr_assert(feed(&trial, STAGE_FINAL, process, 2, 1, NULL));
     cr_assert(feed(&trial, STAGE_FINAL, process, 3, process % 2 ? 2 : 0.5, NULL));
   }
-  cr_assert(key_tuning_decide(&trial.tuning, 1, &error), "%s", error.message);
+  decide(&trial);
+  cr_expect(trial.tuning.is_decided && !trial.tuning.is_ended);
   cr_expect_not(verdict_is_settled(&trial.tuning.verdict));
+  cr_expect_eq(trial.tuning.n_racing, 2);
+  trial_end(&trial);
+}
+
+/* Where nothing was correct in three processes there is no verdict yet: as the server's jobs, a key has one more. */
+Test(key_tuning, a_finalist_without_enough_processes_gets_one_more) {
+  struct trial trial = trial_new(-1);
+  for (int64_t process = 0; process < 2; process++)
+    cr_assert(feed(&trial, STAGE_FINAL, process, 3, 0.5, NULL));
+  trial.tuning.n_processes = 3;
+  cleanup_campaign_step struct campaign_step step = next_of(&trial, STAGE_FINAL, CONFIGS);
+  cr_assert_eq(step.kind, CAMPAIGN_FINAL);
+  cr_expect(step.first_process == 3 && step.n_processes == 1 && !step.has_verdict);
+  key_tuning_apply(&trial.tuning, &step);
+  cr_expect(!trial.tuning.is_ended && trial.tuning.n_racing == 1);
+  trial_end(&trial);
+}
+
+Test(key_tuning, the_best_of_the_keys_before_are_warm_starts) {
+  struct trial trial = trial_new(-1), before[3] = {trial_new(-1), trial_new(-1), trial_new(-1)};
+  struct key_tuning keys[3];
+  cr_assert(feed(&before[0], STAGE_SCREEN, 0, 5, 0.5, NULL));
+  cr_assert(feed(&before[0], STAGE_SCREEN, 0, 4, 0.6, NULL));
+  cr_assert(feed(&before[2], STAGE_SCREEN, 0, 1, 0.5, NULL));
+  for (size_t i = 0; i < 3; i++)
+    keys[i] = before[i].tuning;
+  uint64_t found[WARM_STARTS_MAX];
+  cr_assert_eq(key_tuning_warm_starts(&trial.tuning, keys, 3, found), 2);
+  cr_expect_eq(found[0], 1, "of equally near keys the newest is first");
+  cr_expect_eq(found[1], 5);
+  for (size_t i = 0; i < 3; i++)
+    trial_end(&before[i]);
   trial_end(&trial);
 }
 
@@ -276,17 +374,4 @@ Test(key_tuning, a_search_finds_configs_of_its_batch_and_in_the_end_all) {
   cr_expect_not(key_tuning_find(tuning, 1)->is_measured);
   cr_expect_null(key_tuning_find(tuning, 3));
   trial_end(&trial);
-}
-
-static double distance(const char *left, const char *right) {
-  cleanup_key struct key a = key_of(left), b = key_of(right);
-  return key_distance(&a, &b);
-}
-
-Test(key_tuning, the_distance_of_keys_adds_up_doublings) {
-  cr_expect_float_eq(distance("{\"M\": 16, \"N\": 4096}", "{\"M\": 64, \"N\": 1024}"), 4, 1e-9);
-  cr_expect_float_eq(distance("{\"x\": 0.5}", "{\"x\": 4}"), 3, 1e-9);
-  cr_expect_eq(distance("{\"M\": 0, \"t\": \"f16\"}", "{\"M\": 0, \"t\": \"f16\"}"), 0);
-  cr_expect_gt(distance("{\"M\": 16, \"t\": \"f16\"}", "{\"M\": 16, \"t\": \"f32\"}"), 4);
-  cr_expect_gt(distance("{\"M\": 0}", "{\"M\": 1}"), 4);
 }

@@ -8,8 +8,8 @@
 #include "server/job/winners.h"
 #include "server/measurement/measurements.h"
 
-/* Of a job whose stage has nothing left to measure. `halving` is read only after a halving, `final` only after a final,
- * and the other two only before; the caller has read the rows of no others, and gives NULL for them. */
+/* Of a job whose stage has nothing left to measure. `screen` is read after a screen and a halving, `halving` after a
+ * halving, `final` after a final. */
 void job_facts(const struct job_brief *job, const struct screen_summary *screen, const struct screen_summary *halving,
                const struct final_summary *final, struct campaign_facts *ret_facts);
 

@@ -1,6 +1,7 @@
 /* The stages of a campaign. Memory and threads: the header. */
 #include "agent/tune/campaign.h"
 
+#include "agent/tune/tune_report.h"
 #include "common/verdict/budget.h"
 
 #define PIECE_CONFIGS 1024 /* of a screen that are compiled and raced as one lease */

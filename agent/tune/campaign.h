@@ -12,13 +12,14 @@
 
 #include "agent/lease/lease_execute.h"
 #include "agent/tune/key_tuning.h"
-#include "agent/tune/samples_file.h"
 #include "agent/worker/devices.h"
 #include "agent/worker/supervise.h"
 #include "common/kernel/kernel_folder.h"
 #include "common/program/progress.h"
 
 #define CAMPAIGN_EXHAUSTIVE_MAX 4096u /* configs that race in one process */
+
+struct samples_file; /* agent/tune/tune_report.h */
 
 #define CAMPAIGN_MAGIC 0x43414d50u
 struct campaign {

@@ -1,6 +1,6 @@
-/* What `tune` prints: of each key a table or one line of JSON, of a campaign what it took.
+/* What `tune` writes: of each key a table or one line of JSON, of a campaign what it took, and the file of --samples.
  *
- * Memory: everything is borrowed. Threads: one. */
+ * Memory: everything is borrowed; a samples_file owns its stream. Threads: one. */
 #ifndef WAVETUNE_AGENT_TUNE_TUNE_REPORT_H
 #define WAVETUNE_AGENT_TUNE_TUNE_REPORT_H
 
@@ -18,5 +18,12 @@ void tune_report_text(const struct campaign *campaign, const struct key_tuning *
 /* {"campaign": {"keys", "failed", "seconds", "processes", "spent": {"start", "reference", "inputs", "baseline",
  * "load", "check", "warm_up", "timing"}}}, all but the counts in seconds; without `is_json` the same as a sentence. */
 void tune_report_campaign(const struct campaign *campaign, double seconds, bool is_json);
+
+/* The file of --samples: every measurement as one JSON object a line, as soon as it is there. Makes it anew. */
+struct samples_file;
+must_check bool samples_file_new(const char *path, struct samples_file **ret_file, struct error *error);
+void samples_file_free(struct samples_file *file);
+must_check bool samples_file_add(struct samples_file *file, const char *device, const struct lease *lease,
+                                 const struct measurement *measurement, struct error *error);
 
 #endif

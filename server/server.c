@@ -5,7 +5,6 @@
 #include <time.h>
 
 #include "common/base/log.h"
-#include "server/agent/identities.h"
 #include "server/db/migrate.h"
 #include "server/housekeep.h"
 #include "server/http/daemon.h"
@@ -13,6 +12,7 @@
 #include "server/http/openapi.h"
 #include "server/http/response_memory.h"
 #include "server/http/tls.h"
+#include "server/http/tokens.h"
 #include "server/server_private.h"
 
 #define HOUSEKEEP_EVERY_MS 250
@@ -101,7 +101,7 @@ static void ready_check(struct worker *worker) {
                         "wavetune-server",
                   (long long)version, (long long)known);
     ready_set(server, why);
-  } else if (!atomic_load(&server->has_lease_secret) && !identities_secret(worker->db, server->lease_secret, &error)) {
+  } else if (!atomic_load(&server->has_lease_secret) && !tokens_secret(worker->db, server->lease_secret, &error)) {
     ready_set(server, error.message);
   } else {
     atomic_store(&server->has_lease_secret, true);

@@ -67,7 +67,9 @@ const struct server_options *server_options(const struct server *server);
 /* Whether the schema is the one that this program knows and the database answered lately: what /readyz says. Any thread. */
 bool server_is_ready(const struct server *server);
 
-/* The secret of the ids of leases (core/lease_id.h); NULL until it was read, which is before the server is ready. */
+/* The secret of the ids of leases (lease/lease_id.h) and of agents with certificates (http/tokens.h), of SERVER_SECRET_SIZE
+ * bytes; NULL until it was read, which is before the server is ready. */
+#define SERVER_SECRET_SIZE 32
 const uint8_t *server_lease_secret(const struct server *server);
 
 /* The keys of those whose signatures move channels; none: an entry needs no signature. Read-only after the start. */

@@ -10,7 +10,6 @@
 #include "server/http/auth.h"
 #include "server/http/forwarded.h"
 #include "server/http/queue.h"
-#include "server/lease/lease_id.h"
 #include "server/server.h"
 
 #define SERVER_MAGIC 0x53525631u
@@ -53,7 +52,7 @@ struct server {
   int64_t not_ready_said_ms;
   atomic_bool is_ready;         /* when the housekeeper last looked */
   atomic_bool has_lease_secret; /* written once, by the housekeeper */
-  uint8_t lease_secret[LEASE_SECRET_SIZE];
+  uint8_t lease_secret[SERVER_SECRET_SIZE];
 };
 
 #endif

@@ -8,9 +8,9 @@
 #include "server/agent/enrolment.h"
 #include "server/agent/environments.h"
 #include "server/agent/identities.h"
+#include "server/agent/identity.h"
 #include "server/http/answers.h"
 #include "server/http/client.h"
-#include "server/http/identity.h"
 #include "server/http/routes.h"
 #include "server/lease/leases.h"
 

@@ -1,43 +1,14 @@
-/* Who is who: which token an agent and a lease belong to, what a token may enrol, and the secret of the leases' ids.
+/* What a token may enrol, which token an agent belongs to when it does, and the tokens that agents have alone.
  *
- * A token may be bound to one agent; then it acts as that agent alone, and nothing else acts as it. An agent that a token
- * without such a bond enrolled is that token's until the token is revoked or expires.
  * Memory: results are the caller's where a release function says so. Threads: a db's own. */
 #ifndef WAVETUNE_SERVER_AGENT_IDENTITIES_H
 #define WAVETUNE_SERVER_AGENT_IDENTITIES_H
 
 #include "common/base/json.h"
 #include "server/db/db.h"
-#include "server/lease/lease_id.h"
 #include "server/token/token_store.h"
 
 #define IDENTITY_NAME_SIZE 65
-
-/* The secret of this database: made when there is none, the same for all servers. */
-must_check bool identities_secret(struct db *db, uint8_t ret_secret[LEASE_SECRET_SIZE], struct error *error);
-
-/* A token that is bound to no agent asks to act as an agent, or for a lease by its plain id. */
-struct claim {
-  int64_t token;
-  bool is_admin;     /* acts as any agent that has no token of its own */
-  const char *agent; /* of identities_check_agents */
-  int64_t lease, epoch;
-  /* Out: */
-  bool is_anothers;
-  bool is_unclaimed;              /* the agent is known and no token's yet */
-  bool is_stale;                  /* the lease has been granted again since that epoch */
-  bool owner_is_agent;            /* is_anothers: the agent has a token of its own */
-  char owner[IDENTITY_NAME_SIZE]; /* is_anothers: the name of the token whose it is */
-};
-/* What is not known is nobody else's. */
-must_check bool identities_check_agents(struct db *db, struct claim *claims, size_t n, struct error *error);
-must_check bool identities_check_leases(struct db *db, struct claim *claims, size_t n, struct error *error);
-/* The agent belongs to the token from now on, if it belongs to none. */
-must_check bool identities_claim(struct db *db, const char *agent, int64_t token, struct error *error);
-
-/* The epoch of a lease that is held by the agent ("": by one that the token was granted it for); 0: it is not. */
-must_check bool identities_held_epoch(struct db *db, int64_t lease, const char *agent, int64_t token,
-                                      int64_t *ret_epoch, struct error *error);
 
 /* What a token of the role enrol admits. `environment` is JSON, NULL: any. */
 struct enrolment_terms {

@@ -8,7 +8,6 @@
 #include "server/counters.h"
 #include "server/http/client.h"
 #include "server/http/header.h"
-#include "server/http/identity.h"
 #include "server/http/response.h"
 #include "server/http/response_memory.h"
 #include "server/http/routes.h"
@@ -209,7 +208,7 @@ static enum auth_answer authorise_certificate(struct connection *connection, con
   enum auth_answer answer = auth_find(connection->server->auth, digest, &token);
   if (answer != AUTH_KNOWN)
     return answer;
-  if (!identity_of_certificate(connection->server, digest, token.agent))
+  if (!tokens_agent_of_certificate(connection->server, digest, token.agent))
     return AUTH_ASK; /* the worker answers that the server is starting */
   connection_is_of(connection, &token);
   return AUTH_KNOWN;
@@ -310,6 +309,25 @@ static enum MHD_Result hand_over(struct request_private *request, int kind) {
   return MHD_YES;
 }
 
+/* With --require-enrolment agents have tokens of their own: whether a server takes one that is bound to this agent. */
+static bool token_is_enough(const struct server *server, unsigned roles, const char *token_agent) {
+  return roles != TOKEN_AGENT || *token_agent || !server_options(server)->require_enrolment;
+}
+
+/* The same for a request whose route is known, which may be for agents only; false: it is answered. */
+static bool token_suffices(struct request *request) {
+  const struct route *route = route_of(request->route);
+  bool is_for_agents = route->roles == MAY_WORK || route->roles == MAY_ENROL;
+  if (!server_options(request->server)->require_enrolment || *request->token_agent || request->roles == TOKEN_ENROL ||
+      (request->roles != TOKEN_AGENT && !is_for_agents))
+    return true;
+  request_problem(request, 403, "",
+                  "this server takes agents with tokens of their own only, and \"%s\" is no agent's: make a token with "
+                  "\"wavetune token make NAME --role enrol\" and start the agent with it",
+                  request->token_name);
+  return false;
+}
+
 /* The role is known: may it, and does the body, as announced, fit? */
 static enum MHD_Result begin_body(struct request_private *request) {
   const struct route *route = request->route;
@@ -321,7 +339,7 @@ static enum MHD_Result begin_body(struct request_private *request) {
                     request->request.token_name, held);
     return refuse(request, true);
   }
-  if (!identity_suffices(&request->request)) {
+  if (!token_suffices(&request->request)) {
     traffic_note_refusal(TRAFFIC_REFUSED_IDENTITY);
     return refuse(request, true);
   }
@@ -439,7 +457,7 @@ static enum MHD_Result begin_connection(struct connection *connection, const cha
                   !head_wrong(head) && !connection->target_long;
   connection->is_begun = true;
   if (is_plain && credentials.answer == AUTH_KNOWN &&
-      identity_is_enough(server, connection->auth_roles, connection->auth_agent) &&
+      token_is_enough(server, connection->auth_roles, connection->auth_agent) &&
       response_memory_answer(server->memory, connection->target, connection->target_size, connection->auth_roles,
                              head->if_none_match, send_remembered, connection) == MEMORY_ANSWERED) {
     counter_add(COUNTER_requests, 1);

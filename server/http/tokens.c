@@ -1,13 +1,18 @@
 /* Tokens between the database and the table in memory. Runs on database workers and on the housekeeper. */
 #include "server/http/tokens.h"
 
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
+#include <openssl/rand.h>
+
 #include "common/base/log.h"
 #include "server/db/values.h"
 #include "server/housekeep.h"
 #include "server/http/client.h"
-#include "server/http/identity.h"
 #include "server/http/response.h"
 #include "server/http/router.h"
+#include "server/http/tokens.sql.h"
 #include "server/http/traffic.h"
 #include "server/server_private.h"
 #include "server/token/token_store.h"
@@ -33,10 +38,46 @@ static size_t tokens_read(const struct db_rows *rows, struct auth_token *tokens)
   return n;
 }
 
+bool tokens_agent_of_certificate(const struct server *server, const struct digest *certificate,
+                                 char ret_agent[TOKEN_AGENT_SIZE]) {
+  static const char kind[] = "certificate|"; /* no lease's: those begin with a digit */
+  const uint8_t *secret = server_lease_secret(server);
+  uint8_t message[sizeof kind - 1 + DIGEST_SIZE], mac[EVP_MAX_MD_SIZE];
+  if (!secret)
+    return false;
+
+  memcpy(message, kind, sizeof kind - 1);
+  memcpy(message + sizeof kind - 1, certificate->bytes, DIGEST_SIZE);
+  ALWAYS(HMAC(EVP_sha256(), secret, SERVER_SECRET_SIZE, message, sizeof message, mac, NULL) != NULL);
+  for (size_t i = 0; i < (TOKEN_AGENT_SIZE - 1) / 2; i++)
+    snprintf(ret_agent + 2 * i, 3, "%02x", mac[i]);
+  return true;
+}
+
+bool tokens_secret(struct db *db, uint8_t ret_secret[SERVER_SECRET_SIZE], struct error *error) {
+  cleanup_rows struct db_rows *rows = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
+  uint8_t random[SERVER_SECRET_SIZE];
+  ALWAYS(RAND_bytes(random, sizeof random) == 1);
+  bind_bytes(&parameters, "secret", random, sizeof random);
+  bool ok = db_run(db, &sql_identities_secret_make, &parameters, NULL, error) &&
+            db_run(db, &sql_identities_secret, NULL, &rows, error);
+  OPENSSL_cleanse(random, sizeof random);
+  if (!ok)
+    return false;
+
+  size_t size;
+  cleanup_free uint8_t *secret = db_get_bytes(rows, 0, "secret", &size);
+  ALWAYS(size == SERVER_SECRET_SIZE);
+  memcpy(ret_secret, secret, size);
+  OPENSSL_cleanse(secret, size);
+  return true;
+}
+
 /* Lets the event thread go on with a request whose token is known now. */
 static void authorised(struct request_private *request, struct auth_token *token) {
   if (request->request.is_by_certificate &&
-      !identity_of_certificate(request->request.server, &request->token, token->agent)) {
+      !tokens_agent_of_certificate(request->request.server, &request->token, token->agent)) {
     request_problem(&request->request, MHD_HTTP_SERVICE_UNAVAILABLE, "", "the server is starting; try again");
     return;
   }

@@ -4,6 +4,7 @@
 #ifndef WAVETUNE_SERVER_HTTP_TOKENS_H
 #define WAVETUNE_SERVER_HTTP_TOKENS_H
 
+#include "server/http/auth.h"
 #include "server/http/request_private.h"
 
 #define TOKEN_EXPIRED_TEXT "the token has expired; an admin makes another with \"wavetune token make\""
@@ -13,6 +14,15 @@ void tokens_look_up(struct worker *worker, struct request_private *requests[], s
 
 /* Answers 401: what the request shows is no live token's. */
 void tokens_answer_unknown(struct request_private *request, bool is_expired);
+
+/* The agent whose identity a certificate is, by tls_name_digest: the same one at every server of a database, and not to be
+ * guessed, so that no other agent can take the id first. False: the server has not read its secret yet. */
+must_check bool tokens_agent_of_certificate(const struct server *server, const struct digest *certificate,
+                                            char ret_agent[TOKEN_AGENT_SIZE]);
+
+/* The secret of this database, with which ids are made that cannot be guessed: made when there is none, the same for all
+ * servers. */
+must_check bool tokens_secret(struct db *db, uint8_t ret_secret[SERVER_SECRET_SIZE], struct error *error);
 
 /* Replaces the table in memory by the database's. */
 must_check bool tokens_refresh(struct worker *worker, struct error *error);

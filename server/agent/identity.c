@@ -1,0 +1,190 @@
+/* Checks of identities. Memory and threads: as the header says. */
+#include "server/agent/identity.h"
+
+#include "server/agent/identity.sql.h"
+#include "server/db/db_record.h"
+#include "server/http/answers.h"
+#include "server/lease/lease_id.h"
+
+_Static_assert(SERVER_SECRET_SIZE == LEASE_SECRET_SIZE, "ids of leases are made with the server's secret");
+
+/* The token that an agent or a lease belongs to. */
+struct owner {
+  int64_t token; /* FIELD_NONE: it is no token's */
+  char *name;
+  bool is_agent, is_live; /* the token is an agent's own; it has neither ended nor been revoked */
+  int64_t epoch;          /* of the lease */
+};
+static const struct field owner_fields[] = {
+    {"token_id", FIELD_ID, offsetof(struct owner, token)},
+    {"name", FIELD_TEXT, offsetof(struct owner, name)},
+    {"is_agent", FIELD_BOOL, offsetof(struct owner, is_agent)},
+    {"is_live", FIELD_BOOL, offsetof(struct owner, is_live)},
+    {"epoch", FIELD_INTEGER, offsetof(struct owner, epoch)},
+};
+static const struct record owner_record = RECORD(NULL, struct owner, owner_fields);
+
+static void owner_release(struct owner *owner) { record_release(&owner_record, owner); }
+#define cleanup_owner __attribute__((cleanup(owner_release)))
+
+/* What is not known is no token's. */
+static bool owner_find(struct db *db, const struct statement *statement, const struct db_parameters *parameters,
+                       struct owner *ret, bool *ret_known, struct error *error) {
+  cleanup_rows struct db_rows *rows = NULL;
+  if (!db_run(db, statement, parameters, &rows, error))
+    return false;
+
+  *ret_known = db_count(rows) > 0;
+  record_init(&owner_record, ret);
+  if (*ret_known)
+    db_read(rows, 0, &owner_record, ret);
+  return true;
+}
+
+static bool owner_is_another(const struct owner *owner, const struct request *request) {
+  if (owner->token == FIELD_NONE)
+    return false;
+  bool is_admin = request->roles == TOKEN_ADMIN;
+  return owner->is_agent || (owner->token != request->token_id && !is_admin && owner->is_live);
+}
+
+/* The secret is read once, before the server is ready. */
+static bool server_has_secret(struct worker *worker, struct request *request) {
+  struct error error;
+  if (server_lease_secret(worker->server))
+    return true;
+  error_set(&error, "the server is starting; try again");
+  request_unavailable(request, &error);
+  return false;
+}
+
+bool identity_fits(struct request *request, const char *agent, const char *pointer) {
+  if (!*request->token_agent || strcmp(request->token_agent, agent) == 0)
+    return true;
+  request_problem(request, 403, pointer, "the token \"%s\" acts as agent %s alone, not as agent \"%.40s\"",
+                  request->token_name, request->token_agent, agent);
+  return false;
+}
+
+static bool agent_claim(struct db *db, const char *agent, int64_t token, struct error *error) {
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_text(&parameters, "agent", agent);
+  bind_integer(&parameters, "token", token);
+  return db_run(db, &sql_identities_claim, &parameters, NULL, error);
+}
+
+bool identity_may_act(struct worker *worker, struct request *request) {
+  const char *agent = json_string_value(json_object_get(request->json, "agent"));
+  struct error error;
+  if (!server_has_secret(worker, request))
+    return false;
+  if (!agent)
+    return true;
+  if (*request->token_agent)
+    return identity_fits(request, agent, "/agent");
+
+  cleanup_owner struct owner owner = {0};
+  cleanup_parameters struct db_parameters parameters = {0};
+  bool is_known;
+  bind_text(&parameters, "agent", agent);
+  if (!owner_find(worker->db, &sql_identities_agents, &parameters, &owner, &is_known, &error)) {
+    answer_failure(request, &error);
+    return false;
+  }
+
+  bool must_claim = is_known && owner.token == FIELD_NONE && request->roles != TOKEN_ADMIN;
+  if (must_claim && !agent_claim(worker->db, agent, request->token_id, &error)) {
+    answer_failure(request, &error);
+    return false;
+  }
+
+  if (!owner_is_another(&owner, request))
+    return true;
+  if (owner.is_agent)
+    request_problem(request, 403, "/agent", "agent %s has a token of its own, and only with that acts as it", agent);
+  else
+    request_problem(request, 403, "/agent",
+                    "agent %s enrolled with the token \"%s\"; another acts as it only when that one was revoked", agent,
+                    owner.name);
+  return false;
+}
+
+static bool not_granted_answer(struct request *request) {
+  struct error error;
+  error_set(&error, "lease \"%.64s\" was not granted to you", request->segments[0]);
+  request_problem_extra(request, 403, &error, json_pack("{s:s}", "lease", request->segments[0]));
+  return false;
+}
+
+bool identity_may_hold(struct worker *worker, struct request *request) {
+  struct error error;
+  int64_t lease, epoch = 0;
+  if (!server_has_secret(worker, request))
+    return false;
+
+  bool has_epoch = json_get_integer(request->json, "", "epoch", JSON_REQUIRED, 1, INT64_MAX, &epoch, &error);
+  switch (
+      lease_id_check(server_lease_secret(worker->server), request->segments[0], epoch, request->token_agent, &lease)) {
+  case LEASE_ID_NONE:
+    request_problem(request, 404, "", "there is no lease \"%.40s\"", request->segments[0]);
+    return false;
+  case LEASE_ID_GRANTED:
+    return true;
+  case LEASE_ID_ANOTHERS:
+    return !has_epoch || not_granted_answer(request);
+  case LEASE_ID_PLAIN:
+    break;
+  }
+  if (!has_epoch)
+    return true;
+
+  cleanup_owner struct owner owner = {0};
+  cleanup_parameters struct db_parameters parameters = {0};
+  bool is_known;
+  bind_integer(&parameters, "lease", lease);
+  if (!owner_find(worker->db, &sql_identities_leases, &parameters, &owner, &is_known, &error)) {
+    answer_failure(request, &error);
+    return false;
+  }
+  if (!owner_is_another(&owner, request))
+    return true;
+  if (owner.is_agent || epoch >= owner.epoch)
+    return not_granted_answer(request);
+
+  /* Several agents may share the token: which of them has the results of an earlier epoch is not known any more. They are
+   * not taken, and the agent, if it was granted the lease, hears that it has lost it. */
+  error_set(&error, "lease %lld is no longer yours at this epoch", (long long)lease);
+  request_problem_extra(request, 409, &error, json_pack("{s:n}", "epoch"));
+  return false;
+}
+
+size_t identity_keep_agents(struct worker *worker, struct request **requests, size_t n) {
+  size_t n_kept = 0;
+  for (size_t i = 0; i < n; i++)
+    if (identity_may_act(worker, requests[i]))
+      requests[n_kept++] = requests[i];
+  return n_kept;
+}
+
+size_t identity_keep_leases(struct worker *worker, struct request **requests, size_t n) {
+  size_t n_kept = 0;
+  for (size_t i = 0; i < n; i++)
+    if (identity_may_hold(worker, requests[i]))
+      requests[n_kept++] = requests[i];
+  return n_kept;
+}
+
+int64_t identity_lease(const struct request *request) { return strtoll(request->segments[0], NULL, 10); }
+
+bool identities_held_epoch(struct db *db, int64_t lease, const char *agent, int64_t token, int64_t *ret_epoch,
+                           struct error *error) {
+  cleanup_rows struct db_rows *rows = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_integer(&parameters, "lease", lease);
+  bind_text(&parameters, "agent", agent);
+  bind_integer(&parameters, "token", token);
+  if (!db_run(db, &sql_identities_held_epoch, &parameters, &rows, error))
+    return false;
+  *ret_epoch = db_count(rows) ? db_get_integer(rows, 0, "epoch") : 0;
+  return true;
+}

@@ -1,0 +1,32 @@
+-- Whose an agent or a lease is (server/agent/identity.h). An owner that is an agent's own token is of that agent alone,
+-- also when the token has ended: the agent gets others.
+
+-- name: identities_agents
+SELECT a.token_id, t.name,
+       t.agent IS NOT NULL OR t.role = 'enrol' OR t.certificate IS NOT NULL AS is_agent,
+       t.revoked_at IS NULL AND (t.expires_at IS NULL OR t.expires_at > now()) AS is_live,
+       0 AS epoch
+FROM agents a
+LEFT JOIN tokens t ON t.id = a.token_id
+WHERE a.id = :agent;
+
+-- name: identities_leases
+SELECT l.token_id, t.name,
+       t.agent IS NOT NULL OR t.role = 'enrol' OR t.certificate IS NOT NULL AS is_agent,
+       t.revoked_at IS NULL AND (t.expires_at IS NULL OR t.expires_at > now()) AS is_live,
+       l.epoch
+FROM leases l
+JOIN tokens t ON t.id = l.token_id
+WHERE l.id = :lease::bigint;
+
+-- name: identities_claim
+UPDATE agents
+SET token_id = :token::bigint
+WHERE id = :agent AND token_id IS NULL;
+
+-- name: identities_held_epoch
+SELECT epoch
+FROM leases
+WHERE id = :lease::bigint
+  AND state = 'held'
+  AND CASE WHEN :agent <> '' THEN agent = :agent ELSE token_id = :token::bigint END;

@@ -127,9 +127,9 @@ static int job_post(struct campaign *campaign, const json_t *body, char **ret_jo
   cleanup_free char *text = json_canonical(body);
   struct http_request request = {.method = "POST", .path = "/v1/jobs", .body = text, .body_size = strlen(text)};
   cleanup_http_response struct http_response response = {0};
-  struct error error;
-  if (!http_send(campaign->client, &request, &response, &error))
-    return cli_fail(EXIT_UNREACHABLE, &error);
+  int code = cli_send(campaign->client, &request, &response);
+  if (code != EXIT_OK)
+    return code;
   cleanup_json json_t *answer = json_loadb(response.body, response.size, 0, NULL);
   campaign->is_unfit = response.status == 422 && string_equal(cli_member(answer, "pointer"), "/environment");
   if (campaign->is_unfit && !campaign->fitting)

@@ -122,8 +122,9 @@ int release_get(struct http_client *client, const char *digest_text, const char 
   cleanup_free char *escaped = http_escape(digest_text), *path = xasprintf("/v1/releases/%s", escaped);
   struct http_request request = {.method = "GET", .path = path, .response_max = RELEASE_SIZE_MAX};
   cleanup_http_response struct http_response response = {0};
-  if (!http_send(client, &request, &response, &error))
-    return cli_fail(EXIT_UNREACHABLE, &error);
+  int code = cli_send(client, &request, &response);
+  if (code != EXIT_OK)
+    return code;
   if (response.status != 200)
     return cli_refused(&response, what);
   if (!release_check(response.body, response.size, digest_text, ret_release, &error))
@@ -161,8 +162,9 @@ static int present_get(struct http_client *client, const char *channel, const ch
                     *what = xasprintf("channel %s", channel);
   struct http_request request = {.method = "GET", .path = path};
   cleanup_http_response struct http_response response = {0};
-  if (!http_send(client, &request, &response, &error))
-    return cli_fail(EXIT_UNREACHABLE, &error);
+  int code = cli_send(client, &request, &response);
+  if (code != EXIT_OK)
+    return code;
   if (response.status == 404 && may_be_absent) {
     *ret = (struct channel_present){0};
     return EXIT_OK;
@@ -283,8 +285,9 @@ static int change_send(struct http_client *client, const struct channel_change *
                                  .if_none_match = change->if_none_match};
   cleanup_http_response struct http_response response = {0};
   cleanup_present struct channel_present moved = {0};
-  if (!http_send(client, &request, &response, &error))
-    return cli_fail(EXIT_UNREACHABLE, &error);
+  int code = cli_send(client, &request, &response);
+  if (code != EXIT_OK)
+    return code;
   if (response.status / 100 != 2)
     return change_refused(&response, change);
   if (!present_read(&response, change->channel, &moved, &error))

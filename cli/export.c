@@ -29,13 +29,13 @@ static int release_download(struct export_from *from, const struct digest *diges
   cleanup_http_response struct http_response response = {0};
   struct error error;
   if (!http_send(from->client, &request, &response, &error))
-    return cli_fail(response.is_truncated ? EXIT_TRUNCATED : EXIT_UNREACHABLE, &error);
+    return cli_failed(&error);
   if (response.status != 200)
     return cli_refused(&response, text);
   struct digest found = digest_of(response.body, response.size);
   if (!digest_equal(&found, digest)) {
-    error_set(&error, "release %s arrived with other bytes; it was not used", text);
-    return cli_fail(EXIT_TAMPERED, &error);
+    error_of(&error, ERROR_TAMPERED, "release %s arrived with other bytes; it was not used", text);
+    return cli_failed(&error);
   }
   if (!release_take(&response.body, response.size, digest, &from->release, &error)) {
     error_prefix(&error, "release %s: ", text);
@@ -176,7 +176,6 @@ static int export_write(const struct options *options, const struct export_from 
   cleanup_cache_files struct cache_files files = {0};
   cleanup_free char *folder = NULL;
   struct error error;
-  enum exit_code code;
   bool is_tar = string_ends(to, ".tar");
   if (!is_tar && !target_resolve(to, &folder, &error))
     return cli_fail(EXIT_USAGE, &error);
@@ -185,8 +184,8 @@ static int export_write(const struct options *options, const struct export_from 
                                    .identity = identity,
                                    .root = folder};
   bool is_rendered = format->render(&request, &files, &error);
-  if (source && !http_source_is_whole(source, &code, &error))
-    return cli_fail((int)code, &error);
+  if (source && !http_source_is_whole(source, &error))
+    return cli_failed(&error);
   if (!is_rendered) {
     error_prefix(&error, "%s: ", format->name);
     return cli_fail(EXIT_FAILED, &error);

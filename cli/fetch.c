@@ -38,18 +38,17 @@ static bool get(struct fetch *fetch, const char *path, const char *if_none_match
   struct http_request request = {
       .method = "GET", .path = path, .if_none_match = if_none_match, .timeout_ms = left_ms, .response_max = size_max};
   if (left_ms <= 0)
-    return error_set(error, "the time budget is used up");
+    return error_of(error, ERROR_DEADLINE, "the time budget is used up");
   bool is_answered = http_send(fetch->client, &request, ret, error);
   fetch->took_ns[WORK_DOWNLOAD] += clock_monotonic_ns() - begin_ns;
-  if (!is_answered && ret->is_truncated)
-    fetch->refused = EXIT_TRUNCATED;
   return is_answered;
 }
 
 static bool status_refused(const struct http_response *response, const char *what, struct error *error) {
   cleanup_json json_t *problem = json_loadb(response->body, response->size, 0, NULL);
   const char *detail = cli_member(problem, "detail");
-  error_set(error, "%s: the server answered %d%s%s", what, response->status, detail[0] ? ": " : "", detail);
+  error_of(error, error_kind_of_http(response->status), "%s: the server answered %d%s%s", what, response->status,
+           detail[0] ? ": " : "", detail);
   http_error_name_request(response, error);
   return false;
 }
@@ -127,7 +126,7 @@ static bool install(struct fetch *fetch, const struct channel_entry *entry, stru
 /* The server says that nothing changed: true of the channel, while time goes on, and formats may be new here. */
 static bool keep_current(struct fetch *fetch, struct error *error) {
   const struct kept *kept = &fetch->kept;
-  if (!entry_is_current(fetch, &kept->entry, error))
+  if (!entry_is_current(&kept->entry, error))
     return false;
   fetch->entry = json_incref(kept->entry_json);
   if (!renderings_read(fetch, kept->name, false))
@@ -173,11 +172,11 @@ static bool kept_is_expired(const struct fetch *fetch) {
   return fetch->kept.has_entry && fetch->kept.entry.expires_s && fetch->kept.entry.expires_s <= time(NULL);
 }
 
-static int exit_code(const struct fetch *fetch, bool succeeded, bool tells_unchanged) {
-  if (succeeded)
-    return tells_unchanged && !fetch->is_fresh ? EXIT_UNCHANGED : EXIT_OK;
-  if (fetch->refused != EXIT_OK)
-    return fetch->refused;
+/* What came and was not taken has a code of its own; of all else it is told what there is to start with. */
+static int failure_code(const struct fetch *fetch, const struct error *error) {
+  enum exit_code code = error_exit_code(error->kind);
+  if (code != EXIT_UNREACHABLE && code != EXIT_REFUSED)
+    return (int)code;
   return !is_kept(fetch) ? EXIT_NOTHING : kept_is_expired(fetch) ? EXIT_EXPIRED : EXIT_STALE;
 }
 
@@ -284,7 +283,9 @@ static int answer_print(struct fetch *fetch, const struct options *options, bool
   } else if (succeeded) {
     printf("%s  %s/current  %s\n", outcome(fetch, true), fetch->to, cli_member(fetch->entry, "release"));
   }
-  return exit_code(fetch, succeeded, option_flag(options, "exit-code"));
+  if (!succeeded)
+    return failure_code(fetch, error);
+  return option_flag(options, "exit-code") && !fetch->is_fresh ? EXIT_UNCHANGED : EXIT_OK;
 }
 
 /* Options */
@@ -363,7 +364,6 @@ static int command_fetch(struct options *options) {
       .deadline_ms = clock_monotonic_ms() + option_integer(options, "budget-ms"),
       .state = json_object(),
       .disk = -1,
-      .refused = EXIT_OK,
   };
   struct error error;
   cleanup_fd int lock = -1;

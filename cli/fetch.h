@@ -61,19 +61,19 @@ struct fetch {
   /* What became of it */
   struct rendering *renderings; /* n_formats of them, of the release that current names in the end */
   json_t *entry;                /* the channel entry that was believed, as the server sent it */
-  enum exit_code refused;       /* EXIT_UNUSABLE, EXIT_TAMPERED and the others; EXIT_OK: nothing was */
   bool is_fresh;                /* something was written */
   int64_t took_ns[WORK_N];
 };
 
-/* fetch_verify.c */
+/* fetch_verify.c: what is not believed is an error of the kind ERROR_TAMPERED, ERROR_REPLAYED, ERROR_EXPIRED or
+ * ERROR_UNTRUSTED; what cannot be read is ERROR_INVALID. */
 
 /* Whether an answer's entry may be acted on: signed by a trusted key where there are any, for what was asked, not expired,
- * not older than what was seen. Sets fetch->refused. */
+ * not older than what was seen. */
 must_check bool entry_believe(struct fetch *fetch, const json_t *json, struct channel_entry *ret, struct error *error);
 
 /* The last test of it, and the only one that time alone may change: a kept entry is tested again. */
-must_check bool entry_is_current(struct fetch *fetch, const struct channel_entry *entry, struct error *error);
+must_check bool entry_is_current(const struct channel_entry *entry, struct error *error);
 
 /* Notes the counter in the state. */
 void entry_note(struct fetch *fetch, const struct channel_entry *entry);
@@ -96,8 +96,8 @@ must_check bool release_believe(struct fetch *fetch, const struct channel_entry 
  * for another image or place: what is kept is better than nothing. True when all formats are there. */
 bool renderings_read(struct fetch *fetch, const char *name, bool any);
 
-/* Whether at least one of the formats says anything of the release; else sets fetch->refused to EXIT_UNUSABLE. */
-must_check bool renderings_are_useful(struct fetch *fetch, const char *name, struct error *error);
+/* Whether at least one of the formats says anything of the release; else ERROR_UNUSABLE. */
+must_check bool renderings_are_useful(const struct fetch *fetch, const char *name, struct error *error);
 
 /* Renders the formats that are missing into the stream, which has a folder for each. False when they are of no use, or when
  * what they need did not arrive. */

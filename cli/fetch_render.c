@@ -121,12 +121,8 @@ static bool format_make(struct fetch *fetch, struct http_source *source, const s
   waited_ns = http_source_waited_ns(source) - waited_ns;
   fetch->took_ns[WORK_DOWNLOAD] += waited_ns;
   fetch->took_ns[WORK_RENDER] += clock_monotonic_ns() - begin_ns - waited_ns;
-  enum exit_code code;
-  if (!http_source_is_whole(source, &code, error)) {
-    if (code != EXIT_UNREACHABLE)
-      fetch->refused = code;
+  if (!http_source_is_whole(source, error))
     return error_prefix(error, "%s: ", format->name);
-  }
   if (!is_rendered) {
     ALWAYS(files.n_sunk == 0); /* what is in the stream cannot be taken back */
     cache_files_release(&files);
@@ -142,17 +138,14 @@ static bool format_make(struct fetch *fetch, struct http_source *source, const s
   return true;
 }
 
-bool renderings_are_useful(struct fetch *fetch, const char *name, struct error *error) {
+bool renderings_are_useful(const struct fetch *fetch, const char *name, struct error *error) {
   size_t n_empty = 0;
   for (size_t i = 0; i < fetch->n_formats; i++) {
     const char *reason = cli_member(fetch->renderings[i].json, "reason");
     if (reason[0] && n_empty++ == 0)
-      error_set(error, "release %s: %s", name, reason);
+      error_of(error, ERROR_UNUSABLE, "release %s: %s", name, reason);
   }
-  if (n_empty < fetch->n_formats)
-    return true;
-  fetch->refused = EXIT_UNUSABLE;
-  return false;
+  return n_empty < fetch->n_formats;
 }
 
 bool renderings_make(struct fetch *fetch, const struct release *release, const char *name, struct file_stream *stream,

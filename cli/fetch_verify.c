@@ -17,11 +17,6 @@
 
 #define SEEN_MAX 64
 
-static bool refuse(struct fetch *fetch, enum exit_code code) {
-  fetch->refused = code;
-  return false;
-}
-
 bool entry_is_signed(const struct fetch *fetch, const struct channel_entry *entry, struct error *error) {
   return fetch->keys.n == 0 || channel_entry_verify(entry, &fetch->keys, error);
 }
@@ -40,31 +35,30 @@ static bool environment_may_be_served(const struct fetch *fetch, const struct en
   return environment_fits(&asked, served);
 }
 
-static bool entry_answers(struct fetch *fetch, const struct channel_entry *entry, struct error *error) {
+static bool entry_answers(const struct fetch *fetch, const struct channel_entry *entry, struct error *error) {
   if (!string_equal(entry->channel, fetch->channel) || !string_equal(entry->tag, fetch->tag) ||
       entry->regime != fetch->regime) {
-    error_set(
-        error,
+    return error_of(
+        error, ERROR_UNTRUSTED,
         "the server sent the entry of channel \"%.64s\" with tag \"%.64s\" and regime %s, which was not asked for",
         entry->channel, entry->tag, regime_name(entry->regime));
-    return refuse(fetch, EXIT_UNTRUSTED);
   }
   if (!environment_may_be_served(fetch, &entry->environment)) {
     cleanup_free char *asked = environment_format(&fetch->asked), *served = environment_format(&entry->environment);
-    error_set(error, "the server sent an entry for another environment (%.200s) than was asked for (%.200s)", served,
-              asked);
-    return refuse(fetch, EXIT_UNTRUSTED);
+    return error_of(error, ERROR_UNTRUSTED,
+                    "the server sent an entry for another environment (%.200s) than was asked for (%.200s)", served,
+                    asked);
   }
   return true;
 }
 
-bool entry_is_current(struct fetch *fetch, const struct channel_entry *entry, struct error *error) {
+bool entry_is_current(const struct channel_entry *entry, struct error *error) {
   char text[TIME_TEXT_SIZE];
   if (!entry->expires_s || entry->expires_s > time(NULL))
     return true;
-  error_set(error, "the entry %" PRId64 " of channel \"%s\" expired at %s; publish or sign a newer one", entry->counter,
-            entry->channel, time_text_format(entry->expires_s, text));
-  return refuse(fetch, EXIT_EXPIRED);
+  return error_of(error, ERROR_EXPIRED,
+                  "the entry %" PRId64 " of channel \"%s\" expired at %s; publish or sign a newer one", entry->counter,
+                  entry->channel, time_text_format(entry->expires_s, text));
 }
 
 static json_t *keys_to_json(const struct fetch *fetch) {
@@ -97,7 +91,7 @@ static bool is_of_same_entry(const json_t *seen, const struct channel_entry *ent
          json_equal(json_object_get(seen, "environment"), environment);
 }
 
-static bool entry_is_not_older(struct fetch *fetch, const struct channel_entry *entry, struct error *error) {
+static bool entry_is_not_older(const struct fetch *fetch, const struct channel_entry *entry, struct error *error) {
   char release[DIGEST_TEXT_SIZE];
   size_t i;
   json_t *seen;
@@ -109,11 +103,10 @@ static bool entry_is_not_older(struct fetch *fetch, const struct channel_entry *
     bool is_other = entry->counter == counter && !string_equal(cli_member(seen, "release"), release);
     if (entry->counter >= counter && !is_other)
       continue;
-    error_set(error,
-              "the server sent entry %" PRId64 " of channel \"%s\"%s, and entry %" PRId64
-              " was seen already; if the server was set up anew, remove %s/.fetch.json",
-              entry->counter, entry->channel, is_other ? " with another release" : "", counter, fetch->to);
-    return refuse(fetch, EXIT_REPLAYED);
+    return error_of(error, ERROR_REPLAYED,
+                    "the server sent entry %" PRId64 " of channel \"%s\"%s, and entry %" PRId64
+                    " was seen already; if the server was set up anew, remove %s/.fetch.json",
+                    entry->counter, entry->channel, is_other ? " with another release" : "", counter, fetch->to);
   }
   return true;
 }
@@ -125,9 +118,9 @@ bool entry_believe(struct fetch *fetch, const json_t *json, struct channel_entry
     return error_prefix(error, "the server's channel entry: ");
   if (!entry_is_signed(fetch, &entry, error)) {
     error_prefix(error, "the entry %" PRId64 " of channel \"%.64s\" is not trusted: ", entry.counter, entry.channel);
-    return refuse(fetch, EXIT_UNTRUSTED);
+    return error_become(error, ERROR_UNTRUSTED);
   }
-  if (!entry_answers(fetch, &entry, error) || !entry_is_current(fetch, &entry, error) ||
+  if (!entry_answers(fetch, &entry, error) || !entry_is_current(&entry, error) ||
       !entry_is_not_older(fetch, &entry, error))
     return false;
   fetch->took_ns[WORK_VERIFY] += clock_monotonic_ns() - begin_ns;
@@ -162,8 +155,8 @@ bool bytes_believe(struct fetch *fetch, const struct channel_entry *entry, const
   fetch->took_ns[WORK_VERIFY] += clock_monotonic_ns() - begin_ns;
   if (digest_equal(&found, &entry->release))
     return true;
-  error_set(error, "release %s arrived with other bytes; it was not used", digest_format(&entry->release, text));
-  return refuse(fetch, EXIT_TAMPERED);
+  return error_of(error, ERROR_TAMPERED, "release %s arrived with other bytes; it was not used",
+                  digest_format(&entry->release, text));
 }
 
 bool release_believe(struct fetch *fetch, const struct channel_entry *entry, char **bytes, size_t size,
@@ -180,9 +173,9 @@ bool release_believe(struct fetch *fetch, const struct channel_entry *entry, cha
       !environment_fits(&entry->environment, &release->environment) || !string_equal(release->tag, entry->tag) ||
       release->regime != entry->regime) {
     cleanup_free char *environment = environment_format(&release->environment);
-    error_set(error, "release %s is for another environment, tag or regime (%.200s, %.64s, %s) than its entry says",
-              text, environment, release->tag, regime_name(release->regime));
-    return refuse(fetch, EXIT_TAMPERED);
+    return error_of(error, ERROR_TAMPERED,
+                    "release %s is for another environment, tag or regime (%.200s, %.64s, %s) than its entry says",
+                    text, environment, release->tag, regime_name(release->regime));
   }
   return true;
 }

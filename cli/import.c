@@ -201,9 +201,8 @@ static int import_dry(const struct import *import, const struct environment *env
 static int import_post(const struct import *import, struct http_client *client, const struct environment *environment) {
   cleanup_json json_t *answer = NULL;
   struct error error;
-  int status = 0;
-  if (!http_json(client, "POST", "/v1/imports", import->body, TIMEOUT_MS, &answer, &status, &error))
-    return cli_fail(cli_status_code(status), &error);
+  if (!http_json(client, "POST", "/v1/imports", import->body, TIMEOUT_MS, &answer, &error))
+    return cli_failed(&error);
   if (option_flag(import->options, "json")) {
     cli_print_json(answer);
     return EXIT_OK;

@@ -21,17 +21,15 @@ static bool is_over(const json_t *job) {
 static int follow_get(struct follow *follow, const char *path, json_t **ret_answer) {
   for (bool is_away = false;; is_away = true) {
     struct error error;
-    int status = 0;
-    if (http_json(follow->client, "GET", path, NULL, 0, ret_answer, &status, &error)) {
+    if (http_json(follow->client, "GET", path, NULL, 0, ret_answer, &error)) {
       follow->answered_ms = clock_monotonic_ms();
       return EXIT_OK;
     }
-    int code = cli_status_code(status);
     int64_t left_ms = follow->answered_ms + follow->patience_ms - clock_monotonic_ms();
     if (!is_away)
       progress_end(&follow->progress);
-    if (code != EXIT_UNREACHABLE || left_ms <= 0)
-      return cli_fail(code, &error);
+    if (error_exit_code(error.kind) != EXIT_UNREACHABLE || left_ms <= 0)
+      return cli_failed(&error);
     if (!is_away)
       fprintf(stderr, "wavetune: %s; trying again for %lld s\n", error.message, (long long)(left_ms + 999) / 1000);
     usleep(TRY_AGAIN_US);

@@ -16,8 +16,8 @@ struct content {
 struct registration {
   const char *method, *path, *body;
   const char *what; /* is registered: for errors */
-  /* Finds a file; EXIT_OK or why not. */
-  int (*find)(const void *owner, const struct digest *digest, struct content *ret, struct error *error);
+  /* Finds a file. ERROR_MISSING: what is registered names no such file; ERROR_INVALID: it is not as it should be. */
+  bool (*find)(const void *owner, const struct digest *digest, struct content *ret, struct error *error);
   const void *owner;
 };
 
@@ -29,27 +29,26 @@ static int file_upload(struct http_client *client, const struct registration *re
   struct digest digest;
   struct content content = {0};
   struct error error;
-  int code = EXIT_OK;
-  if (!wanted || !digest_parse(wanted, &digest)) {
-    error_set(&error, "%s: the server misses a file without a digest", registration->what);
-    code = EXIT_REFUSED;
-  } else {
-    code = registration->find(registration->owner, &digest, &content, &error);
+  bool is_found =
+      wanted && digest_parse(wanted, &digest)
+          ? registration->find(registration->owner, &digest, &content, &error)
+          : error_of(&error, ERROR_MISSING, "%s: the server misses a file without a digest", registration->what);
+  if (!is_found) {
+    progress_end(progress);
+    return error.kind == ERROR_INVALID ? cli_fail(EXIT_USAGE, &error) : cli_failed(&error);
   }
-  if (code == EXIT_OK) {
-    struct http_request request = {.method = "PUT",
-                                   .path = path,
-                                   .body = content.bytes,
-                                   .body_size = content.size,
-                                   .content_type = "application/octet-stream"};
-    if (!http_send(client, &request, &response, &error))
-      code = EXIT_UNREACHABLE;
-  }
+
+  struct http_request request = {.method = "PUT",
+                                 .path = path,
+                                 .body = content.bytes,
+                                 .body_size = content.size,
+                                 .content_type = "application/octet-stream"};
+  bool is_answered = http_send(client, &request, &response, &error);
   free(content.bytes);
-  if (code == EXIT_OK && response.status / 100 == 2)
+  if (is_answered && response.status / 100 == 2)
     return EXIT_OK;
   progress_end(progress);
-  return code == EXIT_OK ? cli_refused(&response, wanted) : cli_fail(code, &error);
+  return is_answered ? cli_refused(&response, wanted) : cli_fail(EXIT_UNREACHABLE, &error);
 }
 
 static int files_upload(struct http_client *client, const struct registration *registration, const json_t *missing) {
@@ -69,39 +68,39 @@ static int register_with_files(struct http_client *client, const struct registra
                                  .path = registration->path,
                                  .body = registration->body,
                                  .body_size = strlen(registration->body)};
-  struct error error;
   /* The first answer may list missing files; after they are uploaded the second one must not. */
   for (int attempt = 0;; attempt++) {
     cleanup_http_response struct http_response response = {0};
-    if (!http_send(client, &request, &response, &error))
-      return cli_fail(EXIT_UNREACHABLE, &error);
+    int code = cli_send(client, &request, &response);
+    if (code != EXIT_OK)
+      return code;
     if (response.status / 100 == 2)
       return EXIT_OK;
     cleanup_json json_t *problem = json_loadb(response.body, response.size, 0, NULL);
     json_t *missing = json_object_get(problem, "missing");
     if (response.status != 409 || !missing || attempt)
       return cli_refused(&response, registration->what);
-    int code = files_upload(client, registration, missing);
+    code = files_upload(client, registration, missing);
     if (code != EXIT_OK)
       return code;
   }
 }
 
 /* One sentence for a digest that what is pushed does not name: the server's mistake. */
-static int refuse_stranger(const struct digest *digest, const char *what, struct error *error) {
+static bool refuse_stranger(const struct digest *digest, const char *what, struct error *error) {
   char text[DIGEST_TEXT_SIZE];
-  error_set(error, "the server misses %s, which is no file of this %s", digest_format(digest, text), what);
-  return EXIT_REFUSED;
+  return error_of(error, ERROR_MISSING, "the server misses %s, which is no file of this %s",
+                  digest_format(digest, text), what);
 }
 
-static int source_find(const void *owner, const struct digest *digest, struct content *ret, struct error *error) {
+static bool source_find(const void *owner, const struct digest *digest, struct content *ret, struct error *error) {
   const struct kernel_folder *folder = owner;
   for (size_t i = 0; i < folder->n_files; i++) {
     const struct kernel_file *file = &folder->files[i];
     if (!digest_equal(&file->digest, digest))
       continue;
     *ret = (struct content){xmemdup(file->bytes, file->size), file->size};
-    return EXIT_OK;
+    return true;
   }
   return refuse_stranger(digest, "kernel", error);
 }
@@ -125,7 +124,7 @@ static bool build_names(const struct build *build, const struct digest *digest) 
 }
 
 /* An object's bytes, which are what its name says. */
-static int object_find(const void *owner, const struct digest *digest, struct content *ret, struct error *error) {
+static bool object_find(const void *owner, const struct digest *digest, struct content *ret, struct error *error) {
   const struct build_folder *folder = owner;
   char text[DIGEST_TEXT_SIZE];
   if (!build_names(folder->build, digest))
@@ -133,25 +132,22 @@ static int object_find(const void *owner, const struct digest *digest, struct co
   cleanup_free char *path = xasprintf("%s/objects/%s", folder->path, strchr(digest_format(digest, text), ':') + 1);
   cleanup_free char *bytes = NULL;
   size_t size;
-  if (!file_read(path, OBJECT_SIZE_MAX, &bytes, &size, error)) {
-    error_prefix(error, "the build is not whole, pack it again: ");
-    return EXIT_USAGE;
-  }
+  if (!file_read(path, OBJECT_SIZE_MAX, &bytes, &size, error))
+    return error_prefix(error, "the build is not whole, pack it again: ");
   struct digest actual = digest_of(bytes, size);
-  if (!digest_equal(&actual, digest)) {
-    error_set(error, "%s is damaged, its digest is %s: pack the build again", path, digest_format(&actual, text));
-    return EXIT_USAGE;
-  }
+  if (!digest_equal(&actual, digest))
+    return error_set(error, "%s is damaged, its digest is %s: pack the build again", path,
+                     digest_format(&actual, text));
   *ret = (struct content){TAKE(bytes), size};
-  return EXIT_OK;
+  return true;
 }
 
 bool build_folder_is_whole(const struct build_folder *folder, struct error *error) {
   for (size_t i = 0; i < folder->build->n_objects; i++) {
     struct content content = {0};
-    int code = object_find(folder, &folder->build->objects[i], &content, error);
+    bool is_found = object_find(folder, &folder->build->objects[i], &content, error);
     free(content.bytes);
-    if (code != EXIT_OK)
+    if (!is_found)
       return false;
   }
   return true;

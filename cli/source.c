@@ -23,8 +23,8 @@ struct http_source {
   struct http_client *client;
   int64_t deadline_ms, waited_ns;
   struct held *buckets[BUCKETS];
-  enum exit_code refused; /* EXIT_OK: nothing failed */
-  struct error reason;
+  bool has_failed;
+  struct error failure; /* then */
 };
 
 static struct held **bucket(struct http_source *source, const struct digest *digest) {
@@ -46,9 +46,9 @@ static struct held *held_add(struct http_source *source, struct held held) {
 }
 
 /* Ends the source. Returns false. */
-static bool fail(struct http_source *source, enum exit_code code, const struct error *error) {
-  source->refused = code;
-  source->reason = *error;
+static bool fail(struct http_source *source, const struct error *error) {
+  source->has_failed = true;
+  source->failure = *error;
   return false;
 }
 
@@ -56,26 +56,25 @@ static bool fail(struct http_source *source, enum exit_code code, const struct e
 static bool get(struct http_source *source, const char *path, struct http_response *ret, struct error *error) {
   struct http_request request = {.method = "GET", .path = path, .response_max = BLOB_MAX};
   int64_t begin_ns = clock_monotonic_ns();
-  if (source->refused != EXIT_OK) {
-    *error = source->reason;
+  if (!http_source_is_whole(source, error))
     return false;
-  }
   if (source->deadline_ms) {
     request.timeout_ms = source->deadline_ms - begin_ns / 1000000;
     if (request.timeout_ms <= 0) {
-      error_set(error, "the time budget is used up before %s was there", path);
-      return fail(source, EXIT_UNREACHABLE, error);
+      error_of(error, ERROR_DEADLINE, "the time budget is used up before %s was there", path);
+      return fail(source, error);
     }
   }
   bool is_answered = http_send(source->client, &request, ret, error);
   source->waited_ns += clock_monotonic_ns() - begin_ns;
   if (!is_answered)
-    return fail(source, ret->is_truncated ? EXIT_TRUNCATED : EXIT_UNREACHABLE, error);
+    return fail(source, error);
   if (ret->status == 200)
     return true;
-  error_set(error, "the server answered %d to %s", ret->status, path);
+  error_of(error, ret->status == 404 ? ERROR_MISSING : ERROR_UNAVAILABLE, "the server answered %d to %s", ret->status,
+           path);
   http_error_name_request(ret, error);
-  return ret->status == 404 ? false : fail(source, EXIT_UNREACHABLE, error);
+  return ret->status == 404 ? false : fail(source, error);
 }
 
 /* `error` says why not, or is NULL: the bytes are others. */
@@ -83,10 +82,10 @@ static bool tampered(struct http_source *source, const char *what, const struct 
                      const struct error *reason, struct error *error) {
   char text[DIGEST_TEXT_SIZE];
   struct error said;
-  error_set(&said, "%s %s arrived with other bytes%s%s; it was not used", what, digest_format(digest, text),
-            reason ? ": " : "", reason ? reason->message : "");
+  error_of(&said, ERROR_TAMPERED, "%s %s arrived with other bytes%s%s; it was not used", what,
+           digest_format(digest, text), reason ? ": " : "", reason ? reason->message : "");
   *error = said;
-  return fail(source, EXIT_TAMPERED, &said);
+  return fail(source, error);
 }
 
 static bool source_kernel(void *context, const struct digest *hash, const struct kernel **ret, struct error *error) {
@@ -189,12 +188,10 @@ void http_source_free(struct http_source *source) {
 
 const struct cache_source *http_source_interface(struct http_source *source) { return &source->interface; }
 
-bool http_source_is_whole(const struct http_source *source, enum exit_code *ret_code, struct error *error) {
-  if (source->refused == EXIT_OK)
-    return true;
-  *ret_code = source->refused;
-  *error = source->reason;
-  return false;
+bool http_source_is_whole(const struct http_source *source, struct error *error) {
+  if (source->has_failed)
+    *error = source->failure;
+  return !source->has_failed;
 }
 
 int64_t http_source_waited_ns(const struct http_source *source) { return source->waited_ns; }

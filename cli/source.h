@@ -1,8 +1,8 @@
 /* What a release names by digest, brought from the server for renderers: manifests, builds and blobs.
  *
  * Each is verified against its digest as it arrives and kept in memory, so that a renderer may ask again for free. What the
- * server does not have (404) is the renderer's to skip; any other failure ends the source: later calls fail at once, and
- * `refused` says how (a renderer may take a failure for something that it can do without).
+ * server does not have (404) is the renderer's to skip; any other failure ends the source: later calls fail with the same
+ * error at once, and http_source_is_whole tells it (a renderer may take a failure for something that it can do without).
  *
  * Memory: what it gives out is its own, until http_source_free. Threads: one. */
 #ifndef WAVETUNE_CLI_SOURCE_H
@@ -21,8 +21,8 @@ DEFINE_CLEANUP(struct http_source *, cleanup_http_source_free, http_source_free)
 
 const struct cache_source *http_source_interface(struct http_source *source);
 
-/* False: it failed. *ret_code is then EXIT_UNREACHABLE, EXIT_TRUNCATED or EXIT_TAMPERED. */
-must_check bool http_source_is_whole(const struct http_source *source, enum exit_code *ret_code, struct error *error);
+/* False: it failed, with an error of the kind ERROR_TAMPERED or of those of http_send. */
+must_check bool http_source_is_whole(const struct http_source *source, struct error *error);
 
 int64_t http_source_waited_ns(const struct http_source *source); /* for answers, in all */
 

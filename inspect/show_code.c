@@ -32,8 +32,9 @@ static int blob_get(struct http_client *client, const char *digest, struct found
   }
   cleanup_free char *path = xasprintf("/v1/blobs/%s", digest);
   struct http_request request = {.method = "GET", .path = path};
-  if (!http_send(client, &request, &response, &error))
-    return cli_fail(EXIT_UNREACHABLE, &error);
+  int code = cli_send(client, &request, &response);
+  if (code != EXIT_OK)
+    return code;
   if (response.status != 200)
     return cli_refused(&response, digest);
   struct digest actual = digest_of(response.body, response.size);

@@ -84,6 +84,11 @@ bool error_at(struct error *error, const char *pointer, const char *format, ...)
   return false;
 }
 
+bool error_become(struct error *error, enum error_kind kind) {
+  error->kind = kind;
+  return false;
+}
+
 bool error_prefix(struct error *error, const char *format, ...) {
   char old[sizeof error->message];
   memcpy(old, error->message, sizeof old);

@@ -9,19 +9,35 @@
 
 #include "common/base/base.h"
 
-/* What a caller may do about it; the HTTP status and the exit code of a program follow from it. */
+/* What a caller may do about it. It is the only thing that tells failures apart: the HTTP status and
+ * the exit code of a program follow from it (common/program/error_codes.h). */
 enum error_kind {
-  ERROR_INVALID,      /* the input is wrong: what error_set and error_at say */
-  ERROR_MISSING,      /* what it refers to is not there */
-  ERROR_CONFLICT,     /* something else has that place already */
-  ERROR_PRECONDITION, /* it is not as the caller said that it is */
-  ERROR_FORBIDDEN,    /* not by this caller */
-  ERROR_TOO_LARGE,    /* beyond a limit */
-  ERROR_RATE,         /* too often; later it may do */
-  ERROR_CONTENTION,   /* another transaction was in the way: the same once more may do */
-  ERROR_UNAVAILABLE,  /* what is needed is away; later it may do */
-  ERROR_DEADLINE,     /* it was not done in time, and may or may not have been done since */
-  ERROR_INTERNAL,     /* a bug, or a database that is not as its migrations say */
+  ERROR_INVALID,         /* the input is wrong: what error_set and error_at say */
+  ERROR_MISSING,         /* what it refers to is not there */
+  ERROR_CONFLICT,        /* something else has that place already */
+  ERROR_PRECONDITION,    /* it is not as the caller said that it is */
+  ERROR_UNAUTHENTICATED, /* it is not known who asks */
+  ERROR_FORBIDDEN,       /* not by this caller */
+  ERROR_TOO_LARGE,       /* beyond a limit */
+  ERROR_RATE,            /* too often; later it may do */
+  ERROR_CONTENTION,      /* another transaction was in the way: the same once more may do */
+  ERROR_UNAVAILABLE,     /* what is needed is away; later it may do */
+  ERROR_DEADLINE,        /* it was not done in time, and may or may not have been done since */
+  ERROR_INTERNAL,        /* a bug, or something stored that is not as this program writes it */
+
+  /* Of a statement, for the function that wrote it to say what they mean; elsewhere they are bugs. */
+  ERROR_UNIQUE,    /* a unique index has that row already */
+  ERROR_REFERENCE, /* a row refers to one that is not there, or others refer to it */
+
+  /* Why what a server sent was not taken. */
+  ERROR_TRUNCATED, /* the connection ended in the middle of an answer */
+  ERROR_TAMPERED,  /* other bytes than their digest says, or for something else than its entry says */
+  ERROR_REPLAYED,  /* an older channel entry than one that was seen */
+  ERROR_EXPIRED,   /* past its time */
+  ERROR_UNTRUSTED, /* no valid signature by a trusted key, or not what was asked for */
+  ERROR_UNUSABLE,  /* as it should be, and of no use here */
+
+  ERROR_KINDS /* how many there are */
 };
 
 struct error {
@@ -38,6 +54,9 @@ bool error_of(struct error *error, enum error_kind kind, const char *format, ...
 
 /* As error_set, with a JSON Pointer. */
 bool error_at(struct error *error, const char *pointer, const char *format, ...) printf_like(3, 4);
+
+/* Makes it one of another kind; sentence and pointer stay. Returns false. */
+bool error_become(struct error *error, enum error_kind kind);
 
 /* Puts `prefix` before the message that is there: context that only the caller knows. The kind stays. Returns false. */
 bool error_prefix(struct error *error, const char *format, ...) printf_like(2, 3);

@@ -11,6 +11,8 @@ int cli_fail(int code, const struct error *error) {
   return code;
 }
 
+int cli_failed(const struct error *error) { return cli_fail((int)error_exit_code(error->kind), error); }
+
 struct http_client *cli_connect(const struct options *options) {
   struct http_client *client;
   struct error error;
@@ -31,13 +33,13 @@ struct http_client *cli_connect(const struct options *options) {
 int cli_call(struct http_client *client, const char *method, const char *path, const json_t *body,
              json_t **ret_answer) {
   struct error error;
-  int status = 0;
-  if (!http_json(client, method, path, body, 0, ret_answer, &status, &error))
-    return cli_fail(cli_status_code(status), &error);
-  return EXIT_OK;
+  return http_json(client, method, path, body, 0, ret_answer, &error) ? EXIT_OK : cli_failed(&error);
 }
 
-int cli_status_code(int status) { return status >= 400 && status < 500 ? EXIT_REFUSED : EXIT_UNREACHABLE; }
+int cli_send(struct http_client *client, const struct http_request *request, struct http_response *ret) {
+  struct error error;
+  return http_send(client, request, ret, &error) ? EXIT_OK : cli_fail(EXIT_UNREACHABLE, &error);
+}
 
 int cli_refused(const struct http_response *response, const char *what) {
   cleanup_json json_t *problem = json_loadb(response->body, response->size, 0, NULL);
@@ -48,7 +50,8 @@ int cli_refused(const struct http_response *response, const char *what) {
   else
     error_set(&error, "%s: the server answered %d and did not say why", what, response->status);
   http_error_name_request(response, &error);
-  return cli_fail(cli_status_code(response->status), &error);
+  error_become(&error, error_kind_of_http(response->status));
+  return cli_failed(&error);
 }
 
 int cli_list(struct http_client *client, const char *path, json_t **ret_items) {

@@ -35,11 +35,12 @@ must_check struct http_client *cli_connect(const struct options *options);
 must_check int cli_call(struct http_client *client, const char *method, const char *path, const json_t *body,
                         json_t **ret_answer);
 
-/* The exit code of an answer's status that is no 2xx: EXIT_REFUSED for a 4xx, else EXIT_UNREACHABLE (also 0: no answer). */
-must_check int cli_status_code(int status);
+/* For requests that cli_call cannot send: EXIT_OK when a whole answer came, whatever its status; else EXIT_UNREACHABLE
+ * after it said on stderr why none did. */
+must_check int cli_send(struct http_client *client, const struct http_request *request, struct http_response *ret);
 
-/* Says on stderr "WHAT: why" with the detail and pointer of the problem document that an answer carries, for requests
- * that cli_call cannot send. Returns cli_status_code of it. */
+/* Says on stderr "WHAT: why" with the detail and pointer of the problem document that an answer carries. Returns the exit
+ * code of its status. */
 must_check int cli_refused(const struct http_response *response, const char *what);
 
 /* All items of a paged list. `path` has no limit or after. */
@@ -51,6 +52,9 @@ must_check int cli_list_or_json(const struct options *options, const char *path,
 
 /* Says one sentence on stderr (with the pointer where there is one) and returns `code`. */
 must_check int cli_fail(int code, const struct error *error);
+
+/* The same of what a request failed with, or what came of it: returns the exit code of the error's kind. */
+must_check int cli_failed(const struct error *error);
 
 /* "regime", or NULL where it is cold: servers take that for granted, and old ones do not know the member. */
 const char *cli_regime_member(const char *regime);

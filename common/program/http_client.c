@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 
 #include "common/base/file.h"
+#include "common/program/error_codes.h"
 #include "common/program/request_id.h"
 
 #define TIMEOUT_MS_DEFAULT 60000
@@ -280,14 +281,17 @@ static bool answer_is_truncated(CURL *easy, CURLcode code) {
   return code == CURLE_PARTIAL_FILE || (code == CURLE_RECV_ERROR && status != 0);
 }
 
-static bool send_error(CURLcode code, const struct http_request *request, const char *url,
-                       const struct receiver *receiver, bool is_truncated, const char *reason, struct error *error) {
+static bool send_error(CURL *easy, CURLcode code, const struct http_request *request, const char *url,
+                       const struct receiver *receiver, const char *reason, struct error *error) {
+  if (!reason[0])
+    reason = curl_easy_strerror(code);
   if (receiver->too_large)
-    return error_set(error, "the answer of %s %s is larger than %zu bytes", request->method, url, receiver->max);
-  if (is_truncated)
-    return error_set(error, "the answer of %s ended after %zu bytes: %s", url, receiver->size,
-                     reason[0] ? reason : curl_easy_strerror(code));
-  return error_set(error, "no answer from %s: %s", url, reason[0] ? reason : curl_easy_strerror(code));
+    return error_of(error, ERROR_UNAVAILABLE, "the answer of %s %s is larger than %zu bytes", request->method, url,
+                    receiver->max);
+  if (answer_is_truncated(easy, code))
+    return error_of(error, ERROR_TRUNCATED, "the answer of %s ended after %zu bytes: %s", url, receiver->size, reason);
+  return error_of(error, code == CURLE_OPERATION_TIMEDOUT ? ERROR_DEADLINE : ERROR_UNAVAILABLE, "no answer from %s: %s",
+                  url, reason);
 }
 
 bool http_header_is_usable(const char *value) {
@@ -325,9 +329,8 @@ bool http_send(struct http_client *client, const struct http_request *request, s
   if (!finished || code != CURLE_OK) {
     free(receiver.bytes);
     if (!finished)
-      return error_set(error, "the request to %s was cancelled", url);
-    ret->is_truncated = answer_is_truncated(client->easy, code);
-    return send_error(code, request, url, &receiver, ret->is_truncated, reason, error);
+      return error_of(error, ERROR_UNAVAILABLE, "the request to %s was cancelled", url);
+    return send_error(client->easy, code, request, url, &receiver, reason, error);
   }
   long status = 0;
   curl_off_t retry_after_s = 0;
@@ -369,6 +372,7 @@ void http_error_name_request(const struct http_response *response, struct error 
 static bool problem_error(const struct http_response *response, const char *method, const char *path,
                           struct error *error) {
   cleanup_json json_t *problem = NULL;
+  enum error_kind kind = error_kind_of_http(response->status);
   struct error ignored;
   if (response->size && json_parse(response->body, response->size, &problem, &ignored) && json_is_object(problem)) {
     const char *detail = json_string_value(json_object_get(problem, "detail"));
@@ -377,30 +381,29 @@ static bool problem_error(const struct http_response *response, const char *meth
     if (detail || title) {
       error_at(error, pointer ? pointer : "", "%s", detail ? detail : title);
       http_error_name_request(response, error);
-      return false;
+      return error_become(error, kind);
     }
   }
-  error_set(error, "the server answered %d to %s %s and did not say why", response->status, method, path);
+  error_of(error, kind, "the server answered %d to %s %s and did not say why", response->status, method, path);
   http_error_name_request(response, error);
   return false;
 }
 
 bool http_json(struct http_client *client, const char *method, const char *path, const json_t *body, int64_t timeout_ms,
-               json_t **ret_answer, int *ret_status, struct error *error) {
+               json_t **ret_answer, struct error *error) {
   cleanup_free char *text = body ? json_dumps(body, JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(17)) : NULL;
   struct http_request request = {
       .method = method, .path = path, .body = text, .body_size = text ? strlen(text) : 0, .timeout_ms = timeout_ms};
   cleanup_http_response struct http_response response = {0};
-  bool answered = http_send(client, &request, &response, error);
-  if (ret_status)
-    *ret_status = response.status;
-  if (!answered)
-    return false;
+  if (!http_send(client, &request, &response, error))
+    return error_become(error, error->kind == ERROR_DEADLINE ? ERROR_DEADLINE : ERROR_UNAVAILABLE);
   if (response.status < 200 || response.status > 299)
     return problem_error(&response, method, path, error);
   cleanup_json json_t *answer = NULL;
-  if (response.size && !json_parse(response.body, response.size, &answer, error))
-    return error_prefix(error, "the server's answer to %s %s is ", method, path);
+  if (response.size && !json_parse(response.body, response.size, &answer, error)) {
+    error_prefix(error, "the server's answer to %s %s is ", method, path);
+    return error_become(error, ERROR_UNAVAILABLE);
+  }
   if (ret_answer)
     *ret_answer = TAKE(answer);
   return true;

@@ -57,15 +57,15 @@ struct http_response {
   char *match;           /* Wavetune-Match, likewise */
   char *request;         /* X-Request-Id, or NULL */
   int64_t retry_after_s; /* 0: not said */
-  bool is_truncated;     /* http_send was false because the connection ended in the middle of an answer */
 };
 
 /* Whether the value of an answer's header can be sent back, kept in JSON and printed: 1 to 1,024 printable ASCII
  * characters. One that cannot is as good as none. */
 must_check bool http_header_is_usable(const char *value);
 
-/* False only when no whole answer came (connection refused, time-out, too large, ended early, …): the error says why and
- * names the URL. Any HTTP status is success here. */
+/* False only when no whole answer came: the error says why and names the URL. Its kind is ERROR_TRUNCATED when the
+ * connection ended in the middle of an answer, ERROR_DEADLINE when the time was over, else ERROR_UNAVAILABLE (refused, too
+ * large, cancelled, …), or ERROR_INVALID for a header that cannot be sent. Any HTTP status is success here. */
 must_check bool http_send(struct http_client *client, const struct http_request *request, struct http_response *ret,
                           struct error *error);
 void http_response_release(struct http_response *response);
@@ -74,11 +74,12 @@ void http_response_release(struct http_response *response);
 void http_error_name_request(const struct http_response *response, struct error *error);
 #define cleanup_http_response __attribute__((cleanup(http_response_release)))
 
-/* Sends `body` (may be NULL; its members in their order, which means something in a space) and demands a 2xx answer: *ret_answer is its JSON (NULL where empty).
- * Otherwise false, with the problem document's detail and pointer; *ret_status is the status or 0 in either case.
- * ret_answer and ret_status may be NULL. */
+/* Sends `body` (may be NULL; its members in their order, which means something in a space) and demands a 2xx answer:
+ * *ret_answer (may be NULL) is its JSON (NULL where empty). Otherwise false, with the problem document's detail and
+ * pointer and the kind that its status tells of. An answer that ended early or is no JSON is as none:
+ * ERROR_UNAVAILABLE. */
 must_check bool http_json(struct http_client *client, const char *method, const char *path, const json_t *body,
-                          int64_t timeout_ms, json_t **ret_answer, int *ret_status, struct error *error);
+                          int64_t timeout_ms, json_t **ret_answer, struct error *error);
 
 /* Percent-encodes for a path segment or a query value. Owned by the caller. */
 must_check char *http_escape(const char *text);

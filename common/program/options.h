@@ -15,6 +15,7 @@
 #define WAVETUNE_COMMON_PROGRAM_OPTIONS_H
 
 #include "common/base/json.h"
+#include "common/program/error_codes.h"
 
 enum option_type { OPTION_FLAG, OPTION_TEXT, OPTION_INTEGER, OPTION_LIST /* may be given several times */ };
 
@@ -67,25 +68,5 @@ size_t options_arguments(const struct options *options, char *const **ret_argume
  * returns its exit code. What main() of all three programs calls. */
 int commands_run(const char *program, const char *summary, const struct command_spec *commands, size_t n_commands,
                  int argc, char **argv);
-
-/* Exit codes of all programs, documented in docs/exit-codes.md. */
-enum exit_code {
-  EXIT_OK = 0,
-  EXIT_FAILED = 1,      /* the work was done and the answer is no: a job failed, a check did not pass */
-  EXIT_USAGE = 2,       /* flags, arguments or input files are wrong */
-  EXIT_UNREACHABLE = 3, /* the server did not answer */
-  EXIT_REFUSED = 4,     /* the server said no (4xx) */
-  EXIT_STALE = 5,       /* fetch: the last good cache was kept */
-  EXIT_NOTHING = 6,     /* fetch: there is no cache, new or old */
-  EXIT_UNCHANGED = 7,   /* fetch --exit-code: the cache that is there is the newest */
-  EXIT_UNUSABLE = 8,    /* fetch: the release has no winner that any of the formats can say; trying again is no use */
-  /* fetch: what the server sent was refused; whether a cache was kept, the sentence says */
-  EXIT_TAMPERED = 10,  /* other bytes than their digest says */
-  EXIT_REPLAYED = 11,  /* an older channel entry than one that was seen */
-  EXIT_EXPIRED = 12,   /* a channel entry past its time */
-  EXIT_UNTRUSTED = 13, /* no valid signature by a trusted key, or not what was asked for */
-  EXIT_TRUNCATED = 14, /* the connection ended in the middle of an answer */
-  EXIT_INTERNAL = 70,
-};
 
 #endif

@@ -130,12 +130,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
   if (!json_parse((const char *)bytes, size, &input, &error) || !json_is_object(json_object_get(input, "entry")) ||
       !json_is_object(json_object_get(input, "release")))
     return 0;
-  struct fetch fetch = {.to = "/cache",
-                        .channel = "stable",
-                        .tag = "default",
-                        .match = MATCH_COMPATIBLE,
-                        .state = json_object(),
-                        .refused = EXIT_OK};
+  struct fetch fetch = {
+      .to = "/cache", .channel = "stable", .tag = "default", .match = MATCH_COMPATIBLE, .state = json_object()};
   struct sent sent = {0};
   if (json_is_object(json_object_get(input, "state")))
     json_object_update(fetch.state, json_object_get(input, "state"));

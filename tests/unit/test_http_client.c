@@ -248,9 +248,10 @@ Test(http_client, a_silent_server_is_given_up_after_the_time_out) {
   cr_assert_not(http_send(client, &request, &response, &error));
   assert_has(error.message, "/slow");
   assert_has(error.message, "timed out");
+  cr_expect_eq(error.kind, ERROR_DEADLINE);
 }
 
-static struct http_response expect_no_whole_answer(const char *answer, const char *part) {
+static enum error_kind expect_no_whole_answer(const char *answer, const char *part) {
   cleanup_server struct server *server = server_start(answer);
   cleanup_http_client struct http_client *client = client_of(server->url, NULL);
   struct http_response response;
@@ -259,13 +260,14 @@ static struct http_response expect_no_whole_answer(const char *answer, const cha
   cr_assert_not(http_send(client, &(struct http_request){.method = "GET", .path = "/cut"}, &response, &error));
   assert_has(error.message, part);
   assert_has(error.message, "/cut");
-  return response;
+  return error.kind;
 }
 
 Test(http_client, an_answer_that_ends_early_is_told_from_none_at_all) {
-  cr_expect(expect_no_whole_answer(OK "Content-Length: 9\r\n\r\nhello", "ended after 5 bytes").is_truncated);
-  cr_expect(expect_no_whole_answer(OK "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n", "ended after").is_truncated);
-  cr_expect_not(expect_no_whole_answer(NULL, "no answer from").is_truncated);
+  cr_expect_eq(expect_no_whole_answer(OK "Content-Length: 9\r\n\r\nhello", "ended after 5 bytes"), ERROR_TRUNCATED);
+  cr_expect_eq(expect_no_whole_answer(OK "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n", "ended after"),
+               ERROR_TRUNCATED);
+  cr_expect_eq(expect_no_whole_answer(NULL, "no answer from"), ERROR_UNAVAILABLE);
 }
 
 Test(http_client, an_answer_cut_short_is_an_error) {
@@ -443,10 +445,8 @@ Test(http_json, sends_members_in_their_order_and_reads_the_answer) {
   cleanup_server struct server *server = server_start(OK "Content-Length: 9\r\n\r\n{\"id\": 7}");
   cleanup_http_client struct http_client *client = client_of(server->url, NULL);
   cleanup_json json_t *body = json_pack("{s:i, s:i}", "b", 2, "a", 1), *answer = NULL;
-  int status;
   struct error error;
-  cr_assert(http_json(client, "POST", "/v1/jobs", body, 0, &answer, &status, &error), "%s", error.message);
-  cr_assert_eq(status, 200);
+  cr_assert(http_json(client, "POST", "/v1/jobs", body, 0, &answer, &error), "%s", error.message);
   cr_assert_eq(json_integer_value(json_object_get(answer, "id")), 7);
   assert_has(server->request, "Content-Type: application/json\r\n");
   assert_has(server->request, "\r\n\r\n{\"b\":2,\"a\":1}");
@@ -457,35 +457,33 @@ Test(http_json, an_empty_answer_is_null) {
   cleanup_http_client struct http_client *client = client_of(server->url, NULL);
   json_t *answer = NULL;
   struct error error;
-  cr_assert(http_json(client, "DELETE", "/v1/jobs/1", NULL, 0, &answer, NULL, &error), "%s", error.message);
+  cr_assert(http_json(client, "DELETE", "/v1/jobs/1", NULL, 0, &answer, &error), "%s", error.message);
   cr_assert_null(answer);
 }
 
 /* The error of a request that is answered with this status and body. */
-static struct error refused(const char *status_line, const char *body, int *ret_status) {
+static struct error refused(const char *status_line, const char *body) {
   cleanup_free char *answer =
       xasprintf("HTTP/1.1 %s\r\nContent-Length: %zu\r\n\r\n%s", status_line, strlen(body), body);
   cleanup_server struct server *server = server_start(answer);
   cleanup_http_client struct http_client *client = client_of(server->url, NULL);
   struct error error = {0};
   json_t *json = NULL;
-  cr_assert_not(http_json(client, "GET", "/v1/jobs", NULL, 0, &json, ret_status, &error));
+  cr_assert_not(http_json(client, "GET", "/v1/jobs", NULL, 0, &json, &error));
   return error;
 }
 
 Test(http_json, a_problem_document_becomes_the_error) {
-  int status;
   struct error error =
-      refused("422 Unprocessable", "{\"title\": \"t\", \"detail\": \"no N\", \"pointer\": \"/key/N\"}", &status);
-  cr_assert_eq(status, 422);
+      refused("422 Unprocessable", "{\"title\": \"t\", \"detail\": \"no N\", \"pointer\": \"/key/N\"}");
+  cr_assert_eq(error.kind, ERROR_INVALID);
   cr_assert_str_eq(error.message, "no N");
   cr_assert_str_eq(error.pointer, "/key/N");
 }
 
 Test(http_json, a_problem_without_detail_gives_its_title) {
-  int status;
-  struct error error = refused("404 Not Found", "{\"title\": \"Missing\"}", &status);
-  cr_assert_eq(status, 404);
+  struct error error = refused("404 Not Found", "{\"title\": \"Missing\"}");
+  cr_assert_eq(error.kind, ERROR_MISSING);
   cr_assert_str_eq(error.message, "Missing");
   cr_assert_str_eq(error.pointer, "");
 }
@@ -493,9 +491,8 @@ Test(http_json, a_problem_without_detail_gives_its_title) {
 Test(http_json, a_refusal_without_a_problem_document_names_the_status) {
   static const char *const bodies[] = {"<html>", "", "{}", "[]", "{\"detail\": 1}"};
   for (size_t i = 0; i < ARRAY_LENGTH(bodies); i++) {
-    int status;
-    struct error error = refused("502 Bad Gateway", bodies[i], &status);
-    cr_assert_eq(status, 502);
+    struct error error = refused("502 Bad Gateway", bodies[i]);
+    cr_assert_eq(error.kind, ERROR_UNAVAILABLE);
     assert_has(error.message, "502 to GET /v1/jobs");
   }
 }
@@ -504,15 +501,13 @@ Test(http_json, a_refusal_without_a_problem_document_names_the_status) {
 static struct error named(const char *status_line, const char *request, const char *detail) {
   cleanup_free char *status = xasprintf("%s\r\nX-Request-Id: %s", status_line, request);
   cleanup_free char *body = xasprintf("{\"detail\": \"%s\"}", detail);
-  int number;
-  return refused(status, body, &number);
+  return refused(status, body);
 }
 
 Test(http_json, an_answer_of_5xx_is_named_by_its_request) {
   cr_expect_str_eq(named("500 Oops", "d1zz-8r3c", "its log says why").message, "its log says why (request d1zz-8r3c)");
   cr_expect_str_eq(named("404 Oops", "d1zz-8r3c", "no job").message, "no job");
-  int status;
-  assert_has(refused("502 Oops\r\nX-Request-Id: a-1", "<html>", &status).message, "did not say why (request a-1)");
+  assert_has(refused("502 Oops\r\nX-Request-Id: a-1", "<html>").message, "did not say why (request a-1)");
 }
 
 Test(http_json, an_id_that_is_none_is_not_shown) {
@@ -535,20 +530,18 @@ Test(http_json, a_long_sentence_makes_room_for_the_request) {
 }
 
 Test(http_json, an_answer_that_is_not_json_is_refused) {
-  int status;
-  struct error error = refused("200 OK", "<html>", &status);
-  cr_assert_eq(status, 200);
+  struct error error = refused("200 OK", "<html>");
+  cr_assert_eq(error.kind, ERROR_UNAVAILABLE);
   assert_has(error.message, "the server's answer to GET /v1/jobs is not a JSON document");
 }
 
-Test(http_json, no_answer_has_status_0) {
+Test(http_json, no_answer_is_a_server_that_is_away) {
   char url[64];
   close(listen_on_any_port(url, sizeof url));
   cleanup_http_client struct http_client *client = client_of(url, NULL);
   struct error error;
-  int status = -1;
-  cr_assert_not(http_json(client, "GET", "/", NULL, 0, NULL, &status, &error));
-  cr_assert_eq(status, 0);
+  cr_assert_not(http_json(client, "GET", "/", NULL, 0, NULL, &error));
+  cr_assert_eq(error.kind, ERROR_UNAVAILABLE);
 }
 
 Test(http_escape, keeps_only_unreserved_characters) {

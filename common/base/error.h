@@ -23,7 +23,8 @@ enum error_kind {
   ERROR_CONTENTION,      /* another transaction was in the way: the same once more may do */
   ERROR_UNAVAILABLE,     /* what is needed is away; later it may do */
   ERROR_DEADLINE,        /* it was not done in time, and may or may not have been done since */
-  ERROR_INTERNAL,        /* a bug, or something stored that is not as this program writes it */
+  ERROR_DAMAGED,         /* something stored is not as it was written: for the operator */
+  ERROR_INTERNAL,        /* a bug, or a database that is not as its migrations say */
 
   /* Of a statement, for the function that wrote it to say what they mean; elsewhere they are bugs. */
   ERROR_UNIQUE,    /* a unique index has that row already */

@@ -17,6 +17,7 @@ static const struct {
     [ERROR_CONTENTION] = {"contention", 503, EXIT_UNREACHABLE},
     [ERROR_UNAVAILABLE] = {"unavailable", 503, EXIT_UNREACHABLE},
     [ERROR_DEADLINE] = {"deadline", 503, EXIT_UNREACHABLE},
+    [ERROR_DAMAGED] = {"damaged", 500, EXIT_UNREACHABLE},
     [ERROR_INTERNAL] = {"internal", 500, EXIT_UNREACHABLE},
     [ERROR_UNIQUE] = {"internal", 500, EXIT_UNREACHABLE},
     [ERROR_REFERENCE] = {"internal", 500, EXIT_UNREACHABLE},

@@ -127,7 +127,7 @@ bool agent_token_make(struct db *db, const char *agent, int64_t replaces, int64_
       .name = name, .role = "agent", .expires_in_ms = life_ms, .agent = agent, .replaces = replaces};
   if (!db_run(db, &end, &parameters, NULL, error) || !tokens_insert(db, &terms, author, ret_token, &is_new, error))
     return false;
-  return is_new || error_set(error, "there is a token \"%s\" already", name);
+  return is_new || error_of(error, ERROR_INTERNAL, "there is a token \"%s\" already", name);
 }
 
 bool agent_token_rotate_in(struct db *db, int64_t token, int64_t *ret_ms, struct error *error) {

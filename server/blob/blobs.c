@@ -146,10 +146,10 @@ static bool size_load(struct db *db, const struct digest *digest, int64_t *ret_s
 
 static bool damaged(const struct digest *digest, struct error *error) {
   char text[DIGEST_TEXT_SIZE];
-  return error_set(error,
-                   "the stored file %s is damaged: its bytes do not have this digest; restore the database's "
-                   "table blob_chunks from a backup, or delete the row and upload the file again",
-                   digest_format(digest, text));
+  return error_of(error, ERROR_DAMAGED,
+                  "the stored file %s is damaged: its bytes do not have this digest; restore the database's "
+                  "table blob_chunks from a backup, or delete the row and upload the file again",
+                  digest_format(digest, text));
 }
 
 /* One row at a time: a worker holds one file and one chunk, not a result of twice its size. */

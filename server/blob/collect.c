@@ -111,7 +111,7 @@ bool collect(struct db *db, int64_t keep_days, const struct author *remover, jso
   if (!remover)
     return collect_once(db, keep_days, false, ret_collected, error);
   bool ok = remove_once(db, keep_days, remover, ret_collected, error);
-  for (int attempt = 1; !ok && error->kind == ERROR_MISSING && attempt < ATTEMPTS; attempt++)
+  for (int attempt = 1; !ok && error->kind == ERROR_REFERENCE && attempt < ATTEMPTS; attempt++)
     ok = remove_once(db, keep_days, remover, ret_collected, error);
   return ok;
 }

@@ -37,9 +37,10 @@ static bool kernel_find(void *context, const struct digest *hash, const struct k
   if (!kernel_load(store->db, hash, &manifest, NULL, error))
     return failed(store, error);
   if (!manifest)
-    return error_set(error, "there is no kernel %s", digest_format(hash, text));
+    return error_of(error, ERROR_MISSING, "there is no kernel %s", digest_format(hash, text));
   if (!kernel_parse(manifest, &kernel, error)) {
     error_prefix(error, "the stored kernel %s: ", digest_format(hash, text));
+    error_become(error, ERROR_DAMAGED);
     return failed(store, error);
   }
   GROW(store->kernels, store->n_kernels, store->kernels_capacity);
@@ -62,9 +63,10 @@ static bool build_find(void *context, const struct kernel *kernel, const struct 
   if (!build_load(store->db, &kernel->hash, digest, &stored, error))
     return failed(store, error);
   if (!stored)
-    return error_set(error, "kernel %.100s has no build %s", kernel->name, digest_format(digest, text));
+    return error_of(error, ERROR_MISSING, "kernel %.100s has no build %s", kernel->name, digest_format(digest, text));
   if (!json_parse(stored, strlen(stored), &json, error) || !build_parse(json, kernel, &build, error)) {
     error_prefix(error, "the stored build %s: ", digest_format(digest, text));
+    error_become(error, ERROR_DAMAGED);
     return failed(store, error);
   }
   GROW(store->builds, store->n_builds, store->builds_capacity);
@@ -80,7 +82,7 @@ static bool file_find(void *context, const struct digest *digest, const char **r
   if (!blob_load(store->db, store->blobs, digest, &blob, error))
     return failed(store, error);
   if (!blob)
-    return error_set(error, "there is no file %s", digest_format(digest, text));
+    return error_of(error, ERROR_MISSING, "there is no file %s", digest_format(digest, text));
   GROW(store->files, store->n_files, store->files_capacity);
   store->files[store->n_files++] = blob;
   *ret_bytes = (const char *)blob->bytes;

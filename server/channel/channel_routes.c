@@ -51,7 +51,7 @@ static bool channel_put_once(struct worker *worker, struct request *request, con
     break;
   }
   if (!channel_move(worker->db, name, &state, move, request_author(request), &after, &error)) {
-    if (error.kind == ERROR_MISSING) /* the release was collected in between */
+    if (error.kind == ERROR_REFERENCE) /* the release was collected in between */
       return false;
     answer_failure(request, &error);
     return true;

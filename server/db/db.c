@@ -208,7 +208,7 @@ static enum error_kind kind_of_state(const char *sqlstate) {
     const char *prefix;
     enum error_kind kind;
   } table[] = {
-      {"23505", ERROR_CONFLICT},    {"23503", ERROR_MISSING},     {"23514", ERROR_INTERNAL},
+      {"23505", ERROR_UNIQUE},      {"23503", ERROR_REFERENCE},   {"23514", ERROR_INTERNAL},
       {"40", ERROR_CONTENTION},     {"55P03", ERROR_CONTENTION},  {"26000", ERROR_CONTENTION},
       {"0A000", ERROR_CONTENTION},  {"08", ERROR_UNAVAILABLE},    {"57", ERROR_UNAVAILABLE},
       {"53", ERROR_UNAVAILABLE},    {"25006", ERROR_UNAVAILABLE}, /* read-only: a standby, soon promoted or left */

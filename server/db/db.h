@@ -109,7 +109,7 @@ bool db_get_bool(const struct db_rows *rows, int row, const char *column);
 must_check uint8_t *db_get_bytes(const struct db_rows *rows, int row, const char *column, size_t *ret_size);
 
 /* Runs a statement. Errors: ERROR_UNAVAILABLE (no connection, or lost), ERROR_DEADLINE, ERROR_CONTENTION (deadlock or
- * serialization: run the transaction again), ERROR_CONFLICT (23505, a unique index), ERROR_MISSING (23503, a reference that
+ * serialization: run the transaction again), ERROR_UNIQUE (23505, a unique index), ERROR_REFERENCE (23503, a reference that
  * leads nowhere, or would), otherwise ERROR_INTERNAL. */
 must_check bool db_run(struct db *db, const struct statement *statement, const struct db_parameters *parameters,
                        struct db_rows **ret_rows, struct error *error);

@@ -4,22 +4,29 @@
 #include <errno.h>
 
 #include "common/base/log.h"
+#include "common/program/error_codes.h"
 #include "server/blob/blobs.h"
 
-void answer_failure(struct request *request, const struct error *error) {
-  if (error->kind == ERROR_UNAVAILABLE || error->kind == ERROR_DEADLINE || error->kind == ERROR_CONTENTION) {
-    request_unavailable(request, error);
-    return;
-  }
+static void failure_log(const struct request *request, const struct error *error) {
   char before[LOG_REQUEST_SIZE]; /* this may be one of a batch */
   log_get_request(before);
   log_set_request(request->id);
   log_error("request: %s", error->message);
   log_set_request(before);
-  if (error->kind == ERROR_INVALID) /* what is stored cannot be read; PostgreSQL's own sentences are for the log only */
-    request_problem(request, 500, "", "%s", error->message);
-  else
-    request_problem(request, 500, "", "the server could not do this; its log says why");
+}
+
+void answer_failure(struct request *request, const struct error *error) { answer_failure_extra(request, error, NULL); }
+
+void answer_failure_extra(struct request *request, const struct error *error, json_t *extra) {
+  struct error said = *error;
+  int status = error_http_status(error->kind);
+  if (status == 500) {
+    failure_log(request, error);
+    said.pointer[0] = '\0';
+    if (error->kind != ERROR_DAMAGED)
+      error_of(&said, ERROR_INTERNAL, "the server could not do this; its log says why");
+  }
+  request_problem_extra(request, status, &said, extra);
 }
 
 static bool decimal_parse(const char *text, int64_t *ret) {
@@ -53,8 +60,9 @@ bool answer_missing_files(struct worker *worker, struct request *request, const 
   for (size_t i = 0; i < n; i++)
     if (missing[i])
       json_array_append_new(list, json_digest_text(&digests[i]));
-  error_set(&error, "%zu of the files that this refers to %s not stored: PUT them to /v1/blobs/{digest} and try again",
-            n_missing, n_missing == 1 ? "is" : "are");
-  request_problem_extra(request, 409, &error, json_pack("{s:o}", "missing", list));
+  error_of(&error, ERROR_CONFLICT,
+           "%zu of the files that this refers to %s not stored: PUT them to /v1/blobs/{digest} and try again",
+           n_missing, n_missing == 1 ? "is" : "are");
+  answer_failure_extra(request, &error, json_pack("{s:o}", "missing", list));
   return false;
 }

@@ -6,8 +6,13 @@
 
 #include "server/http/request.h"
 
-/* What a statement, or what was read by one, failed with: 503 when trying again helps, else 500 and a line in the log. */
+/* Answers an error, of whatever kind, with the problem document that its kind asks for (common/program/error_codes.h). One
+ * of 500 has a line in the log; of a bug the client hears no more than that there is one, for PostgreSQL's own sentences
+ * are not for clients. */
 void answer_failure(struct request *request, const struct error *error);
+
+/* The same; `extra` (may be NULL, taken over) holds extension members. */
+void answer_failure_extra(struct request *request, const struct error *error, json_t *extra);
 
 /* A decimal id from the path; otherwise answers 404 and returns false. `what`: "job". */
 must_check bool answer_id(struct request *request, const char *what, int64_t *ret_id);

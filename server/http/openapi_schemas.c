@@ -114,8 +114,11 @@ const char openapi_schemas[] = JSON({
   "Regime": {"type": "string", "enum": ["cold", "warm"], "default": "cold"},
   "Stage": {"type": "string", "enum": ["screen", "halving", "final"]},
   "Outcome": {"type": "string", "enum": ["correct", "compile", "runtime", "correctness", "timeout", "constraints"]},
-  "Problem": {"type": "object", "required": ["type", "title", "status", "detail", "pointer", "request"], "properties": {
-    "type": {"type": "string"}, "title": {"type": "string"}, "status": {"type": "integer"}, "detail": {"type": "string"},
+  "Problem": {"type": "object", "required": ["type", "title", "status", "kind", "detail", "pointer", "request"], "properties": {
+    "type": {"type": "string"}, "title": {"type": "string"}, "status": {"type": "integer"},
+    "kind": {"type": "string", "enum": ["invalid", "missing", "conflict", "precondition", "unauthenticated", "forbidden", "too_large",
+      "rate", "contention", "unavailable", "deadline", "damaged", "internal"], "description": "what a program may do about it; more may come"},
+    "detail": {"type": "string"},
     "pointer": {"type": "string", "description": "JSON Pointer into the request body"},
     "request": {"type": "string", "pattern": "^[A-Za-z0-9._:-]{1,64}$", "description": "X-Request-Id of the answer; the server's log has it"},
     "missing": {"type": "array", "items": {"$ref": "#/components/schemas/Digest"}},

@@ -1,6 +1,7 @@
 /* Problem documents (RFC 9457). Any thread that owns the request. */
 #include <stdarg.h>
 
+#include "common/program/error_codes.h"
 #include "server/http/response.h"
 
 const char *status_title(int status) {
@@ -13,12 +14,15 @@ const char *status_title(int status) {
   return title ? title : "Error";
 }
 
-/* `extra` (may be NULL) is taken over. Adds WWW-Authenticate to 401 and Retry-After to 503. */
+/* `extra` (may be NULL) is taken over. Where a handler states a status that is not its error's kind's, the kind that is
+ * told is the status's. Adds WWW-Authenticate to 401 and Retry-After to 503. */
 static struct MHD_Response *response_problem(int status, const struct error *error, json_t *extra, const char *request,
                                              size_t *ret_size) {
-  json_t *problem =
-      json_pack("{s:s, s:s, s:i, s:s, s:s, s:s}", "type", "about:blank", "title", status_title(status), "status",
-                status, "detail", error->message, "pointer", error->pointer, "request", request);
+  bool is_of_kind = error_http_status(error->kind) == status;
+  enum error_kind kind = is_of_kind ? error->kind : error_kind_of_http(status);
+  json_t *problem = json_pack("{s:s, s:s, s:i, s:s, s:s, s:s, s:s}", "type", "about:blank", "title",
+                              status_title(status), "status", status, "kind", error_kind_name(kind), "detail",
+                              error->message, "pointer", error->pointer, "request", request);
   ALWAYS(problem != NULL);
   if (extra)
     json_object_update_missing_new(problem, extra);

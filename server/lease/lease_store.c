@@ -121,7 +121,7 @@ bool leases_grant(struct db *db, struct lease_wish *const *wishes, size_t n, int
   cleanup_rows struct db_rows *rows = NULL;
   bool ok = db_run(db, &grant_statement, &parameters, &rows, error);
   /* The same nonce asked twice at the same time on two connections: the other one's grant is there now. */
-  for (int again = 0; !ok && error->kind == ERROR_CONFLICT && again < 3; again++)
+  for (int again = 0; !ok && error->kind == ERROR_UNIQUE && again < 3; again++)
     ok = db_run(db, &grant_statement, &parameters, &rows, error);
   db_array_release(&agents);
   db_array_release(&devices);

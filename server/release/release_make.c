@@ -523,8 +523,9 @@ static bool winner_add(struct release_builder *builder, const struct release_inc
 bool release_from_plan(const struct release_plan *plan, const struct environment *environment, const char *tag,
                        enum regime regime, struct release **ret_release, struct error *error) {
   cleanup_release_builder struct release_builder *builder = release_builder_new(environment, tag, regime);
-  for (size_t i = 0; i < plan->n_included; i++)
-    if (!winner_add(builder, &plan->included[i], error))
-      return false;
-  return release_builder_finish(builder, ret_release, error);
+  bool ok = true;
+  for (size_t i = 0; ok && i < plan->n_included; i++)
+    ok = winner_add(builder, &plan->included[i], error);
+  /* Whatever is wrong with winners is wrong with what is stored. */
+  return (ok && release_builder_finish(builder, ret_release, error)) || error_become(error, ERROR_DAMAGED);
 }

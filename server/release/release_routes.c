@@ -231,6 +231,7 @@ static bool identity_of_query(struct worker *worker, struct request *request, st
   /* It was parsed before it was kept; what a later version does not read any more is for the operator. */
   if (!json_parse(text, strlen(text), &json, &error) || !identity_parse(json, ret_identity, &error)) {
     error_prefix(&error, "the stored image %s: ", asked);
+    error_become(&error, ERROR_DAMAGED);
     answer_failure(request, &error);
     return false;
   }
@@ -285,6 +286,7 @@ void route_release_export(struct worker *worker, struct request *request) {
     return;
   if (!release_take(&bytes, size, &digest, &release, &error)) {
     error_prefix(&error, "the stored release %s: ", request->segments[0]);
+    error_become(&error, ERROR_DAMAGED);
     answer_failure(request, &error);
     return;
   }

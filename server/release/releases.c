@@ -118,8 +118,10 @@ static bool candidate_read(const struct db_rows *rows, int row, struct release_c
   candidate->flagged_ratio = db_get_double(rows, row, "flagged_ratio");
   candidate->quarantined = db_is_null(rows, row, "quarantined") ? NULL : xstrdup(db_get(rows, row, "quarantined"));
   cleanup_json json_t *verdict = db_get_json(rows, row, "verdict");
-  return release_candidate_read_verdict(candidate, verdict, error) ||
-         error_prefix(error, "the verdict stored for job %lld cannot be read: ", (long long)candidate->job);
+  if (release_candidate_read_verdict(candidate, verdict, error))
+    return true;
+  error_prefix(error, "the verdict stored for job %lld cannot be read: ", (long long)candidate->job);
+  return error_become(error, ERROR_DAMAGED);
 }
 
 static const struct statement release_spaces_statement = {
@@ -132,8 +134,10 @@ static bool spaces_read(const struct db_rows *rows, const struct release_request
   for (int row = 0; row < db_count(rows); row++) {
     struct digest digest = db_get_digest(rows, row, "digest");
     cleanup_json json_t *json = db_get_json(rows, row, "space");
-    if (!space_parse(json, &candidates->spaces[row], error))
-      return error_prefix(error, "a stored space cannot be read: ");
+    if (!space_parse(json, &candidates->spaces[row], error)) {
+      error_prefix(error, "a stored space cannot be read: ");
+      return error_become(error, ERROR_DAMAGED);
+    }
     candidates->n_spaces++;
     for (size_t i = 0; i < candidates->n; i++)
       if (digest_equal(&candidates->all[i].space, &digest) && release_needs_space(request, served, &candidates->all[i]))

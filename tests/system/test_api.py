@@ -85,6 +85,10 @@ BAD_BODIES = {
 }
 
 
+KIND_OF_STATUS = {400: "invalid", 401: "unauthenticated", 403: "forbidden", 404: "missing", 405: "invalid", 409: "conflict",
+                  412: "precondition", 413: "too_large", 422: "invalid"}
+
+
 @pytest.mark.parametrize("name,method,path", JSON_ROUTES)
 def test_a_wrong_body_is_a_problem_with_a_pointer_and_the_server_lives(shared, name, method, path):
     for what, body in BAD_BODIES.items():
@@ -93,6 +97,7 @@ def test_a_wrong_body_is_a_problem_with_a_pointer_and_the_server_lives(shared, n
         assert answer.headers["Content-Type"] == "application/problem+json", (what, answer)
         problem = answer.json
         assert problem["status"] == answer.status and isinstance(problem["pointer"], str) and problem["detail"], (what, problem)
+        assert problem["kind"] == KIND_OF_STATUS[answer.status], (what, problem)
     assert alive(shared)
 
 
@@ -156,6 +161,14 @@ def test_errors_of_the_protocol_are_answered(shared):
     assert shared.request("GET", "/v1/jobs/0").status == 404
     assert shared.request("GET", "/v1/jobs/x").status in (404, 422)
     assert shared.request("GET", "/v1/jobs/99999999999999999999").status in (404, 422)
+
+
+def test_a_problem_says_of_what_kind_it_is(shared):
+    problems = [shared.request("GET", "/v1/nothing"), shared.request("PATCH", "/v1/jobs", {}),
+                shared.request("GET", "/v1/jobs?limit=0"), shared.request("GET", "/v1/jobs", token="wt_wrong"),
+                shared.request("POST", "/v1/kernels", {}, token=shared.tokens["reader"])]
+    assert [answer.status for answer in problems] == [404, 405, 422, 401, 403]
+    assert [answer.json["kind"] for answer in problems] == [KIND_OF_STATUS[answer.status] for answer in problems]
 
 
 STRANGE_HEADS = {

@@ -117,6 +117,14 @@ def test_an_import_that_the_database_refuses_half_way_leaves_nothing(server, pos
     assert_nothing_is_stored(server)
 
 
+def test_an_index_that_no_statement_expects_is_a_bug_and_no_conflict(server, postgres):
+    postgres.sql("CREATE UNIQUE INDEX odd ON imports ((true))", conninfo=server.database)
+    answer = post(server, [external(entry(1), entry(2))])
+    postgres.sql("DROP INDEX odd", conninfo=server.database)
+    assert answer.status == 500 and answer.json["kind"] == "internal" and "odd" not in answer.body.decode()
+    assert_nothing_is_stored(server)
+
+
 def test_a_stored_kernel_that_cannot_be_read_any_more_takes_no_imports(server, postgres):
     postgres.sql(f"INSERT INTO kernels (hash, name, language, manifest) VALUES ('\\x{'aa' * 32}', 'f', 'c', '{{}}')",
                  conninfo=server.database)

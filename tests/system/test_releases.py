@@ -343,6 +343,7 @@ def test_an_export_while_the_database_fails_is_not_half_of_one(moe):
     moe.sql("""UPDATE kernels SET manifest = '{"key": ["M"]}' WHERE name = 'softmax'""")
     damaged = export(moe, moe.second, "vllm-moe")
     assert damaged.status in (500, 503) and "the stored kernel sha256:" in damaged.json["detail"]
+    assert damaged.json["kind"] == "damaged"
 
 
 def test_of_an_edited_kernel_the_newer_is_released_unless_both_are_named(bench):

@@ -20,6 +20,7 @@ static const struct {
     {ERROR_CONTENTION, "contention", 503, EXIT_UNREACHABLE},
     {ERROR_UNAVAILABLE, "unavailable", 503, EXIT_UNREACHABLE},
     {ERROR_DEADLINE, "deadline", 503, EXIT_UNREACHABLE},
+    {ERROR_DAMAGED, "damaged", 500, EXIT_UNREACHABLE},
     {ERROR_INTERNAL, "internal", 500, EXIT_UNREACHABLE},
     /* Those that no server should answer are its bugs where it does. */
     {ERROR_UNIQUE, "internal", 500, EXIT_UNREACHABLE},

@@ -6,7 +6,8 @@
 
 #include "common/record/record.h"
 
-/* RECORD_OF(variable, table): the table whose columns the record's are; "" where they are of several, or of none. */
+/* RECORD_OF(variable, table): the table whose columns the record's are, or several with spaces between; "" where a
+ * column is of none. tests/system/test_records.py holds them against the database. */
 #define SERVER_RECORDS(RECORD_OF) RECORD_OF(audit_entry_record, "audit")
 
 #define X(variable, table) extern const struct record variable;

@@ -217,12 +217,12 @@ bool version_minors_equal(const char *a, const char *b) {
   return length && length == minor_length(b) && memcmp(a, b, length) == 0;
 }
 
-static const char *const regime_names[] = {"cold", "warm"};
+const char *const regime_names[] = {"cold", "warm", NULL};
 
 const char *regime_name(enum regime regime) { return regime_names[regime]; }
 
 bool regime_parse(const char *name, enum regime *ret, struct error *error) {
-  for (size_t i = 0; i < ARRAY_LENGTH(regime_names); i++)
+  for (size_t i = 0; regime_names[i]; i++)
     if (strcmp(name, regime_names[i]) == 0) {
       *ret = (enum regime)i;
       return true;

@@ -63,6 +63,7 @@ bool environment_covers(const struct environment *served, const struct environme
 /* Cold: no call finds its operands in a cache. Warm: caches are left as the call before left them. Jobs, releases and
  * channel entries are of one regime, cold where their JSON has no member "regime". */
 enum regime { REGIME_COLD, REGIME_WARM };
+extern const char *const regime_names[]; /* by value, ended by NULL */
 const char *regime_name(enum regime regime);
 must_check bool regime_parse(const char *name, enum regime *ret, struct error *error);
 /* The member "regime" of an object; cold where it is absent. */

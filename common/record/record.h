@@ -37,7 +37,7 @@ enum field_type {
   FIELD_NUMBERS, /* struct numbers      .all NULL    an array of numbers           real[], double precision[] */
   FIELD_TEXTS,   /* struct texts        .all NULL    an array of strings           text[] */
   FIELD_RANGES,  /* struct config_ranges  never (empty)  [[first, count], …]        int8multirange */
-  FIELD_RECORD,  /* the struct of .of   all absent   an object                     - */
+  FIELD_RECORD,  /* the struct of .of   all absent   an object                     the columns of its fields */
   FIELD_RECORDS, /* struct records      .all NULL    an array of objects           - */
 };
 

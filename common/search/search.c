@@ -11,11 +11,16 @@
 static const struct strategy *const strategies[SEARCH_STRATEGY_COUNT] = {
     [SEARCH_RANDOM] = &search_random, [SEARCH_DESCENT] = &search_descent, [SEARCH_EVOLUTION] = &search_evolution};
 
-const char *search_strategy_name(enum search_strategy strategy) { return strategies[strategy]->name; }
+const char *const search_strategy_names[] = {[SEARCH_RANDOM] = "random",
+                                             [SEARCH_DESCENT] = "descent",
+                                             [SEARCH_EVOLUTION] = "evolution",
+                                             [SEARCH_STRATEGY_COUNT] = NULL};
+
+const char *search_strategy_name(enum search_strategy strategy) { return search_strategy_names[strategy]; }
 
 bool search_strategy_parse(const char *name, enum search_strategy *ret) {
   for (size_t i = 0; i < SEARCH_STRATEGY_COUNT; i++) {
-    if (string_equal(strategies[i]->name, name)) {
+    if (string_equal(search_strategy_names[i], name)) {
       *ret = (enum search_strategy)i;
       return true;
     }

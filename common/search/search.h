@@ -20,6 +20,7 @@
 #define SEARCH_TRIALS_MAX 100000
 
 enum search_strategy { SEARCH_RANDOM, SEARCH_DESCENT, SEARCH_EVOLUTION, SEARCH_STRATEGY_COUNT };
+extern const char *const search_strategy_names[];                /* by value, ended by NULL */
 const char *search_strategy_name(enum search_strategy strategy); /* "random", "descent", "evolution" */
 must_check bool search_strategy_parse(const char *name, enum search_strategy *ret);
 

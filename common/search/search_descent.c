@@ -87,4 +87,4 @@ static void descent_fill(struct search *search) {
   search_add_random(search);
 }
 
-const struct strategy search_descent = {.name = "descent", .state_size = sizeof(struct descent), .fill = descent_fill};
+const struct strategy search_descent = {.state_size = sizeof(struct descent), .fill = descent_fill};

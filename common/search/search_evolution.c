@@ -99,5 +99,4 @@ static void evolution_fill(struct search *search) {
       return;
 }
 
-const struct strategy search_evolution = {
-    .name = "evolution", .state_size = sizeof(struct evolution), .fill = evolution_fill};
+const struct strategy search_evolution = {.state_size = sizeof(struct evolution), .fill = evolution_fill};

@@ -6,4 +6,4 @@ static void random_fill(struct search *search) {
   }
 }
 
-const struct strategy search_random = {.name = "random", .fill = random_fill};
+const struct strategy search_random = {.fill = random_fill};

@@ -22,7 +22,6 @@ struct batch {
 /* A strategy fills one batch after the other with search_add and search_add_random. The first may hold likely configs
  * already. One that it leaves empty is the last. */
 struct strategy {
-  const char *name;
   size_t state_size; /* of search->state; zeroed */
   void (*fill)(struct search *search);
   void (*release)(void *state); /* what the state points at; may be NULL */

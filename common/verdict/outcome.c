@@ -2,8 +2,8 @@
 #include "common/verdict/outcome.h"
 
 #define X(id, name) name,
-static const char *const outcome_names[] = {OUTCOMES(X)};
-static const char *const stage_names[] = {STAGES(X)};
+const char *const outcome_names[] = {OUTCOMES(X) NULL};
+const char *const stage_names[] = {STAGES(X) NULL};
 #undef X
 
 const char *outcome_name(enum outcome outcome) { return outcome_names[outcome]; }

@@ -51,6 +51,9 @@ enum outcome { OUTCOMES(X) OUTCOME_COUNT };
 enum stage { STAGES(X) STAGE_COUNT };
 #undef X
 
+/* By value, ended by NULL: what fields of records take (common/record/record.h). */
+extern const char *const outcome_names[];
+extern const char *const stage_names[];
 const char *outcome_name(enum outcome outcome);
 const char *stage_name(enum stage stage);
 

@@ -67,6 +67,10 @@ void bind_record(struct db_parameters *parameters, const struct record *record, 
     const void *at = field_at(field, object);
     if (field->flags & FIELD_NO_COLUMN)
       continue;
+    if (field->type == FIELD_RECORD) {
+      bind_record(parameters, field->of, at);
+      continue;
+    }
     char *text = field_is_absent(field, at) ? NULL : field_format(field, at);
     bind_taken(parameters, field_column(field), text, true);
   }
@@ -85,18 +89,30 @@ static void array_add(struct db_array *array, const struct field *field, const v
   }
 }
 
-void bind_records(struct db_parameters *parameters, const struct record *record, const void *objects, size_t n) {
+/* Of `n` objects that are `stride` bytes apart, the first at `first`. */
+static void columns_bind(struct db_parameters *parameters, const struct record *record, const void *first, size_t n,
+                         size_t stride) {
   for (size_t i = 0; i < record->n; i++) {
     const struct field *field = &record->fields[i];
+    const char *at = field_at(field, first);
     struct db_array array;
     if (field->flags & FIELD_NO_COLUMN)
       continue;
+    if (field->type == FIELD_RECORD) {
+      columns_bind(parameters, field->of, at, n, stride);
+      continue;
+    }
+
     db_array_init(&array);
     for (size_t k = 0; k < n; k++)
-      array_add(&array, field, field_at(field, (const char *)objects + k * record->size));
+      array_add(&array, field, at + k * stride);
     db_array_finish(&array);
     bind_taken(parameters, field_column(field), TAKE(array.text), true);
   }
+}
+
+void bind_records(struct db_parameters *parameters, const struct record *record, const void *objects, size_t n) {
+  columns_bind(parameters, record, objects, n, record->size);
 }
 
 void bind_digest(struct db_parameters *parameters, const char *name, const struct digest *digest) {
@@ -204,8 +220,13 @@ void db_read(const struct db_rows *rows, int row, const struct record *record, v
   record_init(record, ret_object);
   for (size_t i = 0; i < record->n; i++) {
     const struct field *field = &record->fields[i];
-    if (!(field->flags & FIELD_NO_COLUMN))
-      field_parse(field, rows, row, field_at(field, ret_object));
+    void *to = field_at(field, ret_object);
+    if (field->flags & FIELD_NO_COLUMN)
+      continue;
+    if (field->type == FIELD_RECORD)
+      db_read(rows, row, field->of, to);
+    else
+      field_parse(field, rows, row, to);
   }
 }
 

@@ -8,7 +8,8 @@
 #include "common/space/space.h"
 #include "server/db/db.h"
 
-/* Binds each field that has a column as :column. A statement need not have them all. */
+/* Binds each field that has a column as :column, and those of a record in it as if they were its own. A statement need
+ * not have them all. */
 void bind_record(struct db_parameters *parameters, const struct record *record, const void *object);
 
 /* Binds, for each field that has a column, an array of its values in `n` objects, for unnest: as text[], bigint[],

@@ -2,20 +2,23 @@
 #include "server/job/job_state.h"
 
 #define X(id, name) name,
-static const char *const state_names[] = {JOB_STATES(X)};
+const char *const job_state_names[] = {JOB_STATES(X) NULL};
 #undef X
 
 /* May a job go from the row's state to the column's? */
 static const bool transitions[JOB_STATE_COUNT][JOB_STATE_COUNT] = {
     [JOB_QUEUED] = {[JOB_RUNNING] = true, [JOB_FAILED] = true, [JOB_CANCELLED] = true},
-    [JOB_RUNNING] = {[JOB_DONE] = true, [JOB_FAILED] = true, [JOB_CANCELLED] = true},
+    [JOB_RUNNING] = {[JOB_RUNNING] = true, /* another stage or round */
+                     [JOB_DONE] = true,
+                     [JOB_FAILED] = true,
+                     [JOB_CANCELLED] = true},
 };
 
-const char *job_state_name(enum job_state state) { return state_names[state]; }
+const char *job_state_name(enum job_state state) { return job_state_names[state]; }
 
 bool job_state_parse(const char *name, enum job_state *ret) {
   size_t i;
-  if (!name_find(state_names, ARRAY_LENGTH(state_names), name, &i))
+  if (!name_find(job_state_names, JOB_STATE_COUNT, name, &i))
     return false;
   *ret = (enum job_state)i;
   return true;

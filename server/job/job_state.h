@@ -1,6 +1,6 @@
 /* The states a job goes through, and which changes of state there are.
  *
- * job_state_may_change is the whole transition table; store/jobs' job_change_state is the one function that applies it.
+ * job_state_may_change is the whole transition table; job_change_state (job_store.h) is the one function that applies it.
  * Threads: pure functions. */
 #ifndef WAVETUNE_SERVER_JOB_JOB_STATE_H
 #define WAVETUNE_SERVER_JOB_JOB_STATE_H
@@ -14,6 +14,7 @@
 enum job_state { JOB_STATES(X) JOB_STATE_COUNT };
 #undef X
 
+extern const char *const job_state_names[]; /* by value, ended by NULL */
 const char *job_state_name(enum job_state state);
 must_check bool job_state_parse(const char *name, enum job_state *ret);
 

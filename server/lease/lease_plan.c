@@ -1,12 +1,11 @@
 /* Cutting a job's points into leases. Memory: the caller owns the plan. Threads: pure functions. */
 #include "server/lease/lease_plan.h"
 
-const char *baseline_from_name(enum baseline_from from) {
 #define X(id, name) name,
-  static const char *const names[] = {BASELINE_ORIGINS(X)};
+const char *const baseline_from_names[] = {BASELINE_ORIGINS(X) NULL};
 #undef X
-  return names[from];
-}
+
+const char *baseline_from_name(enum baseline_from from) { return baseline_from_names[from]; }
 
 void lease_plan_release(struct lease_plan *plan) {
   for (size_t i = 0; i < plan->n; i++)

@@ -1,5 +1,5 @@
 /* What of the database's connection can be tested without one: parameters, arrays, and a database that is away. */
-#include "server/db/db.h"
+#include "server/db/db_record.h"
 
 #include <criterion/criterion.h>
 
@@ -37,6 +37,38 @@ Test(db, parameters_keep_their_order_and_formats) {
   cr_expect_null(parameters.all[1].value);
   cr_expect(parameters.all[2].is_binary);
   cr_expect_eq(parameters.all[2].size, 2);
+}
+
+struct inner {
+  int64_t count;
+};
+struct outer {
+  char *name;
+  struct inner inner;
+};
+static const struct field inner_fields[] = {
+    {"count", FIELD_INTEGER, offsetof(struct inner, count), .column = "inner_count"},
+};
+static const struct record inner_record = RECORD(NULL, struct inner, inner_fields);
+static const struct field outer_fields[] = {
+    {"name", FIELD_TEXT, offsetof(struct outer, name)},
+    {"inner", FIELD_RECORD, offsetof(struct outer, inner), .of = &inner_record},
+};
+static const struct record outer_record = RECORD(NULL, struct outer, outer_fields);
+
+Test(db, the_columns_of_a_record_in_a_record_are_bound_as_its_own) {
+  struct outer outers[] = {{(char *)"a", {7}}, {(char *)"b", {FIELD_NONE}}};
+  cleanup_parameters struct db_parameters one = {0}, all = {0};
+
+  bind_record(&one, &outer_record, &outers[0]);
+  cr_assert_eq(one.n, 2);
+  cr_expect_str_eq(one.all[1].name, "inner_count");
+  cr_expect_str_eq(one.all[1].value, "7");
+
+  bind_records(&all, &outer_record, outers, 2);
+  cr_assert_eq(all.n, 2);
+  cr_expect_str_eq(all.all[0].value, "{\"a\",\"b\"}");
+  cr_expect_str_eq(all.all[1].value, "{7,NULL}");
 }
 
 Test(db, a_database_that_is_away_fails_as_away_and_at_once_the_second_time) {

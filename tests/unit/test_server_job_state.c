@@ -30,6 +30,11 @@ Test(job_state, a_running_job_is_never_queued_again) {
   cr_expect_not(job_state_may_change(JOB_RUNNING, JOB_QUEUED));
 }
 
+Test(job_state, only_a_running_job_may_stay_in_its_state_for_another_stage) {
+  for (int state = 0; state < JOB_STATE_COUNT; state++)
+    cr_expect_eq(job_state_may_change((enum job_state)state, (enum job_state)state), state == JOB_RUNNING, "%d", state);
+}
+
 Test(job_state, names_read_back_and_others_are_refused) {
   enum job_state state;
   enum stage stage;

@@ -6,21 +6,6 @@
 #include "server/db/db_record.h"
 #include "server/records.h"
 
-const struct author author_server = {.name = "(server)", .roles = ""};
-const struct author author_command_line = {.name = "(command line)", .roles = ""};
-
-void db_author(struct db_parameters *parameters, const struct author *author) {
-  db_text(parameters, author->name);
-  db_author_id(parameters, author);
-}
-
-void db_author_id(struct db_parameters *parameters, const struct author *author) {
-  if (author->token)
-    db_integer(parameters, author->token);
-  else
-    db_text(parameters, NULL);
-}
-
 #define X(id, name) [AUDIT_##id] = name,
 static const char *const action_names[AUDIT_ACTION_COUNT + 1] = {AUDIT_ACTIONS(X)};
 #undef X

@@ -1,28 +1,15 @@
-/* Who writes, and the record of what was written.
+/* The record of what was written, and by whom.
  *
  * Each write that a person or a program asks for adds its row in the transaction that writes, so that a write that fails
  * leaves none. Left out is what has the agent and the token in its own row: leases, renewals, results, heartbeats, and
  * reports of demand.
- * Memory: authors borrow their texts. Threads: the connection's. */
+ * Memory: rows borrow their texts. Threads: the connection's. */
 #ifndef WAVETUNE_SERVER_AUDIT_AUDIT_H
 #define WAVETUNE_SERVER_AUDIT_AUDIT_H
 
 #include "common/base/json.h"
-#include "server/db/db.h"
+#include "server/db/author.h"
 
-/* The token that a write is asked for with. */
-struct author {
-  int64_t token;     /* id; 0: none */
-  const char *name;  /* of the token; without one what no token can be called */
-  const char *roles; /* of the token, with commas between */
-  const char *peer;  /* numeric address; NULL: none */
-};
-extern const struct author author_server;       /* what the server does by itself */
-extern const struct author author_command_line; /* wavetune-server on the database */
-
-/* Binds the name and the id, in this order; or the id alone. */
-void db_author(struct db_parameters *parameters, const struct author *author);
-void db_author_id(struct db_parameters *parameters, const struct author *author);
 /* SQL: members NAME and NAME_id of a json_build_object, from the columns of these names. */
 #define SQL_BY(row, name) "'" name "', " row "." name ", '" name "_id', " row "." name "_id::text"
 

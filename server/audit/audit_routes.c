@@ -1,6 +1,7 @@
 /* GET /v1/audit: which token wrote what.
  *
  * Memory: what a handler makes lives as long as it runs. Threads: database workers. */
+#include "server/audit/audit.h"
 #include "server/http/answers.h"
 #include "server/http/page.h"
 #include "server/http/routes.h"

@@ -9,7 +9,7 @@
 #define WAVETUNE_SERVER_HTTP_REQUEST_H
 
 #include "common/base/json.h"
-#include "server/audit/audit.h"
+#include "server/db/author.h"
 #include "server/http/route.h"
 #include "server/server.h"
 

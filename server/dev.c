@@ -9,6 +9,7 @@
 #include "server/cluster.h"
 #include "server/commands.h"
 #include "server/db/database.h"
+#include "server/http/tokens.h"
 #include "server/token/token_store.h"
 
 #define TOKEN_NAME "dev"
@@ -34,12 +35,13 @@ static bool folder_resolve(const char *given, char **ret_folder, struct error *e
   return true;
 }
 
-static bool token_is_live(struct db *db, const char *token, bool *ret_is_live, struct error *error) {
+static bool token_look_up(struct db *db, const char *token, bool *ret_is_live, struct error *error) {
   struct digest digest = digest_of(token, strlen(token));
-  cleanup_rows struct db_rows *rows = NULL;
-  if (!tokens_find(db, &digest, 1, &rows, error))
+  struct auth_token found;
+  size_t n;
+  if (!tokens_find(db, &digest, 1, &found, &n, error))
     return false;
-  *ret_is_live = db_count(rows) > 0 && !db_get_bool(rows, 0, "is_expired");
+  *ret_is_live = n > 0 && !found.is_expired;
   return true;
 }
 
@@ -52,7 +54,7 @@ static bool token_ensure_with(struct db *db, const char *path, char token[TOKEN_
   bool is_live = false, is_new;
   if (file_read(path, 1024, &text, &size, &unread) && size >= TOKEN_TEXT_SIZE - 1) {
     snprintf(token, TOKEN_TEXT_SIZE, "%s", text);
-    if (!token_is_live(db, token, &is_live, error))
+    if (!token_look_up(db, token, &is_live, error))
       return false;
   }
   if (is_live)

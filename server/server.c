@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "common/base/log.h"
+#include "server/agent/agents.h"
 #include "server/db/migrate.h"
 #include "server/housekeep.h"
 #include "server/http/daemon.h"
@@ -126,8 +127,12 @@ static bool housekeeper_sleep(struct server *server) {
 }
 
 static void *housekeep_main(void *context) {
-  static void (*const duties[])(struct worker *) = {tokens_housekeep, channels_housekeep, agents_housekeep,
-                                                    leases_housekeep, demand_housekeep,   fetches_housekeep};
+  static const struct {
+    void (*run)(struct worker *);
+    int64_t every_ms; /* 0: it paces itself */
+  } duties[] = {{tokens_housekeep, 2000}, {channels_housekeep, 0}, {agents_look_up, 0},   {agents_housekeep, 1000},
+                {leases_housekeep, 0},    {demand_housekeep, 0},   {fetches_housekeep, 0}};
+  int64_t due_ms[ARRAY_LENGTH(duties)] = {0};
   struct worker_thread *thread = context;
   struct worker *worker = &thread->worker;
   struct server *server = worker->server;
@@ -145,7 +150,10 @@ static void *housekeep_main(void *context) {
     }
     /* Before the first migration there are no tables; what is away is said once, by ready_set. */
     for (size_t i = 0; server->is_ready && i < ARRAY_LENGTH(duties); i++) {
-      duties[i](worker);
+      if (now_ms < due_ms[i])
+        continue;
+      due_ms[i] = now_ms + duties[i].every_ms;
+      duties[i].run(worker);
       /* Each that asked a database that hangs would wait for its own deadline. */
       if (!db_is_connected(worker->db)) {
         ready_at_ms = 0;
@@ -321,3 +329,4 @@ const uint8_t *server_lease_secret(const struct server *server) {
   return atomic_load(&server->has_lease_secret) ? server->lease_secret : NULL;
 }
 struct agent_table *server_agents(struct server *server) { return server->agents; }
+void server_set_live_agents(struct server *server, size_t n) { atomic_store(&server->n_live_agents, n); }

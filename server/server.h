@@ -76,10 +76,11 @@ const uint8_t *server_lease_secret(const struct server *server);
 struct trusted_keys;
 const struct trusted_keys *server_publisher_keys(const struct server *server);
 
-/* Heartbeats in memory: agents seen since the last flush. Owned by core/agents; here because routes and housekeeper
- * share it. */
+/* Heartbeats in memory (agent/agents.h); here because routes and the housekeeper share them. */
 struct agent_table;
 struct agent_table *server_agents(struct server *server);
+/* What /metrics says of how many agents live, whichever servers they beat at. */
+void server_set_live_agents(struct server *server, size_t n);
 
 /* Wakes at most `most` requests that wait under `key` (see request_park), longest waiting first. Any thread. */
 void park_wake(struct server *server, const char *key, size_t most);

@@ -15,6 +15,7 @@
 #define SERVER_MAGIC 0x53525631u
 #define NOT_READY_SIZE 256
 
+struct agent_table;
 struct daemon;
 struct response_memory;
 struct tls;
@@ -31,6 +32,7 @@ struct server {
   struct response_memory *memory;
   struct blob_cache *blobs;
   struct agent_table *agents;
+  atomic_size_t n_live_agents; /* of all servers, as the database knew them lately */
   struct trusted_keys publisher_keys;
   struct networks trusted_proxies;
   struct tls *tls; /* NULL: neither a certificate of its own nor authorities of clients */

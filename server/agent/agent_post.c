@@ -12,6 +12,7 @@
 #include "server/http/answers.h"
 #include "server/http/client.h"
 #include "server/http/routes.h"
+#include "server/http/tokens.h"
 #include "server/lease/leases.h"
 
 #define ENROL_ATTEMPTS 3

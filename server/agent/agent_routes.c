@@ -9,7 +9,7 @@
 #include "server/http/answers.h"
 #include "server/http/page.h"
 #include "server/http/routes.h"
-#include "server/server_private.h"
+#include "server/http/tokens.h"
 
 void route_environment_list(struct worker *worker, struct request *request) {
   struct error error;
@@ -34,7 +34,7 @@ static bool beat_is_own(struct server *server, struct request *request) {
   bool is_own = owner.token == 0 || owner.token == request->token_id || request->roles == TOKEN_ADMIN;
   if (owner.has_token)
     request_problem(request, 403, "", "agent %.40s has a token of its own, and only with that acts as it", id);
-  else if (!is_own && auth_is_live(server->auth, owner.token))
+  else if (!is_own && token_is_live(server, owner.token))
     request_problem(request, 403, "", "agent %.40s enrolled with another token than \"%s\", which is still live", id,
                     request->token_name);
   else

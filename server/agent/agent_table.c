@@ -1,6 +1,5 @@
 /* The table of heartbeats. Memory and threads: as agents.h says. */
 #include <pthread.h>
-#include <stdatomic.h>
 
 #include "server/agent/agents.h"
 
@@ -24,7 +23,6 @@ struct agent_table {
   pthread_mutex_t lock;
   struct entry *buckets[BUCKETS];
   size_t n_unknown; /* asked or absent */
-  atomic_size_t n_live;
 };
 
 struct agent_table *agent_table_new(void) {
@@ -226,7 +224,3 @@ void agent_table_forget(struct agent_table *table, int64_t now_ms, int64_t age_m
     }
   unlock(table);
 }
-
-size_t agent_table_count(const struct agent_table *table) { return atomic_load(&table->n_live); }
-
-void agent_table_set_live(struct agent_table *table, size_t n) { atomic_store(&table->n_live, n); }

@@ -5,8 +5,8 @@
 
 #include "common/base/log.h"
 #include "server/agent/environments.h"
+#include "server/housekeep.h"
 
-#define PACE_MS 1000
 #define FORGET_MS (60 * 60 * 1000)
 #define FLUSH_MAX 20000 /* agents in one statement */
 
@@ -58,27 +58,24 @@ static bool draining_refresh(struct worker *worker, struct agent_table *table, s
 
 /* From the database, which knows the heartbeats of all servers: a sum of what each server saw would count an agent that a
  * balancer sends here and there more than once. */
-static bool live_count(struct worker *worker, struct agent_table *table, struct error *error) {
+static bool live_count(struct worker *worker, struct error *error) {
   int64_t n;
   if (!agents_live(worker->db, agent_live_ms(server_options(worker->server)), &n, error))
     return false;
-  agent_table_set_live(table, (size_t)n);
+  server_set_live_agents(worker->server, (size_t)n);
   return true;
 }
 
+void agents_look_up(struct worker *worker) {
+  struct error error;
+  if (!asked_look_up(worker, server_agents(worker->server), &error))
+    log_warning("agents: %s", error.message);
+}
+
 void agents_housekeep(struct worker *worker) {
-  static _Thread_local int64_t last_ms = INT64_MIN / 2;
   struct agent_table *table = server_agents(worker->server);
   struct error error;
-  int64_t now_ms = clock_monotonic_ms();
-  bool is_due = now_ms - last_ms >= PACE_MS;
-  bool ok = asked_look_up(worker, table, &error); /* somebody waits for that one */
-  if (is_due) {
-    last_ms = now_ms;
-    agent_table_forget(table, now_ms, FORGET_MS);
-    ok = ok && seen_flush(worker, table, &error) && draining_refresh(worker, table, &error) &&
-         live_count(worker, table, &error);
-  }
-  if (!ok)
+  agent_table_forget(table, clock_monotonic_ms(), FORGET_MS);
+  if (!seen_flush(worker, table, &error) || !draining_refresh(worker, table, &error) || !live_count(worker, &error))
     log_warning("agents: %s", error.message);
 }

@@ -6,7 +6,7 @@
 #ifndef WAVETUNE_SERVER_AGENT_AGENTS_H
 #define WAVETUNE_SERVER_AGENT_AGENTS_H
 
-#include "server/housekeep.h"
+#include "server/server.h"
 
 #define AGENT_ID_SIZE 33 /* 32 hex digits and a NUL */
 #define AGENT_TEXT_MAX 200
@@ -17,6 +17,9 @@ bool agent_id_is_valid(const char *id);
 
 /* After this long without a heartbeat an agent is lost. Slack for the flush. */
 static inline int64_t agent_live_ms(const struct server_options *options) { return 3 * options->heartbeat_ms + 2000; }
+
+must_check struct agent_table *agent_table_new(void);
+void agent_table_free(struct agent_table *table);
 
 enum agent_beat {
   AGENT_BEATS,  /* noted */
@@ -47,8 +50,6 @@ void agent_table_untake(struct agent_table *table, char (*ids)[AGENT_ID_SIZE], s
 /* The ids that are to be looked up. They stay asked until put or, by agent_table_absent, given up. */
 size_t agent_table_asked(struct agent_table *table, size_t most, char (*ret_ids)[AGENT_ID_SIZE]);
 void agent_table_absent(struct agent_table *table, const char *id, int64_t now_ms);
-/* So many are live, whichever servers they beat at. */
-void agent_table_set_live(struct agent_table *table, size_t n);
 /* Exactly these drain. */
 void agent_table_set_draining(struct agent_table *table, const char *const *ids, size_t n);
 /* Forgets who was not seen for `age_ms`. */

@@ -18,6 +18,7 @@ struct auth_token {
   int64_t replaces; /* id of the token that ends once this one was used; 0: none */
   unsigned roles;
   int64_t expires_ms; /* since 1970; 0: never */
+  bool is_expired;    /* by the database's clock, when it was read; none such is put into the table */
   char name[TOKEN_NAME_SIZE];
   char agent[TOKEN_AGENT_SIZE]; /* the agent that it acts as, and no other; "": it is bound to none */
 };

@@ -5,7 +5,6 @@
 
 #include "server/counters.h"
 #include "server/db/db.h"
-#include "server/housekeep.h"
 #include "server/http/traffic.h"
 #include "server/server_private.h"
 
@@ -61,7 +60,7 @@ char *metrics_text(struct server *server, size_t *ret_size) {
   gauge_write(out, "wavetune_suspended", "Requests that the event threads wait for", (double)server->n_suspended);
   gauge_write(out, "wavetune_http_open", "Requests that are being read or answered", (double)server->n_open);
   gauge_write(out, "wavetune_agents", "Live agents of all servers, as the database knows them",
-              (double)agent_table_count(server->agents));
+              (double)server->n_live_agents);
   gauge_write(out, "wavetune_ready", "1 when the database answers and is migrated", server_is_ready(server));
   gauge_write(out, "wavetune_uptime_seconds", "Since this process started to serve",
               (double)(clock_monotonic_ms() - server->started_ms) / 1e3);

@@ -7,6 +7,7 @@
 #include <openssl/rand.h>
 
 #include "common/base/log.h"
+#include "server/db/db_record.h"
 #include "server/db/values.h"
 #include "server/housekeep.h"
 #include "server/http/client.h"
@@ -15,28 +16,72 @@
 #include "server/http/tokens.sql.h"
 #include "server/http/traffic.h"
 #include "server/server_private.h"
-#include "server/token/token_store.h"
 
-#define REFRESH_EVERY_MS 2000
+/* A row of a statement that reads tokens. */
+struct token_row {
+  int64_t id, replaces, expires_ms;
+  char *name, *role, *agent;
+  struct digest digest;
+  bool is_expired;
+};
+static const struct field token_fields[] = {
+    {"id", FIELD_ID, offsetof(struct token_row, id)},
+    {"name", FIELD_TEXT, offsetof(struct token_row, name)},
+    {"role", FIELD_TEXT, offsetof(struct token_row, role)},
+    {"digest", FIELD_DIGEST, offsetof(struct token_row, digest)},
+    {"agent", FIELD_TEXT, offsetof(struct token_row, agent)},
+    {"replaces", FIELD_ID, offsetof(struct token_row, replaces)},
+    {"expires_ms", FIELD_INTEGER, offsetof(struct token_row, expires_ms)},
+    {"is_expired", FIELD_BOOL, offsetof(struct token_row, is_expired)},
+};
+static const struct record token_record = RECORD(NULL, struct token_row, token_fields);
 
-static bool token_read(const struct db_rows *rows, int row, struct auth_token *ret) {
-  *ret = (struct auth_token){.digest = db_get_digest(rows, row, "digest"),
-                             .id = db_get_integer(rows, row, "id"),
-                             .replaces = db_get_integer(rows, row, "replaces"),
-                             .expires_ms = db_get_integer(rows, row, "expires_ms")};
-  struct error unknown;
-  snprintf(ret->name, sizeof ret->name, "%s", db_get(rows, row, "name"));
-  snprintf(ret->agent, sizeof ret->agent, "%s", db_get(rows, row, "agent"));
-  return roles_parse(db_get(rows, row, "role"), &ret->roles, &unknown);
-}
-
-/* Those whose role is known here; returns how many. */
-static size_t tokens_read(const struct db_rows *rows, struct auth_token *tokens) {
-  size_t n = 0;
-  for (int row = 0; row < db_count(rows); row++)
-    n += token_read(rows, row, &tokens[n]);
+/* Leaves out tokens with a role that a newer server has made. `ret` has room for all rows; returns how many were read. */
+static size_t tokens_read(const struct db_rows *rows, struct auth_token *ret) {
+  size_t n_rows, n = 0;
+  struct token_row *all = db_read_all(rows, &token_record, &n_rows);
+  for (size_t i = 0; i < n_rows; i++) {
+    const struct token_row *row = &all[i];
+    struct error unknown;
+    ret[n] = (struct auth_token){.digest = row->digest,
+                                 .id = row->id,
+                                 .replaces = row->replaces == FIELD_NONE ? 0 : row->replaces,
+                                 .expires_ms = row->expires_ms == FIELD_NONE ? 0 : row->expires_ms,
+                                 .is_expired = row->is_expired};
+    snprintf(ret[n].name, sizeof ret[n].name, "%s", row->name);
+    snprintf(ret[n].agent, sizeof ret[n].agent, "%s", row->agent ? row->agent : "");
+    n += roles_parse(row->role, &ret[n].roles, &unknown);
+  }
+  db_records_free(&token_record, all, n_rows);
   return n;
 }
+
+bool tokens_find(struct db *db, const struct digest *digests, size_t n, struct auth_token *ret_tokens, size_t *ret_n,
+                 struct error *error) {
+  cleanup_rows struct db_rows *rows = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
+  struct db_array array;
+  db_array_init(&array);
+  for (size_t i = 0; i < n; i++)
+    db_array_digest(&array, &digests[i]);
+  bind_array(&parameters, "digests", &array);
+  if (!db_run(db, &sql_tokens_find, &parameters, &rows, error))
+    return false;
+  *ret_n = tokens_read(rows, ret_tokens);
+  return true;
+}
+
+bool tokens_settle_used(struct db *db, const int64_t *ids, size_t n, struct error *error) {
+  cleanup_parameters struct db_parameters parameters = {0};
+  struct db_array array;
+  db_array_init(&array);
+  for (size_t i = 0; i < n; i++)
+    db_array_integer(&array, ids[i]);
+  bind_array(&parameters, "ids", &array);
+  return db_run(db, &sql_tokens_settle_used, &parameters, NULL, error);
+}
+
+bool token_is_live(const struct server *server, int64_t id) { return auth_is_live(server->auth, id); }
 
 bool tokens_agent_of_certificate(const struct server *server, const struct digest *certificate,
                                  char ret_agent[TOKEN_AGENT_SIZE]) {
@@ -93,14 +138,6 @@ static void authorised(struct request_private *request, struct auth_token *token
   MHD_resume_connection(request->connection->mhd);
 }
 
-/* The token of the digest; NULL: nobody's. */
-static struct auth_token *token_of(struct auth_token *tokens, size_t n, const struct digest *digest) {
-  for (size_t i = 0; i < n; i++)
-    if (digest_equal(&tokens[i].digest, digest))
-      return &tokens[i];
-  return NULL;
-}
-
 void tokens_answer_unknown(struct request_private *request, bool is_expired) {
   struct error why;
   const char *name = request->request.is_by_certificate ? request->connection->certificate->name : NULL;
@@ -117,61 +154,54 @@ void tokens_answer_unknown(struct request_private *request, bool is_expired) {
   request_problem(&request->request, MHD_HTTP_UNAUTHORIZED, "", "%s", why.message);
 }
 
-/* Asks again when another answer came meanwhile; that ends, because whoever had that one got ahead. */
-static bool tokens_ask(struct worker *worker, const struct digest *digests, size_t n, struct auth_token *tokens,
-                       size_t *ret_found, struct digest *expired, size_t *ret_expired, struct error *error) {
-  uint64_t since;
-  do {
-    cleanup_rows struct db_rows *rows = NULL;
-    since = auth_answers(worker->server->auth);
-    if (!tokens_find(worker->db, digests, n, &rows, error))
-      return false;
-    *ret_found = *ret_expired = 0;
-    for (int row = 0; row < db_count(rows); row++) {
-      if (db_get_bool(rows, row, "is_expired"))
-        expired[(*ret_expired)++] = db_get_digest(rows, row, "digest");
-      else
-        *ret_found += token_read(rows, row, &tokens[*ret_found]);
-    }
-  } while (!auth_add(worker->server->auth, tokens, *ret_found, since));
-  return true;
-}
-
 void tokens_look_up(struct worker *worker, struct request_private *requests[], size_t n) {
-  struct digest digests[ROUTE_BATCH_MAX], expired[ROUTE_BATCH_MAX];
-  struct auth_token tokens[ROUTE_BATCH_MAX];
+  struct auth *auth = worker->server->auth;
+  struct digest digests[ROUTE_BATCH_MAX];
+  struct auth_token found[ROUTE_BATCH_MAX], live[ROUTE_BATCH_MAX];
+  size_t n_found = 0, n_live;
   struct error error;
-  size_t n_found, n_expired;
+  bool is_answered;
+  uint64_t since;
   for (size_t i = 0; i < n; i++)
     digests[i] = requests[i]->token;
-  bool is_answered = tokens_ask(worker, digests, n, tokens, &n_found, expired, &n_expired, &error);
+
+  /* Asks again when another answer came meanwhile; that ends, because whoever had that one got ahead. */
+  do {
+    since = auth_answers(auth);
+    is_answered = tokens_find(worker->db, digests, n, found, &n_found, &error);
+    n_live = 0;
+    for (size_t i = 0; is_answered && i < n_found; i++)
+      if (!found[i].is_expired)
+        live[n_live++] = found[i];
+  } while (is_answered && !auth_add(auth, live, n_live, since));
+
   for (size_t i = 0; i < n; i++) {
     log_set_request(requests[i]->request.id);
-    struct auth_token *token = is_answered ? token_of(tokens, n_found, &digests[i]) : NULL;
+    struct auth_token *token = NULL;
+    for (size_t k = 0; k < n_found && !token; k++)
+      if (digest_equal(&found[k].digest, &digests[i]))
+        token = &found[k];
+
     if (!is_answered) {
       log_debug("tokens: %s", error.message); /* nobody in particular asks: not where the database is */
       request_problem(&requests[i]->request, MHD_HTTP_SERVICE_UNAVAILABLE, "",
                       "the token cannot be checked while the database is away; try again");
-    } else if (token) {
+    } else if (token && !token->is_expired) {
       authorised(requests[i], token);
     } else {
-      bool is_expired = false;
-      for (size_t k = 0; k < n_expired && !is_expired; k++)
-        is_expired = digest_equal(&expired[k], &digests[i]);
-      auth_add_nobody(worker->server->auth, &digests[i], is_expired);
-      tokens_answer_unknown(requests[i], is_expired);
+      auth_add_nobody(auth, &digests[i], token != NULL);
+      tokens_answer_unknown(requests[i], token != NULL);
     }
   }
   log_set_request(NULL);
 }
 
 bool tokens_refresh(struct worker *worker, struct error *error) {
-  uint64_t since;
   bool is_newest;
   do {
     cleanup_rows struct db_rows *rows = NULL;
-    since = auth_answers(worker->server->auth);
-    if (!tokens_live(worker->db, &rows, error))
+    uint64_t since = auth_answers(worker->server->auth);
+    if (!db_run(worker->db, &sql_tokens_live, NULL, &rows, error))
       return false;
     cleanup_free struct auth_token *tokens = xcalloc((size_t)db_count(rows), sizeof *tokens);
     size_t n = tokens_read(rows, tokens);
@@ -181,17 +211,14 @@ bool tokens_refresh(struct worker *worker, struct error *error) {
 }
 
 void tokens_housekeep(struct worker *worker) {
-  static _Thread_local int64_t next_ms;
+  struct auth *auth = worker->server->auth;
   struct error error;
-  int64_t now_ms = clock_monotonic_ms();
-  if (now_ms < next_ms)
-    return;
-  next_ms = now_ms + REFRESH_EVERY_MS;
   int64_t used[AUTH_USED_MAX];
-  size_t n_used = auth_take_used(worker->server->auth, used);
-  bool is_settled = !n_used || tokens_settle_used(worker->db, used, n_used, &error);
+  size_t n_used = auth_take_used(auth, used);
+  bool is_settled = n_used == 0 || tokens_settle_used(worker->db, used, n_used, &error);
   for (size_t i = 0; i < n_used && !is_settled; i++)
-    auth_note_use(worker->server->auth, used[i]);
+    auth_note_use(auth, used[i]);
+
   if (!is_settled || !tokens_refresh(worker, &error))
     log_warning("tokens: %s", error.message);
 }

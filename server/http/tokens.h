@@ -24,6 +24,17 @@ must_check bool tokens_agent_of_certificate(const struct server *server, const s
  * servers. */
 must_check bool tokens_secret(struct db *db, uint8_t ret_secret[SERVER_SECRET_SIZE], struct error *error);
 
+/* The tokens of these digests that are not revoked, also those that are past their time (is_expired); `ret_tokens` has room
+ * for `n`. Not those with a role that only a newer server knows. */
+must_check bool tokens_find(struct db *db, const struct digest *digests, size_t n, struct auth_token *ret_tokens,
+                            size_t *ret_n, struct error *error);
+
+/* These tokens, which replace others, have been used: the others end within a minute. */
+must_check bool tokens_settle_used(struct db *db, const int64_t *ids, size_t n, struct error *error);
+
+/* Whether the token, as the table in memory has it, is neither revoked nor past its time. */
+must_check bool token_is_live(const struct server *server, int64_t id);
+
 /* Replaces the table in memory by the database's. */
 must_check bool tokens_refresh(struct worker *worker, struct error *error);
 

@@ -4,6 +4,7 @@
 #include "common/base/log.h"
 #include "server/agent/agents.h"
 #include "server/counters.h"
+#include "server/housekeep.h"
 #include "server/job/jobs.h"
 #include "server/lease/poison.h"
 

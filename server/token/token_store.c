@@ -6,10 +6,6 @@
 #include "server/db/values.h"
 
 #define SQL_ROLES "array_to_string(array_prepend(role, also), ',')"
-#define SQL_TOKEN                                                                                                      \
-  "SELECT id, name, " SQL_ROLES " AS role, digest, agent, replaces,"                                                   \
-  " (extract(epoch FROM expires_at) * 1000)::bigint AS expires_ms"
-
 bool token_name_is_good(const char *name) {
   size_t length = strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-");
   return length >= 1 && length <= 64 && !name[length];
@@ -180,46 +176,4 @@ bool tokens_list(struct db *db, int64_t after, int64_t limit, json_t **ret_items
   *ret_next = is_more ? json_string(db_get(rows, (int)limit - 1, "id")) : json_null();
   *ret_items = items;
   return true;
-}
-
-bool tokens_live(struct db *db, struct db_rows **ret_rows, struct error *error) {
-  static const struct statement live = {"tokens_live", SQL_TOKEN " FROM tokens t WHERE " SQL_TOKEN_IS_LIVE("t")};
-  return db_run(db, &live, NULL, ret_rows, error);
-}
-
-bool tokens_find(struct db *db, const struct digest *digests, size_t n, struct db_rows **ret_rows,
-                 struct error *error) {
-  static const struct statement find = {"tokens_find",
-                                        SQL_TOKEN ", COALESCE(expires_at <= now(), false) AS is_expired FROM tokens"
-                                                  " WHERE revoked_at IS NULL AND digest = ANY ($1::bytea[])"};
-  struct db_array array;
-  struct db_parameters parameters = {0};
-  db_array_init(&array);
-  for (size_t i = 0; i < n; i++)
-    db_array_digest(&array, &digests[i]);
-  db_text(&parameters, db_array_finish(&array));
-  bool is_good = db_run(db, &find, &parameters, ret_rows, error);
-  db_array_release(&array);
-  return is_good;
-}
-
-/* A long poll that was begun with the token that ends is answered before. */
-#define SQL_REPLACED_LASTS "interval '40 s'"
-
-bool tokens_settle_used(struct db *db, const int64_t *ids, size_t n, struct error *error) {
-  static const struct statement settle = {
-      "tokens_settle_used", "WITH used AS (SELECT id, replaces FROM tokens WHERE id = ANY ($1::bigint[]) AND replaces "
-                            "IS NOT NULL FOR UPDATE),"
-                            " ended AS (UPDATE tokens t SET expires_at = LEAST(COALESCE(t.expires_at, 'infinity'), "
-                            "now() + " SQL_REPLACED_LASTS ") FROM used WHERE t.id = used.replaces)"
-                            " UPDATE tokens t SET replaces = NULL FROM used WHERE t.id = used.id"};
-  struct db_array array;
-  struct db_parameters parameters = {0};
-  db_array_init(&array);
-  for (size_t i = 0; i < n; i++)
-    db_array_integer(&array, ids[i]);
-  db_text(&parameters, db_array_finish(&array));
-  bool ok = db_run(db, &settle, &parameters, NULL, error);
-  db_array_release(&array);
-  return ok;
 }

@@ -51,14 +51,6 @@ must_check bool token_moves_channel(struct db *db, int64_t token, const char *ch
 must_check bool tokens_list(struct db *db, int64_t after, int64_t limit, json_t **ret_items, json_t **ret_next,
                             struct error *error);
 
-/* Columns id, name, role, digest, agent, replaces: all live tokens; or those of digests, is_expired with them. */
-must_check bool tokens_live(struct db *db, struct db_rows **ret_rows, struct error *error);
-must_check bool tokens_find(struct db *db, const struct digest *digests, size_t n, struct db_rows **ret_rows,
-                            struct error *error);
-
-/* These tokens, which replace others, have been used: the others end within a minute. In a transaction of its own. */
-must_check bool tokens_settle_used(struct db *db, const int64_t *ids, size_t n, struct error *error);
-
 /* 1 to 64 of [A-Za-z0-9._-]. */
 bool token_name_is_good(const char *name);
 

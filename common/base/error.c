@@ -84,6 +84,17 @@ bool error_at(struct error *error, const char *pointer, const char *format, ...)
   return false;
 }
 
+bool error_of_at(struct error *error, enum error_kind kind, const char *pointer, const char *format, ...) {
+  va_list arguments;
+  error->kind = kind;
+  snprintf(error->pointer, sizeof error->pointer, "%s", pointer);
+  text_make_plain(error->pointer);
+  va_start(arguments, format);
+  message_write(error, format, arguments);
+  va_end(arguments);
+  return false;
+}
+
 bool error_become(struct error *error, enum error_kind kind) {
   error->kind = kind;
   return false;

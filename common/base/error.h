@@ -56,6 +56,10 @@ bool error_of(struct error *error, enum error_kind kind, const char *format, ...
 /* As error_set, with a JSON Pointer. */
 bool error_at(struct error *error, const char *pointer, const char *format, ...) printf_like(3, 4);
 
+/* Both. */
+bool error_of_at(struct error *error, enum error_kind kind, const char *pointer, const char *format, ...)
+    printf_like(4, 5);
+
 /* Makes it one of another kind; sentence and pointer stay. Returns false. */
 bool error_become(struct error *error, enum error_kind kind);
 

@@ -22,10 +22,8 @@ struct enrolling {
   const struct enrolment *enrolment;
   char id[AGENT_ID_SIZE];
   struct agent_owner owner; /* afterwards */
-  /* What came of it. A refusal is not a failure: nothing was written. */
-  int refused;                 /* status; 0: it is not */
+  /* What came of it. */
   char copy_of[AGENT_ID_SIZE]; /* refused because this agent is live on another machine; "": it is not for that */
-  struct error reason;
   char *boot_before;
   struct lease_losses losses;
   char token[TOKEN_TEXT_SIZE]; /* "": none was made */
@@ -38,51 +36,46 @@ static void enrolling_clear(struct enrolling *enrolling) {
   *enrolling = (struct enrolling){.request = enrolling->request, .enrolment = enrolling->enrolment, .rotate_in_ms = -1};
 }
 
-static bool refuse(struct enrolling *enrolling, int status) {
-  enrolling->refused = status;
-  return true;
-}
-
 /* What the enrolment token admits, also when the agent comes back with the token that it got. */
-static void terms_check(struct enrolling *enrolling, const struct enrolment_terms *terms) {
-  const struct enrolment *enrolment = enrolling->enrolment;
+static bool terms_check(const struct enrolment *enrolment, const struct enrolment_terms *terms, struct error *error) {
   struct environment wanted = {0};
   struct error unread;
   char at[JSON_POINTER_SIZE];
-  if (terms->agent_name && fnmatch(terms->agent_name, enrolment->name, 0) != 0) {
-    error_at(&enrolling->reason, "/name", "the token \"%s\" enrols agents named \"%s\", and this one is \"%.60s\"",
-             terms->name, terms->agent_name, enrolment->name);
-    enrolling->refused = 403;
-    return;
-  }
+  if (terms->agent_name && fnmatch(terms->agent_name, enrolment->name, 0) != 0)
+    return error_of_at(error, ERROR_FORBIDDEN, "/name",
+                       "the token \"%s\" enrols agents named \"%s\", and this one is \"%.60s\"", terms->name,
+                       terms->agent_name, enrolment->name);
   if (!terms->environment)
-    return;
+    return true;
+
+  bool ok = true;
   ALWAYS(environment_parse(terms->environment, &wanted, &unread)); /* it was when the token was made */
-  for (size_t i = 0; !enrolling->refused && i < enrolment->n_devices; i++) {
+  for (size_t i = 0; ok && i < enrolment->n_devices; i++) {
     if (environment_fits(&wanted, &enrolment->devices[i].environment))
       continue;
     cleanup_free char *text = environment_format(&wanted);
-    error_at(&enrolling->reason, json_pointer_index(at, sizeof at, "/devices", i),
-             "the token \"%s\" enrols devices of %s, and \"%.60s\" is another", terms->name, text,
-             enrolment->devices[i].device);
-    enrolling->refused = 403;
+    ok = error_of_at(error, ERROR_FORBIDDEN, json_pointer_index(at, sizeof at, "/devices", i),
+                     "the token \"%s\" enrols devices of %s, and \"%.60s\" is another", terms->name, text,
+                     enrolment->devices[i].device);
   }
   environment_release(&wanted);
+  return ok;
 }
 
 /* Two machines with one id: one is a copy of the other. */
-static void machine_check(struct enrolling *enrolling, const char *agent, const struct agent_before *before) {
+static bool machine_check(struct enrolling *enrolling, const char *agent, const struct agent_before *before,
+                          struct error *error) {
   const struct enrolment *enrolment = enrolling->enrolment;
   if (!before->is_known || !before->is_live || !enrolment->machine || !*before->machine ||
       strcmp(before->machine, enrolment->machine) == 0)
-    return;
-  error_at(&enrolling->reason, "/agent",
-           "agent %s (\"%.60s\") lives on another machine, seen %s: one of the two has a copy of the other's state "
-           "folder; remove the copy's, so that it enrols as itself, or, where the agent moved, wait until the first "
-           "was not seen for a while",
-           agent, before->name, before->last_seen);
-  enrolling->refused = 409;
+    return true;
   snprintf(enrolling->copy_of, sizeof enrolling->copy_of, "%s", agent);
+  return error_of_at(
+      error, ERROR_CONFLICT, "/agent",
+      "agent %s (\"%.60s\") lives on another machine, seen %s: one of the two has a copy of the other's state "
+      "folder; remove the copy's, so that it enrols as itself, or, where the agent moved, wait until the first "
+      "was not seen for a while",
+      agent, before->name, before->last_seen);
 }
 
 /* With a token of the role enrol. The answer to this boot nonce may have been lost: then it is the same agent. An id that is
@@ -101,16 +94,11 @@ static bool newcomer_admit(struct worker *worker, struct enrolling *enrolling, s
   if (known || (enrolment->agent && !before.is_known))
     snprintf(enrolling->id, sizeof enrolling->id, "%s", known ? known : enrolment->agent);
   enrolling->owner = (struct agent_owner){token, true};
-  terms_check(enrolling, &terms);
-  if (!enrolling->refused && !known)
-    machine_check(enrolling, enrolment->agent, &before);
-  if (enrolling->refused)
-    return true;
-  if (!terms.is_live || (!known && terms.uses_left == 0)) {
-    error_at(&enrolling->reason, "", "the token \"%s\" %s; an admin makes another with \"wavetune token make\"",
-             terms.name, terms.is_live ? "has enrolled as many agents as it may" : "has ended");
-    return refuse(enrolling, 403);
-  }
+  if (!terms_check(enrolment, &terms, error) || (!known && !machine_check(enrolling, enrolment->agent, &before, error)))
+    return false;
+  if (!terms.is_live || (!known && terms.uses_left == 0))
+    return error_of(error, ERROR_FORBIDDEN, "the token \"%s\" %s; an admin makes another with \"wavetune token make\"",
+                    terms.name, terms.is_live ? "has enrolled as many agents as it may" : "has ended");
   return known || enrolment_use(worker->db, token, error);
 }
 
@@ -129,28 +117,25 @@ static bool acquaintance_admit(struct worker *worker, struct enrolling *enrollin
   if (*request->token_agent) {
     /* A certificate's agent is its own from the first time on, whatever the token was that stood for it before. */
     enrolling->owner = (struct agent_owner){request->is_by_certificate ? request->token_id : before.owner, true};
-    terms_check(enrolling, &before.terms);
+    if (!terms_check(enrolling->enrolment, &before.terms, error))
+      return false;
   } else if (before.terms.name) {
-    error_at(&enrolling->reason, "/agent", "agent %s has a token of its own, and only with that enrols again",
-             enrolling->id);
-    return refuse(enrolling, 403);
+    return error_of_at(error, ERROR_FORBIDDEN, "/agent",
+                       "agent %s has a token of its own, and only with that enrols again", enrolling->id);
   } else if (before.is_of_certificate) {
-    error_at(&enrolling->reason, "/agent", "agent %s is a client certificate's, and only with that enrols again",
-             enrolling->id);
-    return refuse(enrolling, 403);
+    return error_of_at(error, ERROR_FORBIDDEN, "/agent",
+                       "agent %s is a client certificate's, and only with that enrols again", enrolling->id);
   } else if (before.has_owner && !is_own && !is_admin && before.owner_is_live) {
-    error_at(&enrolling->reason, "/agent",
-             "agent %s enrolled with the token \"%s\"; use that one, or revoke it first with \"wavetune token revoke "
-             "%s\"",
-             enrolling->id, before.owner_name, before.owner_name);
-    return refuse(enrolling, 403);
+    return error_of_at(
+        error, ERROR_FORBIDDEN, "/agent",
+        "agent %s enrolled with the token \"%s\"; use that one, or revoke it first with \"wavetune token revoke "
+        "%s\"",
+        enrolling->id, before.owner_name, before.owner_name);
   } else {
     bool keeps = is_admin && before.has_owner && before.owner_is_live;
     enrolling->owner = (struct agent_owner){keeps ? before.owner : request->token_id, false};
   }
-  if (!enrolling->refused)
-    machine_check(enrolling, enrolling->id, &before);
-  return true;
+  return machine_check(enrolling, enrolling->id, &before, error);
 }
 
 static bool agent_write(struct worker *worker, struct enrolling *enrolling, struct error *error) {
@@ -197,23 +182,20 @@ static bool enrol_once(struct worker *worker, struct enrolling *enrolling, struc
     return false;
   bool ok = enrolling->request->roles == TOKEN_ENROL ? newcomer_admit(worker, enrolling, error)
                                                      : acquaintance_admit(worker, enrolling, error);
-  ok = ok && (enrolling->refused || agent_write(worker, enrolling, error));
-  if (ok && !enrolling->refused)
-    return db_commit(worker->db, error);
-  db_rollback(worker->db);
-  return ok;
+  return db_end(worker->db, ok && agent_write(worker, enrolling, error), error);
 }
 
-static void refused_answer(struct worker *worker, struct request *request, const struct enrolling *enrolling) {
+/* A refusal is for the operator too. */
+static void refusal_note(struct worker *worker, const struct request *request, const struct enrolling *enrolling,
+                         const struct error *why) {
   const struct enrolment *enrolment = enrolling->enrolment;
   struct error error;
   char address[ADDRESS_SIZE];
   log_warning("agent: refused to enrol name=%s token=%s address=%s: %s", enrolment->name, request->token_name,
-              client_address(request, address), enrolling->reason.message);
+              client_address(request, address), why->message);
   if (*enrolling->copy_of &&
       !agent_note_refused(worker->db, enrolling->copy_of, enrolment->machine, enrolment->name, &error))
     log_warning("agent: cannot note that a copy of agent=%s was refused: %s", enrolling->copy_of, error.message);
-  request_refuse(request, enrolling->refused, &enrolling->reason);
 }
 
 static void enrolled_answer(struct worker *worker, struct request *request, struct enrolling *enrolling) {
@@ -241,7 +223,7 @@ void route_agent_post(struct worker *worker, struct request *request) {
   struct error error;
   cleanup_enrolment struct enrolment enrolment = {0};
   if (!enrolment_parse(request->json, &enrolment, &error)) {
-    request_refuse(request, 422, &error);
+    answer_failure(request, &error);
     return;
   }
   if (enrolment.agent && !identity_fits(request, enrolment.agent, "/agent"))
@@ -250,12 +232,12 @@ void route_agent_post(struct worker *worker, struct request *request) {
   bool ok = enrol_once(worker, &enrolling, &error);
   for (int attempt = 1; !ok && error.kind == ERROR_CONTENTION && attempt < ENROL_ATTEMPTS; attempt++)
     ok = enrol_once(worker, &enrolling, &error);
-  if (!ok)
-    answer_failure(request, &error);
-  else if (enrolling.refused)
-    refused_answer(worker, request, &enrolling);
-  else
+  if (!ok && (error.kind == ERROR_FORBIDDEN || error.kind == ERROR_CONFLICT))
+    refusal_note(worker, request, &enrolling, &error);
+  if (ok)
     enrolled_answer(worker, request, &enrolling);
+  else
+    answer_failure(request, &error);
   enrolling_clear(&enrolling);
 }
 
@@ -275,23 +257,22 @@ static bool token_replace(struct worker *worker, struct request *request, char r
   return db_end(worker->db, ok, error);
 }
 
+static bool token_may_be_replaced(const struct request *request, struct error *error) {
+  if (request->is_by_certificate)
+    return error_of(error, ERROR_FORBIDDEN, "agent %s shows a certificate, which takes the place of a token of its own",
+                    request->token_agent);
+  return *request->token_agent ||
+         error_of(error, ERROR_FORBIDDEN, "the token \"%s\" is no agent's own; an enrolment token makes such agents",
+                  request->token_name);
+}
+
 void route_agent_token(struct worker *worker, struct request *request) {
   static const char *const members[] = {NULL};
   int64_t life_ms = server_options(worker->server)->agent_token_ms;
   struct error error;
   char token[TOKEN_TEXT_SIZE];
-  if (!json_only_members(request->json, "", members, &error)) {
-    request_refuse(request, 422, &error);
-    return;
-  }
-  if (request->is_by_certificate) {
-    request_problem(request, 403, "", "agent %s shows a certificate, which takes the place of a token of its own",
-                    request->token_agent);
-    return;
-  }
-  if (!*request->token_agent) {
-    request_problem(request, 403, "", "the token \"%s\" is no agent's own; an enrolment token makes such agents",
-                    request->token_name);
+  if (!json_only_members(request->json, "", members, &error) || !token_may_be_replaced(request, &error)) {
+    answer_failure(request, &error);
     return;
   }
   if (!identity_fits(request, request->segments[0], ""))

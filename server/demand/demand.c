@@ -165,15 +165,15 @@ static bool wanted_queue(struct worker *worker, const struct demand_wanted *want
   struct job_row *row = &submission.row;
   json_t *extra = NULL;
   bool ok = catalog_load(worker, &wanted->kernel, 1, &catalog, error);
-  enum submit_answer answer = ok ? submission_check(worker, &catalog, &submission, &extra, refused) : SUBMIT_FAILED;
+  bool is_right = ok && submission_check(worker, &catalog, &submission, &extra, refused);
   json_decref(extra);
-  if (ok && answer == SUBMIT_FAILED) {
+  if (ok && !is_right && refused->kind != ERROR_INVALID) {
     *error = *refused;
     ok = false;
   }
-  if (answer == SUBMIT_OK && json_integer_value(json_object_get(submission.agents, "matching")) == 0)
+  if (is_right && json_integer_value(json_object_get(submission.agents, "matching")) == 0)
     error_set(refused, "no live agent matches its environment, so a job would only wait");
-  else if (answer == SUBMIT_OK) {
+  else if (is_right) {
     submission.stored = row;
     row->author = row->raiser = author;
     ok = jobs_find(worker->db, &row, 1, error) && jobs_incumbents(worker->db, &row, 1, error);

@@ -18,7 +18,7 @@ static void post_refuse(struct job_post *post, size_t index, struct error *error
   char at[JSON_POINTER_SIZE];
   if (post->is_batch)
     error_pointer_prefix(error, json_pointer_index(at, sizeof at, "/jobs", index));
-  request_problem_extra(post->request, 422, error, extra);
+  answer_failure_extra(post->request, error, extra);
   post->is_open = false;
 }
 
@@ -29,7 +29,7 @@ static void post_parse(struct request *request, struct job_post *post) {
   *post = (struct job_post){.request = request, .is_batch = jobs != NULL, .is_open = true};
   if (jobs && (!json_only_members(request->json, "", members, &error) ||
                (!json_is_array(jobs) && !error_at(&error, "/jobs", "\"jobs\" must be an array")))) {
-    request_refuse(request, 422, &error);
+    answer_failure(request, &error);
     post->is_open = false;
     return;
   }
@@ -60,11 +60,11 @@ static void post_release(struct job_post *post) {
 static bool post_check(struct worker *worker, struct catalog *catalog, struct job_post *post, struct error *error) {
   for (size_t i = 0; i < post->n && post->is_open; i++) {
     json_t *extra;
-    enum submit_answer answer = submission_check(worker, catalog, &post->submissions[i], &extra, error);
-    if (answer == SUBMIT_FAILED)
+    if (submission_check(worker, catalog, &post->submissions[i], &extra, error))
+      continue;
+    if (error->kind != ERROR_INVALID)
       return false;
-    if (answer == SUBMIT_REFUSED)
-      post_refuse(post, i, error, extra);
+    post_refuse(post, i, error, extra);
   }
   return true;
 }

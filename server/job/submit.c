@@ -155,11 +155,6 @@ static void row_fill(struct submission *submission, const struct kernel *kernel,
     row->seed = row->seed << 8 | submission->identity.bytes[i];
 }
 
-static enum submit_answer refuse(struct error *error, const char *pointer) {
-  error_pointer_prefix(error, pointer);
-  return SUBMIT_REFUSED;
-}
-
 /* A search depends on what it is told first, so that stays what it is when the job is submitted. */
 static bool likely_read(struct worker *worker, struct catalog_kernel *entry, struct submission *submission,
                         struct error *error) {
@@ -191,8 +186,8 @@ static bool agents_find(struct worker *worker, const struct catalog *catalog, co
   return true;
 }
 
-enum submit_answer submission_check(struct worker *worker, struct catalog *catalog, struct submission *submission,
-                                    json_t **ret_extra, struct error *error) {
+bool submission_check(struct worker *worker, struct catalog *catalog, struct submission *submission, json_t **ret_extra,
+                      struct error *error) {
   static const struct match_builds no_builds;
   const struct job_request *request = &submission->request;
   struct catalog_kernel *entry = catalog_find(catalog, &request->kernel);
@@ -202,36 +197,36 @@ enum submit_answer submission_check(struct worker *worker, struct catalog *catal
   *ret_extra = NULL;
   if (!kernel) {
     char text[DIGEST_TEXT_SIZE];
-    error_at(error, "/kernel", "kernel %s is not registered; POST /v1/kernels first",
-             digest_format(&request->kernel, text));
-    return SUBMIT_REFUSED;
+    return error_at(error, "/kernel", "kernel %s is not registered; POST /v1/kernels first",
+                    digest_format(&request->kernel, text));
   }
   bool runs_builds = kernel->language == LANGUAGE_TRITON;
   if (runs_builds && !catalog_load_builds(worker, entry, error))
-    return SUBMIT_FAILED;
+    return false;
+
   const struct match_builds *builds = runs_builds ? &entry->builds : &no_builds;
   if (!key_parse(request->key, (const char *const *)kernel->key_names, kernel->n_key_names, &submission->key, error))
-    return refuse(error, "/key");
+    return error_pointer_prefix(error, "/key");
   if (!space_parse(request->space, &submission->space, error))
-    return refuse(error, "/space");
-  if (!kernel_accepts(kernel, &submission->key, submission->space, error))
-    return SUBMIT_REFUSED;
-  if (!match_has_build(&submission->key, builds, error))
-    return SUBMIT_REFUSED;
+    return error_pointer_prefix(error, "/space");
+  if (!kernel_accepts(kernel, &submission->key, submission->space, error) ||
+      !match_has_build(&submission->key, builds, error))
+    return false;
+
   if (!match_environment(&request->environment, &catalog->environments, builds, &submission->environment, &fitting,
                          error)) {
     *ret_extra = json_pack("{s:o}", "environments", fitting);
-    return refuse(error, "/environment");
+    return error_pointer_prefix(error, "/environment");
   }
   if (!match_build(&submission->environment, &submission->key, builds, &build, error))
-    return SUBMIT_REFUSED;
+    return false;
+
   row_fill(submission, kernel, build);
   submission->row.sizing =
       (struct lease_sizing){entry->config_us, server_options(worker->server)->lease_target_ms * 1000,
                             match_devices(&submission->environment, &catalog->environments)};
-  if (request->search.wanted && !likely_read(worker, entry, submission, error))
-    return SUBMIT_FAILED;
-  return agents_find(worker, catalog, kernel, build, submission, error) ? SUBMIT_OK : SUBMIT_FAILED;
+  return (!request->search.wanted || likely_read(worker, entry, submission, error)) &&
+         agents_find(worker, catalog, kernel, build, submission, error);
 }
 
 /* Whether the config is a point of the space that holds. */

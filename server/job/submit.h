@@ -47,12 +47,10 @@ struct submission {
 };
 void submission_release(struct submission *submission);
 
-enum submit_answer { SUBMIT_OK, SUBMIT_REFUSED, SUBMIT_FAILED };
-
-/* Checks a parsed request against kernel, builds and environments. Refused: the request is wrong, with a pointer relative
- * to the job and perhaps `ret_extra` for the problem. Failed: the database. */
-must_check enum submit_answer submission_check(struct worker *worker, struct catalog *catalog,
-                                               struct submission *submission, json_t **ret_extra, struct error *error);
+/* Checks a parsed request against kernel, builds and environments. ERROR_INVALID: the request is wrong, with a pointer
+ * relative to the job and perhaps *ret_extra (else NULL; the caller's) for the problem. Other kinds: the database. */
+must_check bool submission_check(struct worker *worker, struct catalog *catalog, struct submission *submission,
+                                 json_t **ret_extra, struct error *error);
 
 /* Refuses a budget of which it is known that no final can keep to it: the same was measured before, and took longer. */
 must_check bool submission_pays(const struct submission *submission, struct error *error);

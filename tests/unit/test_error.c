@@ -110,3 +110,13 @@ Test(error, an_error_has_a_kind_that_a_prefix_leaves) {
   error_at(&error, "/a", "wrong");
   cr_expect_eq(error.kind, ERROR_INVALID);
 }
+
+Test(error, error_of_at_fills_all_and_error_become_changes_the_kind_alone) {
+  struct error error;
+  cr_expect_not(error_of_at(&error, ERROR_FORBIDDEN, "/agent", "not %s", "yours"));
+  cr_expect_eq(error.kind, ERROR_FORBIDDEN);
+  cr_expect_not(error_become(&error, ERROR_CONFLICT));
+  cr_expect_eq(error.kind, ERROR_CONFLICT);
+  cr_expect_str_eq(error.pointer, "/agent");
+  cr_expect_str_eq(error.message, "not yours");
+}

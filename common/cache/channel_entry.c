@@ -2,10 +2,8 @@
 #include "common/cache/channel_entry.h"
 
 #include <inttypes.h>
-#include <time.h>
 
 #define SIGNED_PREFIX "wavetune channel entry 1\n"
-#define YEAR_9999_END_S INT64_C(253402300799)
 
 bool channel_name_check(const char *name, struct error *error) {
   size_t length = strlen(name);
@@ -13,44 +11,6 @@ bool channel_name_check(const char *name, struct error *error) {
     return error_set(error, "\"%.80s\" is no channel name: 1 to %d of a-z, 0-9, \".\", \"_\" and \"-\"", name,
                      CHANNEL_NAME_MAX);
   return true;
-}
-
-/* `count` decimal digits. */
-static bool digits_read(const char **at, int count, int *ret) {
-  int number = 0;
-  for (int i = 0; i < count; i++, (*at)++) {
-    if (**at < '0' || **at > '9')
-      return false;
-    number = number * 10 + (**at - '0');
-  }
-  *ret = number;
-  return true;
-}
-
-bool time_text_parse(const char *text, int64_t *ret_s) {
-  struct tm parts = {0};
-  char again[TIME_TEXT_SIZE];
-  const char *at = text;
-  if (!digits_read(&at, 4, &parts.tm_year) || *at++ != '-' || !digits_read(&at, 2, &parts.tm_mon) || *at++ != '-' ||
-      !digits_read(&at, 2, &parts.tm_mday) || *at++ != 'T' || !digits_read(&at, 2, &parts.tm_hour) || *at++ != ':' ||
-      !digits_read(&at, 2, &parts.tm_min) || *at++ != ':' || !digits_read(&at, 2, &parts.tm_sec) || *at++ != 'Z' || *at)
-    return false;
-  parts.tm_year -= 1900;
-  parts.tm_mon -= 1;
-  /* timegm takes a 31st of February for a day in March: what it made must read the same. */
-  int64_t s = timegm(&parts);
-  if (s < 0 || s > YEAR_9999_END_S || strcmp(time_text_format(s, again), text) != 0)
-    return false;
-  *ret_s = s;
-  return true;
-}
-
-char *time_text_format(int64_t s, char text[TIME_TEXT_SIZE]) {
-  time_t time = s;
-  struct tm parts;
-  ALWAYS(s >= 0 && s <= YEAR_9999_END_S && gmtime_r(&time, &parts));
-  ALWAYS(strftime(text, TIME_TEXT_SIZE, "%Y-%m-%dT%H:%M:%SZ", &parts) == TIME_TEXT_SIZE - 1);
-  return text;
 }
 
 bool channel_expires_parse(const json_t *json, int64_t *ret_s, struct error *error) {

@@ -10,6 +10,7 @@
 #ifndef WAVETUNE_COMMON_CACHE_CHANNEL_ENTRY_H
 #define WAVETUNE_COMMON_CACHE_CHANNEL_ENTRY_H
 
+#include "common/base/time_text.h"
 #include "common/cache/signing_key.h"
 #include "common/node/environment.h"
 
@@ -60,10 +61,5 @@ must_check bool channel_signatures_parse(const json_t *json, struct channel_sign
 must_check bool channel_signature_parse(const json_t *json, const char *pointer, struct channel_signature *ret,
                                         struct error *error);
 must_check json_t *channel_signatures_to_json(const struct channel_signature *all, size_t n); /* a new reference */
-
-/* Strict "YYYY-MM-DDTHH:MM:SSZ" and back; from 1970 to 9999. */
-#define TIME_TEXT_SIZE 21
-must_check bool time_text_parse(const char *text, int64_t *ret_s);
-char *time_text_format(int64_t s, char text[TIME_TEXT_SIZE]);
 
 #endif

@@ -2,10 +2,11 @@
  *
  * Memory: what a handler makes lives as long as it runs. Threads: database workers. */
 #include "server/audit/audit.h"
+
+#include "common/base/time_text.h"
 #include "server/http/answers.h"
 #include "server/http/page.h"
 #include "server/http/routes.h"
-#include "server/release/release_make.h"
 #include "server/token/token_request.h"
 
 /* False, and answered: an argument is wrong. */

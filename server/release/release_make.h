@@ -172,7 +172,4 @@ must_check bool release_from_plan(const struct release_plan *plan, const struct 
                                   const char *tag, enum regime regime, struct release **ret_release,
                                   struct error *error);
 
-/* "2026-11-21T07:05:00.25Z" or with an offset, strictly RFC 3339, as microseconds since 1970. */
-must_check bool time_parse(const char *text, int64_t *ret_us, struct error *error);
-
 #endif

@@ -4,10 +4,10 @@
 #include <errno.h>
 #include <time.h>
 
+#include "common/base/time_text.h"
 #include "common/node/environment.h"
 #include "server/http/router.h"
 #include "server/http/tls.h"
-#include "server/release/release_make.h"
 
 #define CHANNELS_MAX 64
 #define EXPIRES_MS_MAX (INT64_C(36500) * 24 * 3600 * 1000)

@@ -1,4 +1,4 @@
-/* Channel entries: what is read, what is signed byte by byte, what a signature proves; and times as text. */
+/* Channel entries: what is read, what is signed byte by byte, what a signature proves. */
 #include "common/cache/channel_entry.h"
 
 #include <criterion/criterion.h>
@@ -217,47 +217,4 @@ Test(channel_name, refuses_an_empty_a_long_and_an_upper_case_name) {
   cr_assert_str_eq(error.message, "\"Stable\" is no channel name: 1 to 64 of a-z, 0-9, \".\", \"_\" and \"-\"");
   longest[CHANNEL_NAME_MAX] = 0;
   cr_assert(channel_name_check(longest, &error));
-}
-
-Test(time_text, reads_and_writes_the_same) {
-  static const struct {
-    const char *text;
-    int64_t s;
-  } times[] = {
-      {"1970-01-01T00:00:00Z", 0}, {"2024-02-29T23:59:59Z", 1709251199}, {"9999-12-31T23:59:59Z", 253402300799}};
-  for (size_t i = 0; i < ARRAY_LENGTH(times); i++) {
-    int64_t s = -1;
-    char text[TIME_TEXT_SIZE];
-    cr_expect(time_text_parse(times[i].text, &s), "%s", times[i].text);
-    cr_expect_eq(s, times[i].s);
-    cr_expect_str_eq(time_text_format(s, text), times[i].text);
-  }
-}
-
-Test(time_text, refuses_what_is_no_such_time) {
-  static const char *const texts[] = {
-      "",
-      "2026-12-24",
-      "2026-12-24T00:00:00",
-      "2026-12-24T00:00:00+00:00",
-      "2026-12-24T00:00:00Z ",
-      "2026-12-24 00:00:00Z",
-      "2026-12-24t00:00:00z",
-      "2026-12-24T00:00:00.5Z",
-      "2026-02-29T00:00:00Z",
-      "2026-13-01T00:00:00Z",
-      "2026-00-01T00:00:00Z",
-      "2026-01-00T00:00:00Z",
-      "2026-01-01T24:00:00Z",
-      "2026-01-01T00:60:00Z",
-      "2026-06-30T23:59:60Z",
-      "1969-12-31T23:59:59Z",
-      "20 6-01-01T00:00:00Z",
-      "+026-01-01T00:00:00Z",
-  };
-  for (size_t i = 0; i < ARRAY_LENGTH(texts); i++) {
-    int64_t s = -1;
-    cr_expect_not(time_text_parse(texts[i], &s), "%s", texts[i]);
-    cr_expect_eq(s, -1);
-  }
 }

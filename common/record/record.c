@@ -28,6 +28,8 @@ bool field_is_absent(const struct field *field, const void *at) {
     return digest_is_none(at);
   case FIELD_JSON:
     return *(json_t *const *)at == NULL;
+  case FIELD_CUSTOM:
+    return field->custom->is_absent && field->custom->is_absent(at);
   case FIELD_NUMBERS:
     return ((const struct numbers *)at)->all == NULL;
   case FIELD_TEXTS:
@@ -84,6 +86,10 @@ void record_release(const struct record *record, void *object) {
       break;
     case FIELD_JSON:
       json_decref(*(json_t **)at);
+      break;
+    case FIELD_CUSTOM:
+      if (field->custom->release)
+        field->custom->release(at);
       break;
     case FIELD_NUMBERS:
       free(((struct numbers *)at)->all);
@@ -207,8 +213,11 @@ static bool ranges_read(const json_t *array, const char *at, struct config_range
   return true;
 }
 
-static bool records_read(const struct field *field, const json_t *array, const char *at, struct records *ret,
-                         struct error *error) {
+static bool members_read(const struct record *record, const json_t *json, const char *pointer, bool is_answer,
+                         void *object, struct error *error);
+
+static bool records_read(const struct field *field, const json_t *array, const char *at, bool is_answer,
+                         struct records *ret, struct error *error) {
   size_t n = json_array_size(array), size = field->of->size;
   if (!length_is_good(field, n, "elements", at, error))
     return false;
@@ -221,10 +230,16 @@ static bool records_read(const struct field *field, const json_t *array, const c
     record_init(field->of, element);
     ret->n++;
     json_pointer_index(element_at, sizeof element_at, at, i);
-    if (!record_read(field->of, json_array_get(array, i), element_at, element, error))
+    if (!members_read(field->of, json_array_get(array, i), element_at, is_answer, element, error))
       return false;
   }
   return true;
+}
+
+static bool custom_read(const struct field *field, const json_t *value, const char *at, void *to, struct error *error) {
+  if (field->custom->release)
+    field->custom->release(to);
+  return field->custom->read(value, to, error) || error_pointer_prefix(error, at);
 }
 
 static bool json_read(const struct field *field, json_t *value, const char *at, json_t **ret, struct error *error) {
@@ -238,7 +253,7 @@ static bool json_read(const struct field *field, json_t *value, const char *at, 
   return true;
 }
 
-static bool field_read(const struct field *field, const json_t *json, const char *pointer, void *to,
+static bool field_read(const struct field *field, const json_t *json, const char *pointer, bool is_answer, void *to,
                        struct error *error) {
   enum json_presence presence = field->flags & FIELD_REQUIRED   ? JSON_REQUIRED
                                 : field->flags & FIELD_NOT_NULL ? JSON_NOT_NULL
@@ -281,6 +296,7 @@ static bool field_read(const struct field *field, const json_t *json, const char
       return enum_read(field, text, at, to, error);
     return length_is_good(field, strlen(text), "bytes", at, error) && text_set(to, text);
   case FIELD_JSON:
+  case FIELD_CUSTOM:
     value = json_object_get(json, name);
     if (json_is_null(value) && presence != JSON_NOT_NULL)
       value = NULL;
@@ -288,11 +304,14 @@ static bool field_read(const struct field *field, const json_t *json, const char
       return error_at(error, at, "member \"%s\" is missing", name);
     if (json_is_null(value))
       return error_at(error, at, "\"%s\" must not be null", name);
-    return !value || json_read(field, value, at, to, error);
+    if (!value)
+      return true;
+    return field->type == FIELD_CUSTOM ? custom_read(field, value, at, to, error)
+                                       : json_read(field, value, at, to, error);
   case FIELD_RECORD:
     if (!json_get_object(json, pointer, name, presence, &value, error))
       return false;
-    return !value || record_read(field->of, value, at, to, error);
+    return !value || members_read(field->of, value, at, is_answer, to, error);
   case FIELD_NUMBERS:
   case FIELD_TEXTS:
   case FIELD_RANGES:
@@ -307,30 +326,48 @@ static bool field_read(const struct field *field, const json_t *json, const char
       return texts_read(field, value, at, to, error);
     if (field->type == FIELD_RANGES)
       return ranges_read(value, at, to, error);
-    return records_read(field, value, at, to, error);
+    return records_read(field, value, at, is_answer, to, error);
   }
   die("no such type of field");
 }
 
-static bool is_read(const struct field *field) { return !(field->flags & (FIELD_NO_JSON | FIELD_ANSWER)); }
+static bool is_read(const struct field *field, bool is_answer) {
+  return !(field->flags & (FIELD_NO_JSON | (is_answer ? FIELD_REQUEST : FIELD_ANSWER)));
+}
 static bool is_written(const struct field *field) { return !(field->flags & (FIELD_NO_JSON | FIELD_REQUEST)); }
 
-bool record_read(const struct record *record, const json_t *json, const char *pointer, void *object,
-                 struct error *error) {
+static bool only_fields(const struct record *record, const json_t *json, const char *pointer, struct error *error) {
   cleanup_free const char **names = xcalloc(record->n + 1, sizeof *names);
   size_t n = 0;
   for (size_t i = 0; i < record->n; i++)
-    if (is_read(&record->fields[i]))
+    if (is_read(&record->fields[i], false))
       names[n++] = record->fields[i].name;
-  if (!json_only_members(json, pointer, names, error))
+  return json_only_members(json, pointer, names, error);
+}
+
+static bool members_read(const struct record *record, const json_t *json, const char *pointer, bool is_answer,
+                         void *object, struct error *error) {
+  if (is_answer ? !json_is_object(json) && !error_at(error, pointer, "must be an object")
+                : !only_fields(record, json, pointer, error))
     return false;
 
   for (size_t i = 0; i < record->n; i++) {
     const struct field *field = &record->fields[i];
-    if (is_read(field) && !field_read(field, json, pointer, field_at(field, object), error))
+    void *to = field_at(field, object);
+    if (is_read(field, is_answer) && !field_read(field, json, pointer, is_answer, to, error))
       return false;
   }
   return true;
+}
+
+bool record_read(const struct record *record, const json_t *json, const char *pointer, void *object,
+                 struct error *error) {
+  return members_read(record, json, pointer, false, object, error);
+}
+
+bool record_read_answer(const struct record *record, const json_t *json, const char *pointer, void *object,
+                        struct error *error) {
+  return members_read(record, json, pointer, true, object, error);
 }
 
 static json_t *id_write(int64_t id) {
@@ -374,6 +411,8 @@ static json_t *field_write(const struct field *field, const void *at) {
     return json_digest_text(at);
   case FIELD_JSON:
     return json_incref(*(json_t *const *)at);
+  case FIELD_CUSTOM:
+    return field->custom->write(at);
   case FIELD_NUMBERS:
     return json_numbers(((const struct numbers *)at)->all, ((const struct numbers *)at)->n);
   case FIELD_TEXTS:
@@ -453,10 +492,11 @@ static json_t *enum_schema(const struct field *field) {
 }
 
 static json_t *type_schema(const struct field *field) {
+  const char *text = field->schema ? field->schema : field->type == FIELD_CUSTOM ? field->custom->schema : NULL;
   struct error error;
   json_t *schema;
-  if (field->schema) {
-    if (!json_parse(field->schema, strlen(field->schema), &schema, &error))
+  if (text) {
+    if (!json_parse(text, strlen(text), &schema, &error))
       die("the schema of \"%s\": %s", field->name, error.message);
     return schema;
   }
@@ -478,6 +518,7 @@ static json_t *type_schema(const struct field *field) {
   case FIELD_DIGEST:
     return reference("Digest");
   case FIELD_JSON:
+  case FIELD_CUSTOM:
     return json_object();
   case FIELD_NUMBERS:
     return array_schema(field, number_schema(field));
@@ -527,7 +568,7 @@ json_t *record_schema(const struct record *record) {
     /* An answer always has what is not left out. */
     if (field->flags & FIELD_REQUIRED || (field->flags & FIELD_ANSWER && !(field->flags & FIELD_OMITTED)))
       json_array_append_new(required, json_string(field->name));
-    is_request |= is_read(field);
+    is_request |= is_read(field, false);
   }
   json_t *schema = json_pack("{s:s, s:o}", "type", "object", "properties", properties);
   if (json_array_size(required))

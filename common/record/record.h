@@ -34,6 +34,7 @@ enum field_type {
   FIELD_ENUM,    /* an enum, from 0     -1           one of .names                 text, or an enum type */
   FIELD_DIGEST,  /* struct digest       all zeros    "sha256:…"                    bytea of 32 bytes */
   FIELD_JSON,    /* json_t *            NULL         any value (see .schema)       json, or its text */
+  FIELD_CUSTOM,  /* what .custom says   it says so   what .custom reads            json, or its text */
   FIELD_NUMBERS, /* struct numbers      .all NULL    an array of numbers           real[], double precision[] */
   FIELD_TEXTS,   /* struct texts        .all NULL    an array of strings           text[] */
   FIELD_RANGES,  /* struct config_ranges  never (empty)  [[first, count], …]        int8multirange */
@@ -56,6 +57,16 @@ struct records {
   void *all; /* n structs of .of */
 };
 
+/* A type of a field that is not in the list above: how it is read from JSON and written. */
+struct field_custom {
+  const char *schema;
+  bool (*is_absent)(const void *at); /* NULL: never */
+  /* Fills what is absent at `to`; pointers of errors are relative to the value. On failure `to` stays as it is. */
+  bool (*read)(const json_t *value, void *to, struct error *error);
+  json_t *(*write)(const void *at); /* a new reference */
+  void (*release)(void *at);        /* NULL: it owns nothing */
+};
+
 /* Flags of a field. Without any, it may be absent or null in JSON, is written as null, and has a column. */
 enum field_flags {
   FIELD_REQUIRED = 1 << 0,  /* JSON must have it */
@@ -73,12 +84,13 @@ struct field {
   size_t offset;
   unsigned flags;
   const char *column;
-  int64_t least, most;              /* of an integer; of a text or of JSON's text: most bytes; of lists: elements */
-  double least_number, most_number; /* of a number, and of each of numbers; both 0: any */
-  const char *const *names;         /* of an enum, by value, ended by NULL */
-  const struct record *of;          /* of FIELD_RECORD and FIELD_RECORDS */
-  const char *schema;               /* JSON: replaces the schema that the type gives */
-  const char *about;                /* its description in /openapi.json */
+  int64_t least, most;               /* of an integer; of a text or of JSON's text: most bytes; of lists: elements */
+  double least_number, most_number;  /* of a number, and of each of numbers; both 0: any */
+  const char *const *names;          /* of an enum, by value, ended by NULL */
+  const struct record *of;           /* of FIELD_RECORD and FIELD_RECORDS */
+  const struct field_custom *custom; /* of FIELD_CUSTOM */
+  const char *schema;                /* JSON: replaces the schema that the type gives */
+  const char *about;                 /* its description in /openapi.json */
 };
 
 struct record {
@@ -97,6 +109,11 @@ void record_release(const struct record *record, void *object);
  * caller may set defaults before. On failure the object holds what was read so far: release it. */
 must_check bool record_read(const struct record *record, const json_t *json, const char *pointer, void *object,
                             struct error *error);
+
+/* The same of an answer that a record wrote, perhaps a later one: also what is only written, and members that it does not
+ * know are passed over. */
+must_check bool record_read_answer(const struct record *record, const json_t *json, const char *pointer, void *object,
+                                   struct error *error);
 
 /* A new reference: its members in the order of the fields. */
 must_check json_t *record_write(const struct record *record, const void *object);

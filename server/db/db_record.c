@@ -25,6 +25,17 @@ static char *texts_format(const struct texts *texts) {
   return array.text;
 }
 
+static char *json_format(const json_t *json) {
+  char *text = json_dumps(json, JSON_COMPACT | JSON_ENCODE_ANY);
+  ALWAYS(text != NULL);
+  return text;
+}
+
+static char *custom_format(const struct field *field, const void *at) {
+  cleanup_json json_t *json = field->custom->write(at);
+  return json_format(json);
+}
+
 /* The literal of a value that is not absent; the caller's. */
 static char *field_format(const struct field *field, const void *at) {
   char text[BYTEA_TEXT_SIZE > FLOAT_TEXT_SIZE ? BYTEA_TEXT_SIZE : FLOAT_TEXT_SIZE];
@@ -43,11 +54,10 @@ static char *field_format(const struct field *field, const void *at) {
     return xstrdup(field->names[*(const int *)at]);
   case FIELD_DIGEST:
     return xstrdup(digest_bytea(at, text));
-  case FIELD_JSON: {
-    char *json = json_dumps(*(json_t *const *)at, JSON_COMPACT | JSON_ENCODE_ANY);
-    ALWAYS(json != NULL);
-    return json;
-  }
+  case FIELD_JSON:
+    return json_format(*(json_t *const *)at);
+  case FIELD_CUSTOM:
+    return custom_format(field, at);
   case FIELD_NUMBERS:
     return numbers_format(at);
   case FIELD_TEXTS:
@@ -127,9 +137,7 @@ void bind_ranges(struct db_parameters *parameters, const char *name, const struc
 }
 
 void bind_json(struct db_parameters *parameters, const char *name, const json_t *json) {
-  char *text = json ? json_dumps(json, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
-  ALWAYS(text || !json);
-  bind_taken(parameters, name, text, false);
+  bind_taken(parameters, name, json ? json_format(json) : NULL, false);
 }
 
 static struct numbers numbers_parse(const char *text) {
@@ -171,6 +179,12 @@ static int enum_parse(const struct field *field, const char *text) {
   die("\"%s\" of the database is no %s", text, field->name);
 }
 
+static void custom_parse(const struct field *field, const json_t *json, void *to) {
+  struct error error;
+  if (!field->custom->read(json, to, &error))
+    die("\"%s\" of the database cannot be read: %s", field->name, error.message);
+}
+
 static void field_parse(const struct field *field, const struct db_rows *rows, int row, void *to) {
   const char *column = field_column(field);
   if (db_is_null(rows, row, column))
@@ -200,6 +214,11 @@ static void field_parse(const struct field *field, const struct db_rows *rows, i
   case FIELD_JSON:
     *(json_t **)to = db_get_json(rows, row, column);
     return;
+  case FIELD_CUSTOM: {
+    cleanup_json json_t *json = db_get_json(rows, row, column);
+    custom_parse(field, json, to);
+    return;
+  }
   case FIELD_NUMBERS:
     *(struct numbers *)to = numbers_parse(text);
     return;

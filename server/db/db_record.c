@@ -132,6 +132,14 @@ void bind_digest(struct db_parameters *parameters, const char *name, const struc
     bind_text(parameters, name, NULL);
 }
 
+void bind_digests(struct db_parameters *parameters, const char *name, const struct digest *digests, size_t n) {
+  struct db_array array;
+  db_array_init(&array);
+  for (size_t i = 0; i < n; i++)
+    db_array_digest(&array, &digests[i]);
+  bind_array(parameters, name, &array);
+}
+
 void bind_ranges(struct db_parameters *parameters, const char *name, const struct config_ranges *ranges) {
   bind_taken(parameters, name, multirange_format(ranges), false);
 }
@@ -263,13 +271,25 @@ void db_records_free(const struct record *record, void *objects, size_t n) {
   free(objects);
 }
 
-json_t *db_rows_to_json(const struct db_rows *rows, const struct record *record) {
+static json_t *rows_to_json(const struct db_rows *rows, int n, const struct record *record) {
   json_t *array = json_array();
   cleanup_free void *object = xmalloc(record->size);
-  for (int row = 0; row < db_count(rows); row++) {
+  for (int row = 0; row < n; row++) {
     db_read(rows, row, record, object);
     ALWAYS(json_array_append_new(array, record_write(record, object)) == 0);
     record_release(record, object);
   }
   return array;
+}
+
+json_t *db_rows_to_json(const struct db_rows *rows, const struct record *record) {
+  return rows_to_json(rows, db_count(rows), record);
+}
+
+void db_page_to_json(const struct db_rows *rows, const struct record *record, int64_t limit, json_t **ret_items,
+                     int64_t *ret_next) {
+  bool has_more = db_count(rows) > limit;
+  int n = has_more ? (int)limit : db_count(rows);
+  *ret_items = rows_to_json(rows, n, record);
+  *ret_next = has_more ? db_get_integer(rows, n - 1, "id") : 0;
 }

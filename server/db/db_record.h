@@ -17,6 +17,8 @@ void bind_record(struct db_parameters *parameters, const struct record *record, 
 void bind_records(struct db_parameters *parameters, const struct record *record, const void *objects, size_t n);
 
 void bind_digest(struct db_parameters *parameters, const char *name, const struct digest *digest); /* NULL: null */
+void bind_digests(struct db_parameters *parameters, const char *name, const struct digest *digests,
+                  size_t n); /* bytea[] */
 void bind_ranges(struct db_parameters *parameters, const char *name, const struct config_ranges *ranges);
 void bind_json(struct db_parameters *parameters, const char *name, const json_t *json); /* NULL: null */
 
@@ -30,5 +32,10 @@ void db_records_free(const struct record *record, void *objects, size_t n);
 
 /* All rows as a JSON array of what record_write makes of each; a new reference. */
 must_check json_t *db_rows_to_json(const struct db_rows *rows, const struct record *record);
+
+/* A page of a list, of a statement that was asked for one row more than `limit`: the first `limit` rows as that array, and
+ * in *ret_next the column "id" of the last of them where there are more, else 0. */
+void db_page_to_json(const struct db_rows *rows, const struct record *record, int64_t limit, json_t **ret_items,
+                     int64_t *ret_next);
 
 #endif

@@ -17,7 +17,9 @@
   COUNTER(leases_split, "wavetune_leases_split_total", "Tails of held leases given to idle devices") \
   COUNTER(leases_renewed, "wavetune_leases_renewed_total", "Lease renewals committed") \
   COUNTER(leases_lost, "wavetune_leases_lost_total", "Leases that expired") \
-  COUNTER(leases_done, "wavetune_leases_done_total", "Leases completed") \
+  COUNTER(leases_done, "wavetune_leases_done_total", "Leases of which nothing remains") \
+  COUNTER(leases_reopened, "wavetune_leases_reopened_total", "Leases that became open again: lost, handed back, partly done, quarantined") \
+  COUNTER(leases_cancelled, "wavetune_leases_cancelled_total", "Leases cancelled") \
   COUNTER(measurements_accepted, "wavetune_measurements_accepted_total", "Measurements stored") \
   COUNTER(measurements_known, "wavetune_measurements_known_total", "Measurements that were there already") \
   COUNTER(measurements_late, "wavetune_measurements_late_total", "Measurements stored as evidence after their lease ended") \

@@ -6,11 +6,6 @@
 #include "server/kernel/code_signatures.h"
 #include "server/lease/lease_plan.h"
 
-const char *lease_state_name(enum lease_state state) {
-  static const char *const names[] = {"open", "held", "done", "cancelled"};
-  return names[state];
-}
-
 void lease_wish_release(struct lease_wish *wish) {
   free(wish->drain_reason);
   config_ranges_release(&wish->configs);

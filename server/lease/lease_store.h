@@ -7,6 +7,7 @@
 #include "common/campaign/warm_start.h"
 #include "common/verdict/budget.h"
 #include "server/db/db.h"
+#include "server/lease/lease_state.h"
 #include "server/measurement/results.h"
 
 struct lease_wish {
@@ -73,9 +74,6 @@ struct lease_renewal {
 };
 must_check bool leases_renew(struct db *db, struct lease_renewal *const *renewals, size_t n, int64_t lease_ms,
                              struct error *error);
-
-enum lease_state { LEASE_OPEN, LEASE_HELD, LEASE_DONE, LEASE_CANCELLED };
-const char *lease_state_name(enum lease_state state);
 
 struct lease_post {
   int64_t lease;

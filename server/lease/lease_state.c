@@ -1,0 +1,87 @@
+/* The transition table of leases, and the statement that follows it. Memory and threads: as the header says. */
+#include "server/lease/lease_state.h"
+
+#include "server/counters.h"
+#include "server/db/db_record.h"
+#include "server/lease/lease.sql.h"
+
+#define X(id, name) name,
+const char *const lease_state_names[LEASE_STATE_COUNT + 1] = {LEASE_STATES(X)};
+#undef X
+
+const char *lease_state_name(enum lease_state state) { return lease_state_names[state]; }
+
+/* May a lease go from the row's state to the column's? */
+static const bool transitions[LEASE_STATE_COUNT][LEASE_STATE_COUNT] = {
+    [LEASE_OPEN] = {[LEASE_OPEN] = true, [LEASE_HELD] = true, [LEASE_DONE] = true, [LEASE_CANCELLED] = true},
+    [LEASE_HELD] = {[LEASE_OPEN] = true, [LEASE_HELD] = true, [LEASE_DONE] = true, [LEASE_CANCELLED] = true},
+    [LEASE_DONE] = {[LEASE_OPEN] = true, [LEASE_DONE] = true},
+    [LEASE_CANCELLED] = {[LEASE_CANCELLED] = true},
+};
+
+bool lease_may_change(enum lease_state from, enum lease_state to) { return transitions[from][to]; }
+
+enum lease_state lease_state_after(const struct config_ranges *remaining, const struct config_ranges *less,
+                                   enum lease_state otherwise) {
+  for (size_t i = 0; i < remaining->n; i++)
+    for (uint64_t k = 0; k < remaining->ranges[i].count; k++)
+      if (!config_ranges_hold(less, remaining->ranges[i].first + k))
+        return otherwise;
+  return LEASE_DONE;
+}
+
+static const struct field change_fields[] = {
+    {"lease", FIELD_INTEGER, offsetof(struct lease_change, lease)},
+    {"from_state", FIELD_ENUM, offsetof(struct lease_change, from), .names = lease_state_names},
+    {"to_state", FIELD_ENUM, offsetof(struct lease_change, to), .names = lease_state_names},
+    {"agent", FIELD_TEXT, offsetof(struct lease_change, agent)},
+    {"device", FIELD_TEXT, offsetof(struct lease_change, device)},
+    {"nonce", FIELD_TEXT, offsetof(struct lease_change, nonce)},
+    {"token", FIELD_INTEGER, offsetof(struct lease_change, token)},
+    {"held_ms", FIELD_INTEGER, offsetof(struct lease_change, held_ms)},
+    {"less", FIELD_RANGES, offsetof(struct lease_change, less)},
+    {"more", FIELD_RANGES, offsetof(struct lease_change, more)},
+    {"is_split", FIELD_BOOL, offsetof(struct lease_change, is_split)},
+    {"posts", FIELD_INTEGER, offsetof(struct lease_change, posts)},
+    {"fruitless_less", FIELD_INTEGER, offsetof(struct lease_change, fruitless_less)},
+    {"device_us", FIELD_INTEGER, offsetof(struct lease_change, device_us)},
+    {"opening_us", FIELD_INTEGER, offsetof(struct lease_change, opening_us)},
+    {"correct", FIELD_INTEGER, offsetof(struct lease_change, outcomes[OUTCOME_CORRECT])},
+    {"compile", FIELD_INTEGER, offsetof(struct lease_change, outcomes[OUTCOME_COMPILE])},
+    {"runtime", FIELD_INTEGER, offsetof(struct lease_change, outcomes[OUTCOME_RUNTIME])},
+    {"correctness", FIELD_INTEGER, offsetof(struct lease_change, outcomes[OUTCOME_CORRECTNESS])},
+    {"timeout", FIELD_INTEGER, offsetof(struct lease_change, outcomes[OUTCOME_TIMEOUT])},
+    {"constraints", FIELD_INTEGER, offsetof(struct lease_change, outcomes[OUTCOME_CONSTRAINTS])},
+};
+static const struct record change_record = RECORD(NULL, struct lease_change, change_fields);
+
+static void change_count(const struct lease_change *change) {
+  if (change->from == change->to)
+    return;
+  static const enum counter counters[LEASE_STATE_COUNT] = {[LEASE_OPEN] = COUNTER_leases_reopened,
+                                                           [LEASE_HELD] = COUNTER_leases_granted,
+                                                           [LEASE_DONE] = COUNTER_leases_done,
+                                                           [LEASE_CANCELLED] = COUNTER_leases_cancelled};
+  counter_add(counters[change->to], 1);
+}
+
+bool lease_change_state(struct db *db, const struct lease_change *changes, size_t n, struct error *error) {
+  if (n == 0)
+    return true;
+  for (size_t i = 0; i < n; i++) {
+    bool is_grant = changes[i].from == LEASE_OPEN && changes[i].to == LEASE_HELD;
+    ALWAYS(lease_may_change(changes[i].from, changes[i].to));
+    ALWAYS(is_grant == (changes[i].agent != NULL));
+  }
+
+  cleanup_rows struct db_rows *rows = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_records(&parameters, &change_record, changes, n);
+  if (!db_run(db, &sql_lease_change_state, &parameters, &rows, error))
+    return false;
+
+  ALWAYS((size_t)db_affected(rows) == n);
+  for (size_t i = 0; i < n; i++)
+    change_count(&changes[i]);
+  return true;
+}

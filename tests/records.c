@@ -16,10 +16,10 @@ static const char *const type_names[] = {"bool",   "integer", "id",      "number
 
 static json_t *field_describe(const struct field *field) {
   bool has_json = !(field->flags & FIELD_NO_JSON);
-  json_t *json =
-      json_pack("{s:s, s:s, s:b, s:b, s:b, s:b, s:b}", "name", field->name, "type", type_names[field->type], "json",
-                has_json, "required", !!(field->flags & FIELD_REQUIRED), "answer", !!(field->flags & FIELD_ANSWER),
-                "omitted", !!(field->flags & FIELD_OMITTED), "not_null", !!(field->flags & FIELD_NOT_NULL));
+  json_t *json = json_pack("{s:s, s:s, s:b, s:b, s:b, s:b, s:b}", "name", field->name, "type", type_names[field->type],
+                           "json", has_json, "required", !!(field->flags & (FIELD_REQUIRED | FIELD_STATED)), "answer",
+                           !!(field->flags & FIELD_ANSWER), "omitted", !!(field->flags & FIELD_OMITTED), "not_null",
+                           !!(field->flags & FIELD_NOT_NULL));
   if (!(field->flags & FIELD_NO_COLUMN))
     json_object_set_new(json, "column", json_string(field_column(field)));
   if (field->type == FIELD_ENUM) {

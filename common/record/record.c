@@ -130,6 +130,13 @@ static bool length_is_good(const struct field *field, size_t length, const char 
   return true;
 }
 
+static bool line_is_good(const struct field *field, const char *text, const char *at, struct error *error) {
+  for (const char *c = text; *c && field->flags & FIELD_LINE; c++)
+    if ((unsigned char)*c < 0x20 || *c == 0x7f)
+      return error_at(error, at, "\"%s\" holds a control character", field->name);
+  return true;
+}
+
 static bool number_is_good(const struct field *field, double number) {
   return (field->least_number == 0 && field->most_number == 0) ||
          (number >= field->least_number && number <= field->most_number);
@@ -262,6 +269,8 @@ static bool field_read(const struct field *field, const json_t *json, const char
   json_t *value = NULL;
   char at[JSON_POINTER_SIZE];
   json_pointer_member(at, sizeof at, pointer, name);
+  if (field->flags & FIELD_STATED && !json_object_get(json, name))
+    return error_at(error, at, "member \"%s\" is missing; it may be null", name);
 
   switch (field->type) {
   case FIELD_BOOL:
@@ -294,7 +303,8 @@ static bool field_read(const struct field *field, const json_t *json, const char
       return id_read(field, text, at, to, error);
     if (field->type == FIELD_ENUM)
       return enum_read(field, text, at, to, error);
-    return length_is_good(field, strlen(text), "bytes", at, error) && text_set(to, text);
+    return length_is_good(field, strlen(text), "bytes", at, error) && line_is_good(field, text, at, error) &&
+           text_set(to, text);
   case FIELD_JSON:
   case FIELD_CUSTOM:
     value = json_object_get(json, name);
@@ -566,7 +576,8 @@ json_t *record_schema(const struct record *record) {
       json_object_set_new(schema, "description", json_string(field->about));
     json_object_set_new(properties, field->name, schema);
     /* An answer always has what is not left out. */
-    if (field->flags & FIELD_REQUIRED || (field->flags & FIELD_ANSWER && !(field->flags & FIELD_OMITTED)))
+    if (field->flags & (FIELD_REQUIRED | FIELD_STATED) ||
+        (field->flags & FIELD_ANSWER && !(field->flags & FIELD_OMITTED)))
       json_array_append_new(required, json_string(field->name));
     is_request |= is_read(field, false);
   }

@@ -76,6 +76,8 @@ enum field_flags {
   FIELD_NO_JSON = 1 << 4,   /* JSON does not have it */
   FIELD_ANSWER = 1 << 5,    /* written only: reading refuses the member */
   FIELD_REQUEST = 1 << 6,   /* read only: never written */
+  FIELD_STATED = 1 << 7,    /* JSON must have it, perhaps as null */
+  FIELD_LINE = 1 << 8,      /* a text without control characters */
 };
 
 struct field {

@@ -198,3 +198,40 @@ Test(record, the_schema_of_an_answer_has_what_is_always_there) {
   cr_expect(json_equal(json_object_get(schema, "required"), required));
   cr_expect_null(property(schema, "hidden"));
 }
+
+struct note {
+  char *reason, *device;
+};
+static const struct field note_fields[] = {
+    {"reason", FIELD_TEXT, offsetof(struct note, reason), FIELD_STATED},
+    {"device", FIELD_TEXT, offsetof(struct note, device), FIELD_LINE},
+};
+static const struct record note_record = RECORD(NULL, struct note, note_fields);
+
+static bool note_reads(const char *text, struct error *error) {
+  cleanup_json json_t *json = json_of(text);
+  struct note note;
+  record_init(&note_record, &note);
+  bool ok = record_read(&note_record, json, "", &note, error);
+  record_release(&note_record, &note);
+  return ok;
+}
+
+Test(record, what_must_be_stated_may_be_null) {
+  struct error error;
+  cr_expect(note_reads("{\"reason\": null}", &error));
+  cr_expect(note_reads("{\"reason\": \"two\\nlines\"}", &error));
+  cr_expect_not(note_reads("{}", &error));
+  cr_expect_str_eq(error.pointer, "/reason");
+
+  cleanup_json json_t *schema = record_schema(&note_record), *required = json_of("[\"reason\"]");
+  cr_expect(json_equal(json_object_get(schema, "required"), required));
+}
+
+Test(record, a_line_has_no_control_characters) {
+  struct error error;
+  cr_expect(note_reads("{\"reason\": null, \"device\": \"GPU 0 \\u00b5\"}", &error));
+  cr_expect_not(note_reads("{\"reason\": null, \"device\": \"a\\u001fb\"}", &error));
+  cr_expect_str_eq(error.pointer, "/device");
+  cr_expect_not(note_reads("{\"reason\": null, \"device\": \"a\\u007f\"}", &error));
+}

@@ -8,7 +8,16 @@
 
 /* RECORD_OF(variable, table): the table whose columns the record's are, or several with spaces between; "" where a
  * column is of none. tests/system/test_records.py holds them against the database. */
-#define SERVER_RECORDS(RECORD_OF) RECORD_OF(audit_entry_record, "audit")
+/* clang-format off */
+#define SERVER_RECORDS(RECORD_OF) \
+  RECORD_OF(audit_entry_record, "audit") \
+  RECORD_OF(environment_item_record, "") \
+  RECORD_OF(agent_record, "") \
+  RECORD_OF(enrolment_record, "") \
+  RECORD_OF(heartbeat_request_record, "") \
+  RECORD_OF(heartbeat_answer_record, "") \
+  RECORD_OF(drain_request_record, "")
+/* clang-format on */
 
 #define X(variable, table) extern const struct record variable;
 SERVER_RECORDS(X)
@@ -21,6 +30,9 @@ struct server_record {
 extern const struct server_record server_records[]; /* ends with one whose record is NULL */
 
 /* Schemas of fields that /openapi.json has by name. */
+#define SCHEMA_BY "{\"$ref\": \"#/components/schemas/By\"}"
 #define SCHEMA_BY_ID "{\"$ref\": \"#/components/schemas/ById\"}"
+#define SCHEMA_ENVIRONMENT "{\"$ref\": \"#/components/schemas/Environment\"}"
+#define SCHEMA_DIGESTS "{\"type\": \"array\", \"items\": {\"$ref\": \"#/components/schemas/Digest\"}}"
 
 #endif

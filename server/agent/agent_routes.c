@@ -1,15 +1,15 @@
-/* Agents and the environments that they have: live, drain, list. Enrolling is in route_agent_post.c.
+/* Agents and the environments that they have: live, drain, list. Enrolling is in enrolment_routes.c.
  *
  * Memory: what a handler makes lives as long as it runs. Threads: database workers; the heartbeat: event threads. */
 #include "common/base/log.h"
 #include "server/agent/agents.h"
-#include "server/agent/drift_store.h"
 #include "server/agent/environments.h"
 #include "server/agent/identity.h"
 #include "server/http/answers.h"
 #include "server/http/page.h"
 #include "server/http/routes.h"
 #include "server/http/tokens.h"
+#include "server/records.h"
 
 void route_environment_list(struct worker *worker, struct request *request) {
   struct error error;
@@ -42,74 +42,82 @@ static bool beat_is_own(struct server *server, struct request *request) {
   return false;
 }
 
-void route_agent_heartbeat(struct server *server, struct request *request) {
-  static const char *const members[] = {"boot", NULL};
+struct heartbeat_request {
+  char *boot;
+};
+static const struct field heartbeat_fields[] = {
+    {"boot", FIELD_TEXT, offsetof(struct heartbeat_request, boot), FIELD_REQUIRED},
+};
+const struct record heartbeat_request_record = RECORD("HeartbeatRequest", struct heartbeat_request, heartbeat_fields);
+
+struct heartbeat_answer {
+  int64_t heartbeat_every_ms;
+  bool draining;
+};
+static const struct field heartbeat_answer_fields[] = {
+    {"heartbeat_every_ms", FIELD_INTEGER, offsetof(struct heartbeat_answer, heartbeat_every_ms),
+     FIELD_ANSWER | FIELD_NOT_NULL},
+    {"draining", FIELD_BOOL, offsetof(struct heartbeat_answer, draining), FIELD_ANSWER},
+};
+const struct record heartbeat_answer_record =
+    RECORD("HeartbeatAnswer", struct heartbeat_answer, heartbeat_answer_fields);
+
+/* By the event thread, which does not wait for the database. */
+static void beat_answer(struct server *server, struct request *request, const char *boot) {
+  struct heartbeat_answer answer = {.heartbeat_every_ms = server_options(server)->heartbeat_ms};
+  const char *id = request->segments[0];
   struct error error;
-  const char *boot;
-  bool is_draining = false;
-  if (!json_only_members(request->json, "", members, &error) ||
-      !json_get_string(request->json, "", "boot", JSON_REQUIRED, &boot, &error)) {
-    request_refuse(request, 422, &error);
-    return;
-  }
   if (!beat_is_own(server, request))
     return;
-  switch (agent_table_beat(server_agents(server), request->segments[0], boot, clock_monotonic_ms(), &is_draining)) {
-  case AGENT_BEATS: {
-    json_t *answer = json_pack("{s:I, s:b}", "heartbeat_every_ms", (json_int_t)server_options(server)->heartbeat_ms,
-                               "draining", is_draining);
-    ALWAYS(answer != NULL);
-    request_answer_json(request, 200, answer);
+
+  switch (agent_table_beat(server_agents(server), id, boot, clock_monotonic_ms(), &answer.draining)) {
+  case AGENT_BEATS:
+    request_answer_json(request, 200, record_write(&heartbeat_answer_record, &answer));
     return;
-  }
   case AGENT_ABSENT:
-    request_problem(request, 404, "", "agent \"%.40s\" is not enrolled with this boot nonce; enrol again",
-                    request->segments[0]);
-    return;
+    error_of(&error, ERROR_MISSING, "agent \"%.40s\" is not enrolled with this boot nonce; enrol again", id);
+    break;
   case AGENT_ASKED:
-    error_set(&error, "agent \"%.40s\" is being looked up; try again", request->segments[0]);
-    request_unavailable(request, &error);
-    return;
+    error_of(&error, ERROR_UNAVAILABLE, "agent \"%.40s\" is being looked up; try again", id);
+    break;
   }
+  answer_failure(request, &error);
 }
 
-void route_agent_drain(struct worker *worker, struct request *request) {
-  static const char *const members[] = {"device", "reason", NULL};
+void route_agent_heartbeat(struct server *server, struct request *request) {
+  struct heartbeat_request beat = {0};
   struct error error;
-  const char *id = request->segments[0], *device = NULL, *reason = NULL;
-  bool known;
-  if (!json_only_members(request->json, "", members, &error) ||
-      !json_get_string(request->json, "", "device", JSON_OPTIONAL, &device, &error) ||
-      !json_get_string(request->json, "", "reason", JSON_OPTIONAL, &reason, &error)) {
-    request_refuse(request, 422, &error);
-    return;
-  }
-  if (!json_object_get(request->json, "reason")) {
-    request_problem(request, 422, "/reason", "\"reason\" is missing; null ends the draining");
-    return;
-  }
-  if (reason && (!*reason || strlen(reason) > 1000)) {
-    request_problem(request, 422, "/reason", "\"reason\" has %zu bytes; it must have 1 to 1000, or be null",
-                    strlen(reason));
-    return;
-  }
-  if (device ? !device_set_drain(worker->db, id, device, reason, request_author(request), &known, &error)
-             : !agent_set_drain(worker->db, id, reason, request_author(request), &known, &error)) {
+  if (record_read(&heartbeat_request_record, request->json, "", &beat, &error))
+    beat_answer(server, request, beat.boot);
+  else
     answer_failure(request, &error);
-    return;
+  record_release(&heartbeat_request_record, &beat);
+}
+
+static const struct field drain_fields[] = {
+    {"device", FIELD_TEXT, offsetof(struct drain_request, device), .about = "only this one of the agent"},
+    {"reason", FIELD_TEXT, offsetof(struct drain_request, reason), FIELD_STATED, .least = 1, .most = 1000,
+     .about = "null ends the draining"},
+};
+const struct record drain_request_record = RECORD("DrainRequest", struct drain_request, drain_fields);
+
+void route_agent_drain(struct worker *worker, struct request *request) {
+  const char *id = request->segments[0];
+  struct drain_request drain = {0};
+  struct error error;
+  if (!record_read(&drain_request_record, request->json, "", &drain, &error) ||
+      !agent_drain(worker->db, id, &drain, request_author(request), &error)) {
+    answer_failure(request, &error);
+  } else {
+    if (!drain.device)
+      agent_table_drain(server_agents(worker->server), id, drain.reason != NULL);
+    log_info("agent: %s agent=%s device=%s reason=%s", drain.reason ? "draining" : "drained no more", id, drain.device,
+             drain.reason);
+    request_answer_json(
+        request, 200,
+        json_pack("{s:s, s:s?, s:s?}", "agent", id, "device", drain.device, "drain_reason", drain.reason));
   }
-  if (!known) {
-    request_problem(request, 404, device ? "/device" : "",
-                    "there is no agent \"%.40s\"%s%.40s%s; GET /v1/agents lists them", id,
-                    device ? " with a device \"" : "", device ? device : "", device ? "\"" : "");
-    return;
-  }
-  if (!device)
-    agent_table_drain(server_agents(worker->server), id, reason != NULL);
-  log_info("agent: %s agent=%s device=%s reason=%s", reason ? "draining" : "drained no more", id, device, reason);
-  json_t *answer = json_pack("{s:s, s:s?, s:s?}", "agent", id, "device", device, "drain_reason", reason);
-  ALWAYS(answer != NULL);
-  request_answer_json(request, 200, answer);
+  record_release(&drain_request_record, &drain);
 }
 
 void route_agent_list(struct worker *worker, struct request *request) {

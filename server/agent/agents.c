@@ -1,81 +1,197 @@
-/* Keeping the database's view of who lives up to date, and the memory's view of who drains.
- *
- * Memory: the table's. Threads: the housekeeper's. */
+/* Agents in the database: who lives, who drains, and the list of them. Memory and threads: as the header says. */
 #include "server/agent/agents.h"
 
 #include "common/base/log.h"
-#include "server/agent/environments.h"
+#include "server/agent/agents.sql.h"
+#include "server/audit/audit.h"
+#include "server/db/db_record.h"
 #include "server/housekeep.h"
+#include "server/records.h"
 
 #define FORGET_MS (60 * 60 * 1000)
 #define FLUSH_MAX 20000 /* agents in one statement */
 
-static bool seen_flush(struct worker *worker, struct agent_table *table, struct error *error) {
-  cleanup_free char(*ids)[AGENT_ID_SIZE] = xcalloc(FLUSH_MAX, sizeof *ids);
-  cleanup_free int64_t *ages_ms = xcalloc(FLUSH_MAX, sizeof *ages_ms);
-  cleanup_free const char **texts = xcalloc(FLUSH_MAX, sizeof *texts);
-  size_t n = agent_table_take_seen(table, clock_monotonic_ms(), FLUSH_MAX, ids, ages_ms);
+/* What the table in memory needs to know of an agent. */
+struct agent_brief {
+  char *id, *boot;
+  bool is_draining;
+  struct agent_owner owner;
+};
+static const struct field brief_fields[] = {
+    {"id", FIELD_TEXT, offsetof(struct agent_brief, id)},
+    {"boot", FIELD_TEXT, offsetof(struct agent_brief, boot)},
+    {"is_draining", FIELD_BOOL, offsetof(struct agent_brief, is_draining)},
+    {"token_id", FIELD_ID, offsetof(struct agent_brief, owner.token)},
+    {"has_token", FIELD_BOOL, offsetof(struct agent_brief, owner.has_token)},
+};
+static const struct record brief_record = RECORD(NULL, struct agent_brief, brief_fields);
+
+static void bind_ids(struct db_parameters *parameters, char (*ids)[AGENT_ID_SIZE], size_t n) {
+  struct db_array array;
+  db_array_init(&array);
   for (size_t i = 0; i < n; i++)
-    texts[i] = ids[i];
-  if (n == 0 || agents_seen(worker->db, texts, ages_ms, n, error))
-    return true;
-  agent_table_untake(table, ids, n);
-  return false;
+    db_array_text(&array, ids[i]);
+  bind_array(parameters, "ids", &array);
 }
 
-static bool asked_look_up(struct worker *worker, struct agent_table *table, struct error *error) {
+void agents_look_up(struct worker *worker) {
+  struct agent_table *table = server_agents(worker->server);
   cleanup_free char(*ids)[AGENT_ID_SIZE] = xcalloc(AGENTS_ASKED_MAX, sizeof *ids);
-  cleanup_free const char **texts = xcalloc(AGENTS_ASKED_MAX, sizeof *texts);
   size_t n = agent_table_asked(table, AGENTS_ASKED_MAX, ids), n_found;
-  struct agent_brief *found;
+  struct error error;
   if (n == 0)
-    return true;
-  for (size_t i = 0; i < n; i++)
-    texts[i] = ids[i];
-  if (!agents_brief(worker->db, texts, n, &found, &n_found, error))
-    return false;
+    return;
+
+  cleanup_rows struct db_rows *rows = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_ids(&parameters, ids, n);
+  if (!db_run(worker->db, &sql_agents_brief, &parameters, &rows, &error)) {
+    log_warning("agents: %s", error.message);
+    return;
+  }
+
+  struct agent_brief *found = db_read_all(rows, &brief_record, &n_found);
   int64_t now_ms = clock_monotonic_ms();
   for (size_t i = 0; i < n_found; i++)
     agent_table_put(table, found[i].id, found[i].boot, found[i].is_draining, found[i].owner, now_ms);
   for (size_t i = 0; i < n; i++)
     agent_table_absent(table, ids[i], now_ms);
-  agents_brief_free(found, n_found);
-  return true;
+  db_records_free(&brief_record, found, n_found);
 }
 
-static bool draining_refresh(struct worker *worker, struct agent_table *table, struct error *error) {
-  struct agent_brief *draining;
-  size_t n;
-  if (!agents_brief_draining(worker->db, &draining, &n, error))
-    return false;
-  cleanup_free const char **ids = xcalloc(n + 1, sizeof *ids);
+static bool seen_flush(struct db *db, struct agent_table *table, struct error *error) {
+  cleanup_free char(*ids)[AGENT_ID_SIZE] = xcalloc(FLUSH_MAX, sizeof *ids);
+  cleanup_free int64_t *ages_ms = xcalloc(FLUSH_MAX, sizeof *ages_ms);
+  size_t n = agent_table_take_seen(table, clock_monotonic_ms(), FLUSH_MAX, ids, ages_ms);
+  if (n == 0)
+    return true;
+
+  struct db_array ages;
+  db_array_init(&ages);
   for (size_t i = 0; i < n; i++)
-    ids[i] = draining[i].id;
-  agent_table_set_draining(table, ids, n);
-  agents_brief_free(draining, n);
+    db_array_integer(&ages, ages_ms[i]);
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_ids(&parameters, ids, n);
+  bind_array(&parameters, "ages_ms", &ages);
+  if (db_run(db, &sql_agents_seen, &parameters, NULL, error))
+    return true;
+  agent_table_untake(table, ids, n);
+  return false;
+}
+
+static bool draining_refresh(struct db *db, struct agent_table *table, struct error *error) {
+  cleanup_rows struct db_rows *rows = NULL;
+  if (!db_run(db, &sql_agents_brief_draining, NULL, &rows, error))
+    return false;
+
+  cleanup_free const char **ids = xcalloc((size_t)db_count(rows), sizeof *ids);
+  for (int row = 0; row < db_count(rows); row++)
+    ids[row] = db_get(rows, row, "id");
+  agent_table_set_draining(table, ids, (size_t)db_count(rows));
   return true;
 }
 
 /* From the database, which knows the heartbeats of all servers: a sum of what each server saw would count an agent that a
- * balancer sends here and there more than once. */
+ * balancer sends here and there more than once. Those that drain count too. */
 static bool live_count(struct worker *worker, struct error *error) {
-  int64_t n;
-  if (!agents_live(worker->db, agent_live_ms(server_options(worker->server)), &n, error))
+  cleanup_rows struct db_rows *rows = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_integer(&parameters, "live_ms", agent_live_ms(server_options(worker->server)));
+  if (!db_run(worker->db, &sql_agents_live, &parameters, &rows, error))
     return false;
-  server_set_live_agents(worker->server, (size_t)n);
+  server_set_live_agents(worker->server, (size_t)db_get_integer(rows, 0, "n"));
   return true;
-}
-
-void agents_look_up(struct worker *worker) {
-  struct error error;
-  if (!asked_look_up(worker, server_agents(worker->server), &error))
-    log_warning("agents: %s", error.message);
 }
 
 void agents_housekeep(struct worker *worker) {
   struct agent_table *table = server_agents(worker->server);
   struct error error;
   agent_table_forget(table, clock_monotonic_ms(), FORGET_MS);
-  if (!seen_flush(worker, table, &error) || !draining_refresh(worker, table, &error) || !live_count(worker, &error))
+  if (!seen_flush(worker->db, table, &error) || !draining_refresh(worker->db, table, &error) ||
+      !live_count(worker, &error))
     log_warning("agents: %s", error.message);
+}
+
+bool agent_drain(struct db *db, const char *agent, const struct drain_request *drain, const struct author *author,
+                 struct error *error) {
+  cleanup_rows struct db_rows *rows = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_text(&parameters, "agent", agent);
+  bind_text(&parameters, "reason", drain->reason);
+  bind_author(&parameters, author);
+  if (drain->device)
+    bind_text(&parameters, "device", drain->device);
+  if (!db_begin(db, error))
+    return false;
+
+  bool ok = db_run(db, drain->device ? &sql_device_drain : &sql_agent_drain, &parameters, &rows, error);
+  if (ok && db_affected(rows) == 0 && drain->device)
+    ok = error_of_at(error, ERROR_MISSING, "/device",
+                     "there is no agent \"%.40s\" with a device \"%.40s\"; GET /v1/agents lists them", agent,
+                     drain->device);
+  else if (ok && db_affected(rows) == 0)
+    ok = error_of(error, ERROR_MISSING, "there is no agent \"%.40s\"; GET /v1/agents lists them", agent);
+  ok = ok && audit_note(db, author, drain->reason ? AUDIT_DRAIN : AUDIT_RESUME, agent,
+                        json_pack("{s:s*, s:s*}", "device", drain->device, "reason", drain->reason), error);
+  return db_end(db, ok, error);
+}
+
+/* The last enrolment of an agent's id from another machine. */
+struct agent_refusal {
+  char *at, *machine, *name;
+};
+static const struct field refusal_fields[] = {
+    {"at", FIELD_TIME, offsetof(struct agent_refusal, at), FIELD_ANSWER, "refused_at"},
+    {"machine", FIELD_TEXT, offsetof(struct agent_refusal, machine), FIELD_ANSWER, "refused_machine"},
+    {"name", FIELD_TEXT, offsetof(struct agent_refusal, name), FIELD_ANSWER, "refused_name"},
+};
+static const struct record refusal_record = RECORD(NULL, struct agent_refusal, refusal_fields);
+
+enum agent_state { AGENT_LIVE, AGENT_LOST, AGENT_DRAINING };
+static const char *const state_names[] = {"live", "lost", "draining", NULL};
+
+struct agent {
+  char *id, *name, *version, *drain_reason, *drained_by, *last_seen;
+  enum agent_state state;
+  int64_t drained_by_id;
+  struct texts trusted_keys;
+  json_t *devices;
+  struct agent_refusal refused;
+};
+#define SCHEMA_DEVICES                                                                                                 \
+  "{\"type\": \"array\", \"items\": {\"type\": \"object\", \"required\": [\"device\", \"backend\", \"environment\"],"  \
+  " \"properties\": {\"device\": {\"type\": \"string\"}, \"backend\": {\"type\": \"string\"},"                         \
+  " \"environment\": " SCHEMA_ENVIRONMENT ", \"facts\": {\"type\": [\"object\", \"null\"]},"                           \
+  " \"drain_reason\": {\"type\": [\"string\", \"null\"]}, \"drained_by\": " SCHEMA_BY                                  \
+  ", \"drained_by_id\": " SCHEMA_BY_ID "}}}"
+static const struct field agent_fields[] = {
+    {"agent", FIELD_TEXT, offsetof(struct agent, id), FIELD_ANSWER | FIELD_NOT_NULL, "id"},
+    {"name", FIELD_TEXT, offsetof(struct agent, name), FIELD_ANSWER | FIELD_NOT_NULL},
+    {"version", FIELD_TEXT, offsetof(struct agent, version), FIELD_ANSWER | FIELD_NOT_NULL},
+    {"state", FIELD_ENUM, offsetof(struct agent, state), FIELD_ANSWER | FIELD_NOT_NULL, .names = state_names},
+    {"drain_reason", FIELD_TEXT, offsetof(struct agent, drain_reason), FIELD_ANSWER},
+    {"drained_by", FIELD_TEXT, offsetof(struct agent, drained_by), FIELD_ANSWER, .schema = SCHEMA_BY},
+    {"drained_by_id", FIELD_ID, offsetof(struct agent, drained_by_id), FIELD_ANSWER, .schema = SCHEMA_BY_ID},
+    {"trusted_keys", FIELD_TEXTS, offsetof(struct agent, trusted_keys), FIELD_ANSWER, .schema = SCHEMA_DIGESTS,
+     .about = "it takes only work that one of these keys signed"},
+    {"devices", FIELD_JSON, offsetof(struct agent, devices), FIELD_ANSWER | FIELD_NOT_NULL, .schema = SCHEMA_DEVICES},
+    {"refused", FIELD_RECORD, offsetof(struct agent, refused), FIELD_ANSWER, .of = &refusal_record,
+     .about = "the last enrolment of its id from another machine, of the last day"},
+    {"last_seen", FIELD_TIME, offsetof(struct agent, last_seen), FIELD_ANSWER},
+};
+const struct record agent_record = RECORD("Agent", struct agent, agent_fields);
+
+bool agents_list(struct db *db, int64_t live_ms, const char *after, int64_t limit, json_t **ret_items, char **ret_next,
+                 struct error *error) {
+  cleanup_rows struct db_rows *rows = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_integer(&parameters, "live_ms", live_ms);
+  bind_text(&parameters, "after", after);
+  bind_integer(&parameters, "limit", limit);
+  if (!db_run(db, &sql_agents_list, &parameters, &rows, error))
+    return false;
+
+  *ret_items = db_rows_to_json(rows, &agent_record);
+  *ret_next = db_count(rows) == limit ? xstrdup(db_get(rows, db_count(rows) - 1, "id")) : NULL;
+  return true;
 }

@@ -1,11 +1,15 @@
-/* Who lives: heartbeats in memory, answered by the event threads, flushed to the database in bulk by the housekeeper.
+/* Who lives: heartbeats in memory, answered by the event threads, flushed to the database in bulk by the housekeeper
+ * (housekeep.h). And agents as the API lists and drains them.
  *
  * An agent that enrolled with another server is unknown here at first: its first heartbeat is answered "try again", and
  * the housekeeper looks it up. What the database does not know either is remembered as absent for a while.
- * Memory: the table owns its entries. Threads: any; a lock that is never held over a call elsewhere. */
+ * Memory: the table owns its entries; lists are the caller's. Threads: the table any, with a lock that is never held over
+ * a call elsewhere; functions that take a db, its own. */
 #ifndef WAVETUNE_SERVER_AGENT_AGENTS_H
 #define WAVETUNE_SERVER_AGENT_AGENTS_H
 
+#include "common/base/json.h"
+#include "server/db/author.h"
 #include "server/server.h"
 
 #define AGENT_ID_SIZE 33 /* 32 hex digits and a NUL */
@@ -54,5 +58,19 @@ void agent_table_absent(struct agent_table *table, const char *id, int64_t now_m
 void agent_table_set_draining(struct agent_table *table, const char *const *ids, size_t n);
 /* Forgets who was not seen for `age_ms`. */
 void agent_table_forget(struct agent_table *table, int64_t now_ms, int64_t age_ms);
+
+/* A request to drain an agent, or one device of it; `reason` NULL ends the draining. Owns its texts. */
+struct drain_request {
+  char *device; /* NULL: the whole agent */
+  char *reason;
+};
+/* In one transaction. Fails with ERROR_MISSING when there is no such agent or device. */
+must_check bool agent_drain(struct db *db, const char *agent, const struct drain_request *drain,
+                            const struct author *author, struct error *error);
+
+/* Items of GET /v1/agents after id `after`, by id, those seen within `live_ms` as live; *ret_next, the caller's, is NULL
+ * at the end. */
+must_check bool agents_list(struct db *db, int64_t live_ms, const char *after, int64_t limit, json_t **ret_items,
+                            char **ret_next, struct error *error);
 
 #endif

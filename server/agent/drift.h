@@ -17,7 +17,10 @@
  * 4 % (a median over GPUs in one cluster, tritonbench's issue 143), so 10 % and 5 sigma are far outside of what a healthy
  * one does; one lease may meet a neighbour that leaves again, two in a row seldom do.
  *
- * Memory: plain values. Threads: drift_judge is pure; the rest belong to a worker. */
+ * What follows: the device is drained, its leases are taken away, and the samples that it gave since then are quarantined
+ * with the winners that were decided from them.
+ *
+ * Memory: plain values. Threads: drift_judge is pure; drift_look is a worker's. */
 #ifndef WAVETUNE_SERVER_AGENT_DRIFT_H
 #define WAVETUNE_SERVER_AGENT_DRIFT_H
 

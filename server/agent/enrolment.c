@@ -1,103 +1,221 @@
-/* Reading enrolments. Memory and threads: as the header says. */
+/* Reading and storing enrolments. Memory and threads: as the header says. */
 #include "server/agent/enrolment.h"
 
 #include "server/agent/agents.h"
+#include "server/agent/enrolment.sql.h"
+#include "server/agent/environments.h"
+#include "server/db/db_record.h"
+#include "server/records.h"
+
+#define LINE(name, type, member, flags)                                                                                \
+  {name, FIELD_TEXT, offsetof(type, member), FIELD_LINE | (flags), .least = 1, .most = AGENT_TEXT_MAX}
+
+static const struct field device_fields[] = {
+    LINE("device", struct enrolment_device, device, FIELD_REQUIRED),
+    LINE("backend", struct enrolment_device, backend, FIELD_REQUIRED),
+    {"name", FIELD_TEXT, offsetof(struct enrolment_device, name), FIELD_NOT_NULL | FIELD_NO_COLUMN},
+    {"environment", FIELD_JSON, offsetof(struct enrolment_device, environment_json), FIELD_REQUIRED | FIELD_NO_COLUMN,
+     .schema = SCHEMA_ENVIRONMENT},
+    {"facts", FIELD_JSON, offsetof(struct enrolment_device, facts), .schema = "{\"type\": \"object\"}"},
+    {"environment_digest", FIELD_DIGEST, offsetof(struct enrolment_device, environment_digest), FIELD_NO_JSON},
+};
+static const struct record device_record = RECORD(NULL, struct enrolment_device, device_fields);
+
+static const struct field enrolment_fields[] = {
+    {"agent", FIELD_TEXT, offsetof(struct enrolment, agent), FIELD_NO_COLUMN,
+     .schema = "{\"type\": \"string\", \"pattern\": \"^[0-9a-f]{32}$\"}"},
+    LINE("boot", struct enrolment, boot, FIELD_REQUIRED),
+    LINE("name", struct enrolment, name, FIELD_REQUIRED),
+    LINE("version", struct enrolment, version, FIELD_REQUIRED),
+    LINE("machine", struct enrolment, machine, 0),
+    {"trusted_keys", FIELD_TEXTS, offsetof(struct enrolment, trusted_keys), FIELD_NOT_NULL, .least = 1,
+     .most = ENROLMENT_KEYS_MAX,
+     .schema = "{\"type\": \"array\", \"minItems\": 1, \"maxItems\": 64,"
+               " \"items\": {\"$ref\": \"#/components/schemas/Digest\"}}",
+     .about = "it takes only work that one of these keys signed"},
+    {"devices", FIELD_RECORDS, offsetof(struct enrolment, devices), FIELD_REQUIRED | FIELD_NO_COLUMN, .least = 1,
+     .most = ENROLMENT_DEVICES_MAX, .of = &device_record},
+};
+const struct record enrolment_record = RECORD("AgentRequest", struct enrolment, enrolment_fields);
 
 void enrolment_release(struct enrolment *enrolment) {
-  for (size_t i = 0; i < enrolment->n_devices; i++) {
-    environment_release(&enrolment->devices[i].environment);
-    free(enrolment->devices[i].facts);
-  }
-  enrolment->n_devices = 0;
+  struct enrolment_device *devices = enrolment->devices.all;
+  for (size_t i = 0; i < enrolment->devices.n; i++)
+    environment_release(&devices[i].environment);
+  record_release(&enrolment_record, enrolment);
 }
 
-/* A required text of 1 to AGENT_TEXT_MAX bytes without control characters. */
-static bool text_get(const json_t *json, const char *pointer, const char *name, const char **ret, struct error *error) {
-  char at[JSON_POINTER_SIZE];
-  if (!json_get_string(json, pointer, name, JSON_REQUIRED, ret, error))
-    return false;
-  size_t length = strlen(*ret);
-  json_pointer_member(at, sizeof at, pointer, name);
-  if (length == 0 || length > AGENT_TEXT_MAX)
-    return error_at(error, at, "\"%s\" has %zu bytes; it must have 1 to %d", name, length, AGENT_TEXT_MAX);
-  for (const char *c = *ret; *c; c++)
-    if ((unsigned char)*c < 0x20 || *c == 0x7f)
-      return error_at(error, at, "\"%s\" holds a control character", name);
+static bool device_check(struct enrolment *enrolment, size_t i, struct error *error) {
+  struct enrolment_device *devices = enrolment->devices.all, *device = &devices[i];
+  if (device->facts && !json_is_object(device->facts))
+    return error_at(error, "/facts", "\"facts\" must be an object");
+  if (!environment_parse(device->environment_json, &device->environment, error) ||
+      !environment_is_full(&device->environment, error))
+    return error_pointer_prefix(error, "/environment");
+  device->environment_digest = environment_digest(&device->environment);
+
+  for (size_t other = 0; other < i; other++)
+    if (strcmp(devices[other].device, device->device) == 0)
+      return error_set(error, "device \"%.60s\" is listed twice", device->device);
   return true;
 }
 
-static bool device_parse(const json_t *json, const char *pointer, struct enrolment_device *ret, struct error *error) {
-  static const char *const members[] = {"device", "backend", "name", "environment", "facts", NULL};
+static bool enrolment_read(const json_t *json, struct enrolment *enrolment, struct error *error) {
   char at[JSON_POINTER_SIZE];
-  json_t *environment, *facts = NULL;
-  const char *name = NULL;
-  if (!json_only_members(json, pointer, members, error) || !text_get(json, pointer, "device", &ret->device, error) ||
-      !text_get(json, pointer, "backend", &ret->backend, error) ||
-      !json_get_string(json, pointer, "name", JSON_NOT_NULL, &name, error) ||
-      !json_get_object(json, pointer, "environment", JSON_REQUIRED, &environment, error) ||
-      !json_get_object(json, pointer, "facts", JSON_OPTIONAL, &facts, error))
+  if (!record_read(&enrolment_record, json, "", enrolment, error))
     return false;
-  if (!environment_parse(environment, &ret->environment, error) || !environment_is_full(&ret->environment, error))
-    return error_pointer_prefix(error, json_pointer_member(at, sizeof at, pointer, "environment"));
-  if (facts) {
-    ret->facts = json_dumps(facts, JSON_COMPACT);
-    ALWAYS(ret->facts != NULL);
-  }
-  return true;
-}
 
-/* The ids of the keys that must have signed what the agent is given. */
-static bool trusted_keys_parse(const json_t *json, struct enrolment *enrolment, struct error *error) {
-  json_t *keys = NULL;
-  if (!json_get_array(json, "", "trusted_keys", JSON_NOT_NULL, &keys, error))
-    return false;
-  size_t n = json_array_size(keys);
-  if (keys && (n == 0 || n > ENROLMENT_KEYS_MAX))
-    return error_at(error, "/trusted_keys", "%zu trusted keys; an agent that wants signatures has 1 to %d", n,
-                    ENROLMENT_KEYS_MAX);
-  for (size_t i = 0; i < n; i++) {
-    char at[JSON_POINTER_SIZE];
-    const char *text = json_string_value(json_array_get(keys, i));
-    if (!text || !digest_parse(text, &enrolment->trusted_keys[i]))
+  if (enrolment->agent && !agent_id_is_valid(enrolment->agent))
+    return error_at(error, "/agent",
+                    "\"agent\" must be the 32 hexadecimal digits of an earlier enrolment; leave it out for "
+                    "a new one");
+  for (size_t i = 0; i < enrolment->trusted_keys.n; i++) {
+    struct digest id;
+    if (!digest_parse(enrolment->trusted_keys.all[i], &id))
       return error_at(error, json_pointer_index(at, sizeof at, "/trusted_keys", i),
                       "a trusted key is named by its id, \"sha256:\" and 64 hexadecimal digits");
   }
-  enrolment->n_trusted_keys = n;
+  for (size_t i = 0; i < enrolment->devices.n; i++)
+    if (!device_check(enrolment, i, error))
+      return error_pointer_prefix(error, json_pointer_index(at, sizeof at, "/devices", i));
   return true;
 }
 
 bool enrolment_parse(const json_t *json, struct enrolment *ret, struct error *error) {
-  static const char *const members[] = {"agent", "boot", "name", "version", "machine", "trusted_keys", "devices", NULL};
-  cleanup_enrolment struct enrolment enrolment = {0};
-  json_t *devices;
-  if (!json_only_members(json, "", members, error) ||
-      !json_get_string(json, "", "agent", JSON_OPTIONAL, &enrolment.agent, error) ||
-      !text_get(json, "", "boot", &enrolment.boot, error) || !text_get(json, "", "name", &enrolment.name, error) ||
-      !text_get(json, "", "version", &enrolment.version, error) ||
-      !json_get_string(json, "", "machine", JSON_OPTIONAL, &enrolment.machine, error) ||
-      !json_get_array(json, "", "devices", JSON_REQUIRED, &devices, error))
-    return false;
-  if (enrolment.agent && !agent_id_is_valid(enrolment.agent))
-    return error_at(error, "/agent",
-                    "\"agent\" must be the 32 hexadecimal digits of an earlier enrolment; leave it out for "
-                    "a new one");
-  if ((enrolment.machine && !text_get(json, "", "machine", &enrolment.machine, error)) ||
-      !trusted_keys_parse(json, &enrolment, error))
-    return false;
-  size_t n = json_array_size(devices);
-  if (n == 0 || n > ENROLMENT_DEVICES_MAX)
-    return error_at(error, "/devices", "%zu devices; an agent has 1 to %d", n, ENROLMENT_DEVICES_MAX);
-  for (size_t i = 0; i < n; i++) {
-    char at[JSON_POINTER_SIZE];
-    json_pointer_index(at, sizeof at, "/devices", i);
-    struct enrolment_device *device = &enrolment.devices[enrolment.n_devices++];
-    if (!device_parse(json_array_get(devices, i), at, device, error))
-      return false;
-    for (size_t other = 0; other < i; other++)
-      if (string_equal(enrolment.devices[other].device, device->device))
-        return error_at(error, at, "device \"%.60s\" is listed twice", device->device);
+  struct enrolment enrolment;
+  record_init(&enrolment_record, &enrolment);
+  if (enrolment_read(json, &enrolment, error)) {
+    *ret = enrolment;
+    return true;
   }
-  *ret = enrolment;
-  enrolment.n_devices = 0;
+  enrolment_release(&enrolment);
+  return false;
+}
+
+static const struct field terms_fields[] = {
+    {"is_live", FIELD_BOOL, offsetof(struct enrolment_terms, is_live)},
+    {"uses_left", FIELD_INTEGER, offsetof(struct enrolment_terms, uses_left)},
+    {"token_name", FIELD_TEXT, offsetof(struct enrolment_terms, name)},
+    {"agent_name", FIELD_TEXT, offsetof(struct enrolment_terms, agent_name)},
+    {"environment", FIELD_JSON, offsetof(struct enrolment_terms, environment)},
+};
+static const struct record terms_record = RECORD(NULL, struct enrolment_terms, terms_fields);
+
+void enrolment_terms_release(struct enrolment_terms *terms) { record_release(&terms_record, terms); }
+
+bool enrolment_terms_lock(struct db *db, int64_t token, struct enrolment_terms *ret, struct error *error) {
+  cleanup_rows struct db_rows *rows = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_integer(&parameters, "token", token);
+  if (!db_run(db, &sql_enrolment_terms_lock, &parameters, &rows, error))
+    return false;
+  ALWAYS(db_count(rows) == 1); /* tokens are never removed */
+  db_read(rows, 0, &terms_record, ret);
+  return true;
+}
+
+bool enrolment_use(struct db *db, int64_t token, struct error *error) {
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_integer(&parameters, "token", token);
+  return db_run(db, &sql_enrolment_use, &parameters, NULL, error);
+}
+
+bool enrolment_known(struct db *db, int64_t token, const char *boot, char **ret_agent, struct error *error) {
+  cleanup_rows struct db_rows *rows = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_integer(&parameters, "token", token);
+  bind_text(&parameters, "boot", boot);
+  if (!db_run(db, &sql_enrolment_known, &parameters, &rows, error))
+    return false;
+  *ret_agent = db_count(rows) ? xstrdup(db_get(rows, 0, "id")) : NULL;
+  return true;
+}
+
+static const struct field before_fields[] = {
+    {"agent_is_live", FIELD_BOOL, offsetof(struct agent_before, is_live)},
+    {"name", FIELD_TEXT, offsetof(struct agent_before, name)},
+    {"machine", FIELD_TEXT, offsetof(struct agent_before, machine)},
+    {"last_seen", FIELD_TIME, offsetof(struct agent_before, last_seen)},
+    {"token_id", FIELD_ID, offsetof(struct agent_before, owner)},
+    {"is_enrol", FIELD_BOOL, offsetof(struct agent_before, owner_is_enrol)},
+    {"is_of_certificate", FIELD_BOOL, offsetof(struct agent_before, is_of_certificate)},
+    {"terms", FIELD_RECORD, offsetof(struct agent_before, terms), .of = &terms_record},
+};
+static const struct record before_record = RECORD(NULL, struct agent_before, before_fields);
+
+void agent_before_release(struct agent_before *before) { record_release(&before_record, before); }
+
+bool agent_before_lock(struct db *db, const char *agent, int64_t live_ms, struct agent_before *ret,
+                       struct error *error) {
+  cleanup_rows struct db_rows *rows = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_text(&parameters, "agent", agent);
+  bind_integer(&parameters, "live_ms", live_ms);
+  if (!db_run(db, &sql_agent_before_lock, &parameters, &rows, error))
+    return false;
+
+  *ret = (struct agent_before){0};
+  if (db_count(rows))
+    db_read(rows, 0, &before_record, ret);
+  ret->is_known = db_count(rows) > 0;
+  return true;
+}
+
+bool agent_enrol(struct db *db, const char *agent, const struct enrolment *enrolment, int64_t token,
+                 char **ret_boot_before, struct error *error) {
+  size_t n = enrolment->devices.n;
+  cleanup_free const struct environment **environments = xcalloc(n, sizeof(struct environment *));
+  for (size_t i = 0; i < n; i++)
+    environments[i] = &enrolment_device(enrolment, i)->environment;
+
+  cleanup_rows struct db_rows *rows = NULL;
+  cleanup_parameters struct db_parameters parameters = {0}, devices = {0};
+  bind_text(&parameters, "id", agent);
+  bind_integer(&parameters, "token", token);
+  bind_record(&parameters, &enrolment_record, enrolment);
+  bind_text(&devices, "agent", agent);
+  bind_records(&devices, &device_record, enrolment->devices.all, n);
+  if (!environments_store(db, environments, n, error) || !db_run(db, &sql_agent_enrol, &parameters, &rows, error) ||
+      !db_run(db, &sql_agent_devices, &devices, NULL, error))
+    return false;
+  *ret_boot_before = xstrdup(db_get(rows, 0, "boot_before"));
+  return true;
+}
+
+bool agent_note_refused(struct db *db, const char *agent, const char *machine, const char *name, struct error *error) {
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_text(&parameters, "agent", agent);
+  bind_text(&parameters, "machine", machine);
+  bind_text(&parameters, "name", name);
+  return db_run(db, &sql_agent_note_refused, &parameters, NULL, error);
+}
+
+bool agent_token_make(struct db *db, const char *agent, int64_t replaces, int64_t life_ms, const struct author *author,
+                      char ret_token[TOKEN_TEXT_SIZE], struct error *error) {
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_text(&parameters, "agent", agent);
+  bind_integer(&parameters, "replaces", replaces);
+  bind_author(&parameters, author);
+  if (!db_run(db, &sql_agent_tokens_end, &parameters, NULL, error))
+    return false;
+
+  char random[9];
+  random_hex(random, 4);
+  cleanup_free char *name = xasprintf("agent-%s-%s", agent, random);
+  const struct token_terms terms = {
+      .name = name, .role = "agent", .expires_in_ms = life_ms, .agent = agent, .replaces = replaces};
+  bool is_new;
+  if (!tokens_insert(db, &terms, author, ret_token, &is_new, error))
+    return false;
+  return is_new || error_of(error, ERROR_INTERNAL, "there is a token \"%s\" already", name);
+}
+
+bool agent_token_rotate_in(struct db *db, int64_t token, int64_t *ret_ms, struct error *error) {
+  cleanup_rows struct db_rows *rows = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_integer(&parameters, "token", token);
+  if (!db_run(db, &sql_agent_token_rotate_in, &parameters, &rows, error))
+    return false;
+  *ret_ms = db_count(rows) ? db_get_integer(rows, 0, "ms") : -1;
   return true;
 }

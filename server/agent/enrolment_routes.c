@@ -6,9 +6,8 @@
 #include "common/base/log.h"
 #include "server/agent/agents.h"
 #include "server/agent/enrolment.h"
-#include "server/agent/environments.h"
-#include "server/agent/identities.h"
 #include "server/agent/identity.h"
+#include "server/audit/audit.h"
 #include "server/http/answers.h"
 #include "server/http/client.h"
 #include "server/http/routes.h"
@@ -50,13 +49,14 @@ static bool terms_check(const struct enrolment *enrolment, const struct enrolmen
 
   bool ok = true;
   ALWAYS(environment_parse(terms->environment, &wanted, &unread)); /* it was when the token was made */
-  for (size_t i = 0; ok && i < enrolment->n_devices; i++) {
-    if (environment_fits(&wanted, &enrolment->devices[i].environment))
+  for (size_t i = 0; ok && i < enrolment->devices.n; i++) {
+    const struct enrolment_device *device = enrolment_device(enrolment, i);
+    if (environment_fits(&wanted, &device->environment))
       continue;
     cleanup_free char *text = environment_format(&wanted);
     ok = error_of_at(error, ERROR_FORBIDDEN, json_pointer_index(at, sizeof at, "/devices", i),
                      "the token \"%s\" enrols devices of %s, and \"%.60s\" is another", terms->name, text,
-                     enrolment->devices[i].device);
+                     device->device);
   }
   environment_release(&wanted);
   return ok;
@@ -66,7 +66,7 @@ static bool terms_check(const struct enrolment *enrolment, const struct enrolmen
 static bool machine_check(struct enrolling *enrolling, const char *agent, const struct agent_before *before,
                           struct error *error) {
   const struct enrolment *enrolment = enrolling->enrolment;
-  if (!before->is_known || !before->is_live || !enrolment->machine || !*before->machine ||
+  if (!before->is_known || !before->is_live || !enrolment->machine || !before->machine ||
       strcmp(before->machine, enrolment->machine) == 0)
     return true;
   snprintf(enrolling->copy_of, sizeof enrolling->copy_of, "%s", agent);
@@ -119,20 +119,20 @@ static bool acquaintance_admit(struct worker *worker, struct enrolling *enrollin
     enrolling->owner = (struct agent_owner){request->is_by_certificate ? request->token_id : before.owner, true};
     if (!terms_check(enrolling->enrolment, &before.terms, error))
       return false;
-  } else if (before.terms.name) {
+  } else if (before.owner_is_enrol) {
     return error_of_at(error, ERROR_FORBIDDEN, "/agent",
                        "agent %s has a token of its own, and only with that enrols again", enrolling->id);
   } else if (before.is_of_certificate) {
     return error_of_at(error, ERROR_FORBIDDEN, "/agent",
                        "agent %s is a client certificate's, and only with that enrols again", enrolling->id);
-  } else if (before.has_owner && !is_own && !is_admin && before.owner_is_live) {
+  } else if (before.owner && !is_own && !is_admin && before.terms.is_live) {
     return error_of_at(
         error, ERROR_FORBIDDEN, "/agent",
         "agent %s enrolled with the token \"%s\"; use that one, or revoke it first with \"wavetune token revoke "
         "%s\"",
-        enrolling->id, before.owner_name, before.owner_name);
+        enrolling->id, before.terms.name, before.terms.name);
   } else {
-    bool keeps = is_admin && before.has_owner && before.owner_is_live;
+    bool keeps = is_admin && before.owner && before.terms.is_live;
     enrolling->owner = (struct agent_owner){keeps ? before.owner : request->token_id, false};
   }
   return machine_check(enrolling, enrolling->id, &before, error);
@@ -141,28 +141,14 @@ static bool acquaintance_admit(struct worker *worker, struct enrolling *enrollin
 static bool agent_write(struct worker *worker, struct enrolling *enrolling, struct error *error) {
   const struct enrolment *enrolment = enrolling->enrolment;
   const struct server_options *options = server_options(worker->server);
-  struct device_row devices[ENROLMENT_DEVICES_MAX];
-  for (size_t i = 0; i < enrolment->n_devices; i++)
-    devices[i] = (struct device_row){enrolment->devices[i].device, enrolment->devices[i].backend,
-                                     &enrolment->devices[i].environment, enrolment->devices[i].facts};
-  struct agent_row agent = {.id = enrolling->id,
-                            .boot = enrolment->boot,
-                            .name = enrolment->name,
-                            .version = enrolment->version,
-                            .machine = enrolment->machine,
-                            .token = enrolling->owner.token,
-                            .n_trusted_keys = enrolment->n_trusted_keys,
-                            .trusted_keys = enrolment->trusted_keys,
-                            .n_devices = enrolment->n_devices,
-                            .devices = devices};
-  if (!agent_enrol(worker->db, &agent, &enrolling->boot_before, error))
+  if (!agent_enrol(worker->db, enrolling->id, enrolment, enrolling->owner.token, &enrolling->boot_before, error))
     return false;
   if (enrolling->boot_before[0] && strcmp(enrolling->boot_before, enrolment->boot) != 0 &&
       (!leases_reclaim(worker->db, enrolling->id, agent_live_ms(options), &enrolling->losses, error) ||
        !leases_judge_losses(worker, &enrolling->losses, error)))
     return false;
   const struct author *author = request_author(enrolling->request);
-  json_t *detail = json_pack("{s:s, s:I}", "name", enrolment->name, "devices", (json_int_t)enrolment->n_devices);
+  json_t *detail = json_pack("{s:s, s:I}", "name", enrolment->name, "devices", (json_int_t)enrolment->devices.n);
   if (!audit_note(worker->db, author, AUDIT_ENROL, enrolling->id, detail, error))
     return false;
   int64_t life_ms = options->agent_token_ms;
@@ -205,7 +191,7 @@ static void enrolled_answer(struct worker *worker, struct request *request, stru
   leases_settle_losses(worker, &enrolling->losses);
   char address[ADDRESS_SIZE];
   log_info("agent: enrolled agent=%s name=%s devices=%zu reclaimed=%zu token=%s address=%s", enrolling->id,
-           enrolling->enrolment->name, enrolling->enrolment->n_devices, enrolling->losses.n, request->token_name,
+           enrolling->enrolment->name, enrolling->enrolment->devices.n, enrolling->losses.n, request->token_name,
            client_address(request, address));
   json_t *answer =
       json_pack("{s:s, s:I, s:I, s:I}", "agent", enrolling->id, "heartbeat_every_ms", (json_int_t)options->heartbeat_ms,

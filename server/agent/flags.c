@@ -3,8 +3,9 @@
 
 #include "common/base/log.h"
 #include "common/space/space.h"
-#include "server/agent/flag_store.h"
+#include "server/agent/flags.sql.h"
 #include "server/counters.h"
+#include "server/db/db_record.h"
 #include "server/job/job_store.h"
 #include "server/measurement/measurements.h"
 
@@ -57,24 +58,69 @@ size_t flags_judge(const struct final_measurement *measurements, size_t n, uint6
   return n_flags;
 }
 
-/* The flagged configs' values, by which the same config is found in another space. */
-static bool values_store(struct worker *worker, int64_t job, const struct flag *flags, size_t n, size_t *ret_flagged,
-                         struct error *error) {
+struct flag_facts {
+  int64_t baseline, seed;
+  int64_t default_config; /* FIELD_NONE: the space has none */
+  bool has_earlier;       /* some job that was done when it was submitted has a winner that can be flagged */
+  int64_t n_lacking;      /* samples of the final that were quarantined and not measured again */
+};
+static const struct field facts_fields[] = {
+    {"baseline", FIELD_INTEGER, offsetof(struct flag_facts, baseline)},
+    {"default_config", FIELD_INTEGER, offsetof(struct flag_facts, default_config)},
+    {"seed", FIELD_INTEGER, offsetof(struct flag_facts, seed)},
+    {"has_earlier", FIELD_BOOL, offsetof(struct flag_facts, has_earlier)},
+    {"n_lacking", FIELD_INTEGER, offsetof(struct flag_facts, n_lacking)},
+};
+static const struct record facts_record = RECORD(NULL, struct flag_facts, facts_fields);
+
+static bool flag_facts_load(struct db *db, int64_t job, struct flag_facts *ret, struct error *error) {
+  cleanup_rows struct db_rows *rows = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_integer(&parameters, "job", job);
+  if (!db_run(db, &sql_flag_facts, &parameters, &rows, error))
+    return false;
+  ALWAYS(db_count(rows) == 1);
+  db_read(rows, 0, &facts_record, ret);
+  return true;
+}
+
+/* A flag with its config's values as canonical JSON, by which the same config is found in another space. */
+struct flag_row {
+  char *config_values;
+  struct flag flag;
+};
+static const struct field flag_fields[] = {
+    {"config_values", FIELD_TEXT, offsetof(struct flag_row, config_values)},
+    {"ratio", FIELD_NUMBER, offsetof(struct flag_row, flag.ratio)},
+    {"lower", FIELD_NUMBER, offsetof(struct flag_row, flag.lower)},
+    {"upper", FIELD_NUMBER, offsetof(struct flag_row, flag.upper)},
+};
+static const struct record flag_record = RECORD(NULL, struct flag_row, flag_fields);
+
+/* Flags the winners with these configs, with the event. Those that are flagged already stay as they are. */
+static bool flags_store(struct db *db, int64_t job, const struct flag *flags, size_t n, size_t *ret_flagged,
+                        struct error *error) {
   cleanup_free char *text = NULL;
   cleanup_json json_t *json = NULL;
   cleanup_space struct space *space = NULL;
-  if (!job_space(worker->db, job, &text, error) || !json_parse(text, strlen(text), &json, error) ||
+  if (!job_space(db, job, &text, error) || !json_parse(text, strlen(text), &json, error) ||
       !space_parse(json, &space, error))
     return false;
-  char *values[FLAGS_MAX];
+
+  struct flag_row *rows = xcalloc(n, sizeof *rows);
   for (size_t i = 0; i < n; i++) {
     cleanup_json json_t *config = space_config_to_json(space, flags[i].config);
-    values[i] = json_canonical(config);
+    rows[i] = (struct flag_row){json_canonical(config), flags[i]};
   }
-  bool ok = flags_store(worker->db, job, (const char *const *)values, flags, n, ret_flagged, error);
-  for (size_t i = 0; i < n; i++)
-    free(values[i]);
-  return ok;
+  cleanup_rows struct db_rows *flagged = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_integer(&parameters, "job", job);
+  bind_records(&parameters, &flag_record, rows, n);
+  db_records_free(&flag_record, rows, n);
+  if (!db_run(db, &sql_flags_store, &parameters, &flagged, error))
+    return false;
+  *ret_flagged = (size_t)db_affected(flagged);
+  return true;
 }
 
 bool flags_after_job(struct worker *worker, int64_t job, struct error *error) {
@@ -86,13 +132,14 @@ bool flags_after_job(struct worker *worker, int64_t job, struct error *error) {
     return false;
   if (facts.n_lacking)
     return error_set(error, "%lld of its samples were quarantined while it was decided", (long long)facts.n_lacking);
-  if (!facts.has_default || !facts.has_earlier)
+  if (facts.default_config == FIELD_NONE || !facts.has_earlier)
     return true;
   if (!measurements_final(worker->db, job, &summary, error))
     return false;
-  size_t n = flags_judge(summary.measurements, summary.n, facts.baseline, facts.default_config, facts.seed, flags);
+  size_t n = flags_judge(summary.measurements, summary.n, (uint64_t)facts.baseline, (uint64_t)facts.default_config,
+                         (uint64_t)facts.seed, flags);
   final_summary_release(&summary);
-  if (n > 0 && !values_store(worker, job, flags, n, &n_flagged, error))
+  if (n > 0 && !flags_store(worker->db, job, flags, n, &n_flagged, error))
     return false;
   counter_add(COUNTER_winners_flagged, n_flagged);
   if (n_flagged)

@@ -263,36 +263,15 @@ const char openapi_schemas[] = JSON({
       "detail": {"type": ["object", "null"]}}}},
     "next": {"$ref": "#/components/schemas/Next"}}},
   "EnvironmentList": {"type": "object", "required": ["items", "next"], "properties": {
-    "items": {"type": "array", "items": {"type": "object", "required": ["environment", "digest", "agents", "last_seen"], "properties": {
-      "environment": {"$ref": "#/components/schemas/Environment"}, "digest": {"$ref": "#/components/schemas/Digest"},
-      "agents": {"type": "integer"}, "last_seen": {"type": ["string", "null"]}}}},
+    "items": {"type": "array", "items": {"$ref": "#/components/schemas/EnvironmentItem"}},
     "next": {"$ref": "#/components/schemas/Next"}}},
-  "AgentRequest": {"type": "object", "required": ["boot", "name", "version", "devices"], "properties": {
-    "agent": {"type": ["string", "null"], "pattern": "^[0-9a-f]{32}$"}, "boot": {"type": "string"}, "name": {"type": "string"},
-    "version": {"type": "string"}, "machine": {"type": ["string", "null"]},
-    "trusted_keys": {"type": "array", "minItems": 1, "maxItems": 64, "items": {"$ref": "#/components/schemas/Digest"},
-      "description": "it takes only work that one of these keys signed"}, "devices": {"type": "array", "items": {"type": "object",
-      "required": ["device", "backend", "environment"], "properties": {"device": {"type": "string"}, "backend": {"type": "string"},
-      "environment": {"$ref": "#/components/schemas/Environment"}, "facts": {"type": ["object", "null"]}}}}}},
   "AgentAnswer": {"type": "object", "required": ["agent", "heartbeat_every_ms", "lease_ms", "reclaimed"], "properties": {
     "agent": {"type": "string"}, "heartbeat_every_ms": {"type": "integer"}, "lease_ms": {"type": "integer"},
     "reclaimed": {"type": "integer"}, "token": {"type": "string"}, "rotate_in_ms": {"type": ["integer", "null"]}}},
   "AgentTokenAnswer": {"type": "object", "required": ["token", "rotate_in_ms"], "properties": {
     "token": {"type": "string"}, "rotate_in_ms": {"type": ["integer", "null"]}}},
-  "HeartbeatRequest": {"type": "object", "required": ["boot"], "properties": {"boot": {"type": "string"}}},
-  "HeartbeatAnswer": {"type": "object", "required": ["heartbeat_every_ms", "draining"], "properties": {
-    "heartbeat_every_ms": {"type": "integer"}, "draining": {"type": "boolean"}}},
-  "DrainRequest": {"type": "object", "required": ["reason"], "properties": {
-    "device": {"type": ["string", "null"], "description": "only this one of the agent"}, "reason": {"type": ["string", "null"]}}},
   "AgentList": {"type": "object", "required": ["items", "next"], "properties": {
-    "items": {"type": "array", "items": {"type": "object", "required": ["agent", "name", "version", "state"], "properties": {
-      "agent": {"type": "string"}, "name": {"type": "string"}, "version": {"type": "string"},
-      "state": {"type": "string", "enum": ["live", "lost", "draining"]}, "drain_reason": {"type": ["string", "null"]}, "drained_by": {"$ref": "#/components/schemas/By"},
-      "drained_by_id": {"$ref": "#/components/schemas/ById"},
-      "trusted_keys": {"type": ["array", "null"], "items": {"$ref": "#/components/schemas/Digest"}},
-      "refused": {"type": ["object", "null"], "description": "the last enrolment of its id from another machine, of the last day",
-        "properties": {"at": {"$ref": "#/components/schemas/Time"}, "machine": {"type": "string"}, "name": {"type": "string"}}},
-      "devices": {"type": "array", "items": {"type": "object"}}, "last_seen": {"type": ["string", "null"]}}}},
+    "items": {"type": "array", "items": {"$ref": "#/components/schemas/Agent"}},
     "next": {"$ref": "#/components/schemas/Next"}}},
   "LeaseRequest": {"type": "object", "required": ["agent", "device", "nonce"], "properties": {
     "agent": {"type": "string"}, "device": {"type": "string"}, "nonce": {"type": "string"},

@@ -49,7 +49,7 @@ static void check_enrolment(const json_t *json) {
     check_refusal(&error);
     return;
   }
-  ALWAYS(enrolment.n_devices >= 1 && environment_is_full(&enrolment.devices[0].environment, &error));
+  ALWAYS(enrolment.devices.n >= 1 && environment_is_full(&enrolment_device(&enrolment, 0)->environment, &error));
 }
 
 static void check_import(const json_t *json) {

@@ -30,9 +30,9 @@ Test(enrolment, devices_with_full_environments_are_taken) {
   struct error error;
   cr_assert(parsed(AGENT("", DEVICE("cpu0") "," DEVICE("cpu1")), &json, &enrolment, &error), "%s", error.message);
   cr_expect_null(enrolment.agent);
-  cr_expect_eq(enrolment.n_devices, 2);
-  cr_expect_str_eq(enrolment.devices[1].device, "cpu1");
-  cr_expect_null(enrolment.devices[1].facts);
+  cr_expect_eq(enrolment.devices.n, 2);
+  cr_expect_str_eq(enrolment_device(&enrolment, 1)->device, "cpu1");
+  cr_expect_null(enrolment_device(&enrolment, 1)->facts);
   cr_expect_null(enrolment.machine);
 }
 
@@ -61,8 +61,9 @@ Test(enrolment, trusted_keys_are_ids) {
   cr_assert(
       parsed(AGENT(", \"trusted_keys\": [" KEY("1") ", " KEY("2") "]", DEVICE("cpu0")), &json, &enrolment, &error),
       "%s", error.message);
-  cr_expect_eq(enrolment.n_trusted_keys, (size_t)2);
-  cr_expect_eq(enrolment.trusted_keys[1].bytes[0], 0x20);
+  cr_expect_eq(enrolment.trusted_keys.n, (size_t)2);
+  cr_expect_str_eq(enrolment.trusted_keys.all[1],
+                   "sha256:2000000000000000000000000000000000000000000000000000000000000000");
   refuses(AGENT(", \"trusted_keys\": []", DEVICE("cpu0")), "/trusted_keys");
   refuses(AGENT(", \"trusted_keys\": null", DEVICE("cpu0")), "/trusted_keys");
   refuses(AGENT(", \"trusted_keys\": [" KEY("1") ", 2]", DEVICE("cpu0")), "/trusted_keys/1");

@@ -1,0 +1,70 @@
+-- Agents and their devices, as the API lists them and as the table of heartbeats needs them (server/agent/agents.h).
+
+-- Heartbeats of many agents at once.
+-- name: agents_seen
+UPDATE agents a
+SET last_seen = GREATEST(a.last_seen, now() - s.age_ms * interval '1 ms')
+FROM unnest(:ids::text[], :ages_ms::bigint[]) AS s(id, age_ms)
+WHERE a.id = s.id;
+
+-- name: agents_live
+SELECT count(*) AS n
+FROM agents
+WHERE last_seen > now() - :live_ms::bigint * interval '1 ms';
+
+-- name: agents_brief
+SELECT a.id, a.boot, a.drain_reason IS NOT NULL AS is_draining, COALESCE(a.token_id, 0) AS token_id,
+       t.role = 'enrol' OR t.certificate IS NOT NULL AS has_token
+FROM agents a
+LEFT JOIN tokens t ON t.id = a.token_id
+WHERE a.id = ANY (:ids::text[]);
+
+-- name: agents_brief_draining
+SELECT id
+FROM agents
+WHERE drain_reason IS NOT NULL;
+
+-- name: agent_drain
+UPDATE agents
+SET drain_reason = :reason,
+    refused_at = NULL,
+    drained_by = CASE WHEN :reason::text IS NOT NULL THEN :author END,
+    drained_by_id = CASE WHEN :reason::text IS NOT NULL THEN :author_id::bigint END
+WHERE id = :agent;
+
+-- One that drifted begins a new history when it is resumed.
+-- name: device_drain
+UPDATE devices
+SET drain_reason = :reason,
+    drained_by = CASE WHEN :reason::text IS NOT NULL THEN :author END,
+    drained_by_id = CASE WHEN :reason::text IS NOT NULL THEN :author_id::bigint END,
+    history_since = CASE WHEN :reason::text IS NULL AND suspect_since IS NOT NULL THEN now()
+                         ELSE history_since END,
+    suspect_since = CASE WHEN :reason::text IS NOT NULL THEN suspect_since END
+WHERE agent = :agent AND device = :device;
+
+-- An enrolment of an agent's id from another machine that was refused is shown for a day.
+-- name: agents_list
+SELECT a.id, a.name, a.version,
+       CASE WHEN a.drain_reason IS NOT NULL THEN 'draining'
+            WHEN a.last_seen > now() - :live_ms::bigint * interval '1 ms' THEN 'live'
+            ELSE 'lost' END AS state,
+       a.drain_reason, a.drained_by, a.drained_by_id,
+       (SELECT array_agg(digest_text(k)) FROM unnest(a.trusted_keys) k) AS trusted_keys,
+       (SELECT COALESCE(json_agg(json_build_object(
+                   'device', d.device, 'backend', d.backend, 'environment', e.identity,
+                   'facts', d.facts, 'drain_reason', d.drain_reason,
+                   'drained_by', d.drained_by, 'drained_by_id', d.drained_by_id::text)
+                   ORDER BY d.device), '[]')
+        FROM devices d
+        JOIN environments e ON e.id = d.environment_id
+        WHERE d.agent = a.id) AS devices,
+       CASE WHEN refusal.is_shown THEN rfc3339(a.refused_at) END AS refused_at,
+       CASE WHEN refusal.is_shown THEN a.refused_machine END AS refused_machine,
+       CASE WHEN refusal.is_shown THEN a.refused_name END AS refused_name,
+       rfc3339(a.last_seen) AS last_seen
+FROM agents a
+CROSS JOIN LATERAL (SELECT a.refused_at > now() - interval '1 day' AS is_shown) refusal
+WHERE a.id > :after
+ORDER BY a.id
+LIMIT :limit::bigint;

@@ -1,0 +1,88 @@
+-- What an enrolment reads and writes (server/agent/enrolment.h), all in one transaction.
+
+-- Locks the token, so that its uses are counted one after the other.
+-- name: enrolment_terms_lock
+SELECT revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now()) AS is_live, uses_left,
+       name AS token_name, agent_name, environment
+FROM tokens
+WHERE id = :token::bigint
+FOR UPDATE;
+
+-- name: enrolment_use
+UPDATE tokens
+SET uses_left = uses_left - 1
+WHERE id = :token::bigint;
+
+-- name: enrolment_known
+SELECT id
+FROM agents
+WHERE token_id = :token::bigint AND boot = :boot
+LIMIT 1;
+
+-- name: agent_before_lock
+SELECT a.name, a.machine, rfc3339(a.last_seen) AS last_seen,
+       a.last_seen > now() - :live_ms::bigint * interval '1 ms' AS agent_is_live,
+       COALESCE(a.token_id, 0) AS token_id, t.role = 'enrol' AS is_enrol,
+       t.certificate IS NOT NULL AS is_of_certificate,
+       t.revoked_at IS NULL AND (t.expires_at IS NULL OR t.expires_at > now()) AS is_live,
+       t.uses_left, t.name AS token_name, t.agent_name, t.environment
+FROM agents a
+LEFT JOIN tokens t ON t.id = a.token_id
+WHERE a.id = :agent
+FOR UPDATE OF a;
+
+-- name: agent_note_refused
+UPDATE agents
+SET refused_at = now(), refused_machine = :machine, refused_name = :name
+WHERE id = :agent;
+
+-- name: agent_enrol
+WITH before AS MATERIALIZED (
+    SELECT boot
+    FROM agents
+    WHERE id = :id
+    FOR UPDATE
+), stored AS (
+    INSERT INTO agents (id, boot, name, version, machine, token_id, trusted_keys)
+    VALUES (:id, :boot, :name, :version, :machine, NULLIF(:token::bigint, 0),
+            (SELECT array_agg(decode(substr(k.id, 8), 'hex') ORDER BY k.n)
+             FROM unnest(:trusted_keys::text[]) WITH ORDINALITY AS k(id, n)))
+    ON CONFLICT (id) DO UPDATE
+    SET boot = excluded.boot, name = excluded.name, version = excluded.version,
+        machine = excluded.machine, trusted_keys = excluded.trusted_keys,
+        token_id = COALESCE(excluded.token_id, agents.token_id), last_seen = now()
+)
+SELECT COALESCE((SELECT boot FROM before), '') AS boot_before;
+
+-- The agent has exactly these devices.
+-- name: agent_devices
+WITH device AS MATERIALIZED (
+    SELECT i.device, i.backend, i.facts::json AS facts, e.id AS environment_id
+    FROM unnest(:device::text[], :backend::text[], :environment_digest::bytea[], :facts::text[])
+         AS i(device, backend, environment, facts)
+    JOIN environments e ON e.digest = i.environment
+), gone AS (
+    DELETE FROM devices
+    WHERE agent = :agent AND device <> ALL (:device::text[])
+)
+INSERT INTO devices (agent, device, backend, environment_id, facts)
+SELECT :agent, device, backend, environment_id, facts
+FROM device
+ON CONFLICT (agent, device) DO UPDATE
+SET backend = excluded.backend, environment_id = excluded.environment_id, facts = excluded.facts;
+
+-- With :replaces, the token that asks, only those end that were made to replace it before and never used.
+-- name: agent_tokens_end
+UPDATE tokens
+SET revoked_at = now(), revoked_by = :author, revoked_by_id = :author_id::bigint
+WHERE agent = :agent
+  AND revoked_at IS NULL
+  AND (:replaces::bigint = 0 OR (id <> :replaces AND replaces IS NOT NULL));
+
+-- A third of its life before it ends.
+-- name: agent_token_rotate_in
+SELECT COALESCE((GREATEST(0, extract(epoch FROM expires_at - now())
+                             - extract(epoch FROM expires_at - created_at) / 3)
+                 * 1000)::bigint, -1) AS ms
+FROM tokens
+WHERE id = :token::bigint;

@@ -1,0 +1,44 @@
+-- Environments, and how many agents and devices have them (server/agent/environments.h).
+
+-- name: environments_store
+INSERT INTO environments (digest, hardware_digest, identity)
+SELECT digest, hardware_digest, identity::json
+FROM unnest(:digest::bytea[], :hardware_digest::bytea[], :identity::text[])
+     AS e(digest, hardware_digest, identity)
+WHERE NOT EXISTS (SELECT FROM environments known WHERE known.digest = e.digest)
+ORDER BY digest
+ON CONFLICT (digest) DO NOTHING;
+
+-- `works`: what could take work. The agent that is named is one of those where there is any.
+-- name: environments_known
+WITH candidate AS (
+    SELECT d.environment_id, a.id, a.name, a.trusted_keys IS NOT NULL AS wants_signatures,
+           a.last_seen > now() - :live_ms::bigint * interval '1 ms'
+             AND a.drain_reason IS NULL AND d.drain_reason IS NULL AS works
+    FROM devices d
+    JOIN agents a ON a.id = d.agent
+)
+SELECT e.digest, e.hardware_digest, e.identity,
+       count(DISTINCT c.id) FILTER (WHERE works) AS agents,
+       count(*) FILTER (WHERE works) AS devices,
+       bool_or(works AND wants_signatures) AS wants_signatures,
+       (array_agg(c.id ORDER BY works DESC, c.id))[1] AS agent,
+       (array_agg(c.name ORDER BY works DESC, c.id))[1] AS agent_name
+FROM candidate c
+JOIN environments e ON e.id = c.environment_id
+GROUP BY e.id
+ORDER BY e.id;
+
+-- name: environments_list
+SELECT e.id, e.identity AS environment, e.digest,
+       count(DISTINCT a.id) FILTER (
+           WHERE a.last_seen > now() - :live_ms::bigint * interval '1 ms'
+             AND a.drain_reason IS NULL AND d.drain_reason IS NULL) AS agents,
+       rfc3339(max(a.last_seen)) AS last_seen
+FROM environments e
+LEFT JOIN devices d ON d.environment_id = e.id
+LEFT JOIN agents a ON a.id = d.agent
+WHERE e.id > :after::bigint
+GROUP BY e.id
+ORDER BY e.id
+LIMIT :limit::bigint;

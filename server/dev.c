@@ -10,7 +10,7 @@
 #include "server/commands.h"
 #include "server/db/database.h"
 #include "server/http/tokens.h"
-#include "server/token/token_store.h"
+#include "server/token/tokens.h"
 
 #define TOKEN_NAME "dev"
 
@@ -50,8 +50,7 @@ static bool token_ensure_with(struct db *db, const char *path, char token[TOKEN_
   cleanup_free char *text = NULL;
   size_t size;
   struct error unread;
-  enum token_revocation revocation;
-  bool is_live = false, is_new;
+  bool is_live = false;
   if (file_read(path, 1024, &text, &size, &unread) && size >= TOKEN_TEXT_SIZE - 1) {
     snprintf(token, TOKEN_TEXT_SIZE, "%s", text);
     if (!token_look_up(db, token, &is_live, error))
@@ -59,9 +58,13 @@ static bool token_ensure_with(struct db *db, const char *path, char token[TOKEN_
   }
   if (is_live)
     return true;
-  const struct token_terms terms = {.name = TOKEN_NAME, .role = "admin"};
-  if (!tokens_revoke(db, TOKEN_NAME, true, &author_command_line, &revocation, error) ||
-      !tokens_make(db, &terms, &author_command_line, token, &is_new, error))
+
+  struct token_request request;
+  token_request_init(&request);
+  request.name = TOKEN_NAME;
+  request.role = "admin";
+  if ((!tokens_revoke(db, TOKEN_NAME, true, &author_command_line, error) && error->kind != ERROR_MISSING) ||
+      !tokens_make(db, &request, &author_command_line, token, error))
     return false;
   cleanup_free char *line = xasprintf("%s\n", token);
   return file_write_atomically(path, line, strlen(line), 0600, error);

@@ -5,8 +5,7 @@
 #include "common/base/log.h"
 #include "server/commands.h"
 #include "server/db/database.h"
-#include "server/token/token_request.h"
-#include "server/token/token_store.h"
+#include "server/token/tokens.h"
 
 #define DATABASE_OPTION                                                                                                \
   {"database", OPTION_TEXT, "CONNINFO", NULL, 0, 0, "libpq connection string or postgresql:// URI", false}
@@ -78,9 +77,8 @@ static bool name_of(const struct options *options, const char **ret_name, struct
 static int token_make_with(struct db *db, const struct options *options) {
   struct error error;
   const char *name, *environment = option_text(options, "environment");
-  struct token_request asked = {0};
+  cleanup_token_request struct token_request asked = {0};
   char token[TOKEN_TEXT_SIZE];
-  bool is_new;
   cleanup_json json_t *environment_json = NULL;
   if (!name_of(options, &name, &error) ||
       (environment && !json_parse(environment, strlen(environment), &environment_json, &error)))
@@ -95,15 +93,8 @@ static int token_make_with(struct db *db, const struct options *options) {
     json_object_set_new(body, "uses", json_integer(option_integer(options, "uses")));
   if (!token_request_parse(body, &asked, &error))
     return command_failed(EXIT_USAGE, &error);
-  asked.terms.certificate_digest = &asked.digest;
-  bool ok = tokens_make(db, &asked.terms, &author_command_line, token, &is_new, &error);
-  free(asked.terms.environment);
-  if (!ok)
-    return command_failed(EXIT_UNREACHABLE, &error);
-  if (!is_new) {
-    token_request_taken(&asked, &error);
-    return command_failed(EXIT_REFUSED, &error);
-  }
+  if (!tokens_make(db, &asked, &author_command_line, token, &error))
+    return command_failed(error.kind == ERROR_CONFLICT ? EXIT_REFUSED : EXIT_UNREACHABLE, &error);
   if (asked.certificate) {
     cleanup_json json_t *answer = json_pack("{s:s, s:s, s:s}", "certificate", asked.certificate, "name", name, "role",
                                             option_text(options, "role"));
@@ -119,16 +110,11 @@ static int token_make_with(struct db *db, const struct options *options) {
 static int token_revoke_with(struct db *db, const struct options *options) {
   struct error error;
   const char *name;
-  enum token_revocation revocation;
   if (!name_of(options, &name, &error))
     return command_failed(EXIT_USAGE, &error);
-  if (!tokens_revoke(db, name, true, &author_command_line, &revocation,
-                     &error)) /* who has the database can make another admin */
-    return command_failed(EXIT_UNREACHABLE, &error);
-  if (revocation == TOKEN_UNKNOWN) {
-    error_set(&error, "there is no live token \"%s\"", name);
-    return command_failed(EXIT_REFUSED, &error);
-  }
+  /* Also the last admin: who has the database can make another. */
+  if (!tokens_revoke(db, name, true, &author_command_line, &error))
+    return command_failed(error.kind == ERROR_MISSING ? EXIT_REFUSED : EXIT_UNREACHABLE, &error);
   return EXIT_OK;
 }
 
@@ -157,14 +143,12 @@ static int token_list_with(struct db *db, const struct options *options) {
   struct error error;
   cleanup_json json_t *all = json_array();
   int64_t after = 0;
-  for (bool more = true; more;) {
-    cleanup_json json_t *items = NULL, *next = NULL;
-    if (!tokens_list(db, after, 1000, &items, &next, &error))
+  do {
+    cleanup_json json_t *items = NULL;
+    if (!tokens_list(db, after, 1000, &items, &after, &error))
       return command_failed(EXIT_UNREACHABLE, &error);
     json_array_extend(all, items);
-    more = json_is_string(next);
-    after = more ? strtoll(json_string_value(next), NULL, 10) : 0;
-  }
+  } while (after);
   if (option_flag(options, "json")) {
     json_dumpf(all, stdout, JSON_COMPACT);
     putchar('\n');

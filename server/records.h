@@ -16,7 +16,10 @@
   RECORD_OF(enrolment_record, "") \
   RECORD_OF(heartbeat_request_record, "") \
   RECORD_OF(heartbeat_answer_record, "") \
-  RECORD_OF(drain_request_record, "")
+  RECORD_OF(drain_request_record, "") \
+  RECORD_OF(token_request_record, "") \
+  RECORD_OF(token_answer_record, "") \
+  RECORD_OF(token_record, "tokens")
 /* clang-format on */
 
 #define X(variable, table) extern const struct record variable;
@@ -33,6 +36,7 @@ extern const struct server_record server_records[]; /* ends with one whose recor
 #define SCHEMA_BY "{\"$ref\": \"#/components/schemas/By\"}"
 #define SCHEMA_BY_ID "{\"$ref\": \"#/components/schemas/ById\"}"
 #define SCHEMA_ENVIRONMENT "{\"$ref\": \"#/components/schemas/Environment\"}"
+#define SCHEMA_ROLE "{\"$ref\": \"#/components/schemas/Role\"}"
 #define SCHEMA_DIGESTS "{\"type\": \"array\", \"items\": {\"$ref\": \"#/components/schemas/Digest\"}}"
 
 #endif

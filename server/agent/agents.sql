@@ -1,4 +1,5 @@
--- Agents and their devices, as the API lists them and as the table of heartbeats needs them (server/agent/agents.h).
+-- Agents and their devices, as the API lists them and as the table of heartbeats needs them
+-- (server/agent/agents.h).
 
 -- Heartbeats of many agents at once.
 -- name: agents_seen

@@ -1,11 +1,13 @@
--- Devices that drift: the history of their baselines, and what is taken back (server/agent/drift.h).
+-- Devices that drift: the history of their baselines, and what is taken back
+-- (server/agent/drift.h).
 
--- Stores what the baseline took in leases that ended, and returns each with the history that it is held against, its own
--- value last. Agents wait for this statement: its commit does not wait for the disk. What a crash of the database loses
--- is a point of the history. The setting ends with the statement's transaction.
--- Of a lease with many configs the first 64 measurements tell. They are read from key to key in the order of the unique
--- index, so that the plan probes it even when it was made while the table was small.
--- The table does not have the new row yet where the history is read: a statement does not see what it inserts.
+-- Stores what the baseline took in leases that ended, and returns each with the history that it is
+-- held against, its own value last. Agents wait for this statement: its commit does not wait for
+-- the disk. What a crash of the database loses is a point of the history. The setting ends with the
+-- statement's transaction. Of a lease with many configs the first 64 measurements tell. They are
+-- read from key to key in the order of the unique index, so that the plan probes it even when it
+-- was made while the table was small. The table does not have the new row yet where the history is
+-- read: a statement does not see what it inserts.
 -- name: drift_note
 WITH ended AS MATERIALIZED (
     SELECT e.*, set_config('synchronous_commit', 'off', true)
@@ -18,7 +20,8 @@ WITH ended AS MATERIALIZED (
                percentile_cont(0.5) WITHIN GROUP (ORDER BY us) AS median_us
         FROM (SELECT *
               FROM measurements
-              WHERE (lease_id, epoch) >= (e.lease, e.epoch) AND (lease_id, epoch) <= (e.lease, e.epoch)
+              WHERE (lease_id, epoch) >= (e.lease, e.epoch)
+                AND (lease_id, epoch) <= (e.lease, e.epoch)
               ORDER BY lease_id, epoch, seq
               LIMIT 64) m,
              unnest(m.baseline_us) us
@@ -71,10 +74,10 @@ SET drain_reason = COALESCE(drain_reason, :reason),
     suspect_since = 'epoch'::timestamptz + :since_us::bigint * interval '1 microsecond'
 WHERE agent = :agent AND device = :device AND suspect_since IS NULL;
 
--- The leases that the device holds, and those of samples that it gave since then and that their jobs still need. A
--- statement of its own, so that the next one sees what those committed that it waited for.
--- What a round of a search asked next follows from what the rounds before had told it, and is made again from that:
--- samples of such rounds keep their place.
+-- The leases that the device holds, and those of samples that it gave since then and that their
+-- jobs still need. A statement of its own, so that the next one sees what those committed that it
+-- waited for. What a round of a search asked next follows from what the rounds before had told it,
+-- and is made again from that: samples of such rounds keep their place.
 -- name: drift_lock
 SELECT l.id, l.job_id, l.state,
        l.state = 'held' AND l.agent = :agent AND l.device = :device AS is_held_here
@@ -93,10 +96,10 @@ WHERE (l.state = 'held' AND l.agent = :agent AND l.device = :device)
 ORDER BY l.id
 FOR UPDATE;
 
--- Samples that the device gave since then, of jobs that have not ended or ended since. What the job's stage still needs
--- makes room for another measurement (`late` takes it out of measurements_once); the rest keeps its place, and is
--- evidence of what was decided then. What is needed of a lease that was not locked came in between: the device's next
--- lease finds it.
+-- Samples that the device gave since then, of jobs that have not ended or ended since. What the
+-- job's stage still needs makes room for another measurement (`late` takes it out of
+-- measurements_once); the rest keeps its place, and is evidence of what was decided then. What is
+-- needed of a lease that was not locked came in between: the device's next lease finds it.
 -- name: drift_quarantine
 WITH sample AS MATERIALIZED (
     SELECT m.job_id, m.id, m.lease_id, m.config, m.stage, m.late,
@@ -150,8 +153,9 @@ WITH job AS MATERIALIZED (
 ), event AS (
     INSERT INTO job_events (job_id, event, kind, detail)
     SELECT c.id, c.events, 'quarantined',
-           json_build_object('agent', :agent::text, 'device', :device::text, 'reason', :reason::text,
-                             'measurements', job.samples, 'leased_again', job.missing)
+           json_build_object('agent', :agent::text, 'device', :device::text,
+                             'reason', :reason::text, 'measurements', job.samples,
+                             'leased_again', job.missing)
     FROM counter c
     JOIN job ON job.id = c.id
 )

@@ -202,12 +202,15 @@ bool agent_token_make(struct db *db, const char *agent, int64_t replaces, int64_
   char random[9];
   random_hex(random, 4);
   cleanup_free char *name = xasprintf("agent-%s-%s", agent, random);
-  const struct token_terms terms = {
-      .name = name, .role = "agent", .expires_in_ms = life_ms, .agent = agent, .replaces = replaces};
-  bool is_new;
-  if (!tokens_insert(db, &terms, author, ret_token, &is_new, error))
-    return false;
-  return is_new || error_of(error, ERROR_INTERNAL, "there is a token \"%s\" already", name);
+  struct token_request request;
+  token_request_init(&request);
+  request.name = name;
+  request.role = "agent";
+  request.expires_in_ms = life_ms ? life_ms : FIELD_NONE;
+  request.agent = agent;
+  request.replaces = replaces ? replaces : FIELD_NONE;
+  return tokens_insert(db, &request, author, ret_token, error) ||
+         error_become(error, error->kind == ERROR_CONFLICT ? ERROR_INTERNAL : error->kind); /* the name is random */
 }
 
 bool agent_token_rotate_in(struct db *db, int64_t token, int64_t *ret_ms, struct error *error) {

@@ -7,7 +7,7 @@
 
 #include "common/node/environment.h"
 #include "common/record/record.h"
-#include "server/token/token_store.h"
+#include "server/token/tokens.h"
 
 #define ENROLMENT_DEVICES_MAX 64
 #define ENROLMENT_KEYS_MAX 64

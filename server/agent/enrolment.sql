@@ -71,7 +71,8 @@ FROM device
 ON CONFLICT (agent, device) DO UPDATE
 SET backend = excluded.backend, environment_id = excluded.environment_id, facts = excluded.facts;
 
--- With :replaces, the token that asks, only those end that were made to replace it before and never used.
+-- With :replaces, the token that asks, only those end that were made to replace it before and never
+-- used.
 -- name: agent_tokens_end
 UPDATE tokens
 SET revoked_at = now(), revoked_by = :author, revoked_by_id = :author_id::bigint

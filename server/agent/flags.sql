@@ -1,5 +1,6 @@
--- Winners that turned out slower than the default (server/agent/flags.h). Which ones a job may flag is in both statements:
--- those of jobs that were done when it was submitted, of the same kernel, key, environment, tag and regime.
+-- Winners that turned out slower than the default (server/agent/flags.h). Which ones a job may flag
+-- is in both statements: those of jobs that were done when it was submitted, of the same kernel,
+-- key, environment, tag and regime.
 
 -- Of its measurements those of its finals are read, by their leases: a job may have a million.
 -- name: flag_facts
@@ -8,7 +9,8 @@ SELECT now.baseline, now.default_config, now.seed,
            SELECT
            FROM jobs later
            JOIN jobs j ON (j.environment_id, j.tag, j.regime, j.kernel, j.key_digest)
-                          = (later.environment_id, later.tag, later.regime, later.kernel, later.key_digest)
+                          = (later.environment_id, later.tag, later.regime, later.kernel,
+                             later.key_digest)
                       AND j.state = 'done' AND j.finished_at <= later.created_at
            JOIN winners w ON w.job_id = j.id AND w.flagged IS NULL
            WHERE later.id = now.id) AS has_earlier,

@@ -1,5 +1,5 @@
--- Whose an agent or a lease is (server/agent/identity.h). An owner that is an agent's own token is of that agent alone,
--- also when the token has ended: the agent gets others.
+-- Whose an agent or a lease is (server/agent/identity.h). An owner that is an agent's own token is
+-- of that agent alone, also when the token has ended: the agent gets others.
 
 -- name: identities_agents
 SELECT a.token_id, t.name,

@@ -7,7 +7,7 @@
 #include "server/http/answers.h"
 #include "server/http/page.h"
 #include "server/http/routes.h"
-#include "server/token/token_request.h"
+#include "server/token/tokens.h"
 
 /* False, and answered: an argument is wrong. */
 static bool filter_read(struct request *request, struct audit_filter *ret) {

@@ -6,7 +6,7 @@
 #include "server/cache/cache_lookup.h"
 #include "server/cache/compatibilities.h"
 #include "server/http/answers.h"
-#include "server/token/token_store.h"
+#include "server/token/tokens.h"
 
 json_t *channel_row_to_json(const struct channel_row *row) {
   json_t *entry = channel_entry_to_json(&row->entry, true);

@@ -420,29 +420,11 @@ const char openapi_schemas[] = JSON({
     "next": {"$ref": "#/components/schemas/Next"}}},
   "Identity": {"type": "object", "description": "what the paths of an image's caches are made of; its digest is that of its canonical JSON"},
   "ImageAnswer": {"type": "object", "required": ["image"], "properties": {"image": {"$ref": "#/components/schemas/Digest"}}},
-  "TokenRequest": {"type": "object", "required": ["name", "role"], "additionalProperties": false, "properties": {
-    "name": {"type": "string", "pattern": "^[A-Za-z0-9._-]{1,64}$"}, "role": {"$ref": "#/components/schemas/Role"},
-    "expires": {"type": ["string", "null"], "description": "how long it is good for, such as 7d or 12h, or until when"},
-    "uses": {"type": ["integer", "null"], "minimum": 1, "maximum": 1000000}, "agent_name": {"type": ["string", "null"]},
-    "certificate": {"type": "string", "pattern": "^(URI|DNS|CN):[ -~]{1,250}$",
-      "description": "the name of the client certificate that stands for a token of the role agent; no token is made then"},
-    "environment": {"anyOf": [{"$ref": "#/components/schemas/Environment"}, {"type": "null"}]},
-    "channels": {"type": ["array", "null"], "maxItems": 64, "items": {"type": "string", "pattern": "^[a-z0-9._*?[\\]!-]{1,64}$"},
-      "description": "of the role publisher, which needs them: names of channels, or patterns of names"}}},
   "AuditList": {"type": "object", "required": ["items", "next"], "properties": {
     "items": {"type": "array", "items": {"$ref": "#/components/schemas/AuditEntry"}},
     "next": {"$ref": "#/components/schemas/Next"}}},
-  "TokenAnswer": {"type": "object", "required": ["name", "role"], "properties": {
-    "token": {"type": "string"}, "certificate": {"type": "string"}, "name": {"type": "string"}, "role": {"$ref": "#/components/schemas/Role"}}},
   "TokenList": {"type": "object", "required": ["items", "next"], "properties": {
-    "items": {"type": "array", "items": {"type": "object", "required": ["name", "role", "created_at", "revoked_at"], "properties": {
-      "name": {"type": "string"}, "role": {"$ref": "#/components/schemas/Role"}, "created_at": {"$ref": "#/components/schemas/Time"},
-      "revoked_at": {"type": ["string", "null"]}, "expires_at": {"type": ["string", "null"]},
-      "agent": {"type": ["string", "null"]}, "uses_left": {"type": ["integer", "null"]},
-      "certificate": {"type": ["string", "null"]}, "agent_name": {"type": ["string", "null"]}, "environment": {"type": ["object", "null"]},
-      "channels": {"type": ["array", "null"]}, "id": {"$ref": "#/components/schemas/Id"},
-      "made_by": {"$ref": "#/components/schemas/By"}, "made_by_id": {"$ref": "#/components/schemas/ById"},
-      "revoked_by": {"$ref": "#/components/schemas/By"}, "revoked_by_id": {"$ref": "#/components/schemas/ById"}}}},
+    "items": {"type": "array", "items": {"$ref": "#/components/schemas/Token"}},
     "next": {"$ref": "#/components/schemas/Next"}}}
 });
 /* clang-format on */

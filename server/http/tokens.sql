@@ -25,7 +25,8 @@ FROM tokens
 WHERE revoked_at IS NULL
   AND digest = ANY (:digests::bytea[]);
 
--- The replaced tokens last so long that a long poll that was begun with one is answered before it ends.
+-- The replaced tokens last so long that a long poll that was begun with one is answered before it
+-- ends.
 -- name: tokens_settle_used
 WITH used AS (
     SELECT id, replaces

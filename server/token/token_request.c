@@ -1,5 +1,5 @@
 /* Reading requests for tokens. Memory and threads: as the header says. */
-#include "server/token/token_request.h"
+#include "server/token/tokens.h"
 
 #include <errno.h>
 #include <time.h>
@@ -8,6 +8,7 @@
 #include "common/node/environment.h"
 #include "server/http/router.h"
 #include "server/http/tls.h"
+#include "server/records.h"
 
 #define CHANNELS_MAX 64
 #define EXPIRES_MS_MAX (INT64_C(36500) * 24 * 3600 * 1000)
@@ -46,21 +47,43 @@ static bool expires_parse(const char *text, int64_t *ret_ms, struct error *error
   return true;
 }
 
+static const struct field request_fields[] = {
+    {"name", FIELD_TEXT, offsetof(struct token_request, name), FIELD_REQUIRED,
+     .schema = "{\"type\": \"string\", \"pattern\": \"^[A-Za-z0-9._-]{1,64}$\"}"},
+    {"role", FIELD_TEXT, offsetof(struct token_request, role), FIELD_REQUIRED, .schema = SCHEMA_ROLE},
+    {"expires", FIELD_TEXT, offsetof(struct token_request, expires), FIELD_NO_COLUMN,
+     .about = "how long it is good for, such as 7d or 12h, or until when"},
+    {"uses", FIELD_INTEGER, offsetof(struct token_request, uses), .least = 1, .most = TOKEN_USES_MAX},
+    {"agent_name", FIELD_TEXT, offsetof(struct token_request, agent_name), .least = 1, .most = 200},
+    {"environment", FIELD_JSON, offsetof(struct token_request, environment), .schema = SCHEMA_ENVIRONMENT},
+    {"certificate", FIELD_TEXT, offsetof(struct token_request, certificate), FIELD_NOT_NULL,
+     .schema = "{\"type\": \"string\", \"pattern\": \"^(URI|DNS|CN):[ -~]{1,250}$\"}",
+     .about = "the name of the client certificate that stands for a token of the role agent; no token is made then"},
+    {"channels", FIELD_TEXTS, offsetof(struct token_request, channels), .most = CHANNELS_MAX,
+     .schema = "{\"type\": \"array\", \"maxItems\": 64,"
+               " \"items\": {\"type\": \"string\", \"pattern\": \"^[a-z0-9._*?[\\\\]!-]{1,64}$\"}}",
+     .about = "of the role publisher, which needs them: names of channels, or patterns of names"},
+    {"expires_in_ms", FIELD_INTEGER, offsetof(struct token_request, expires_in_ms), FIELD_NO_JSON},
+    {"agent", FIELD_TEXT, offsetof(struct token_request, agent), FIELD_NO_JSON},
+    {"replaces", FIELD_ID, offsetof(struct token_request, replaces), FIELD_NO_JSON},
+};
+const struct record token_request_record = RECORD("TokenRequest", struct token_request, request_fields);
+
+void token_request_init(struct token_request *request) { record_init(&token_request_record, request); }
+void token_request_release(struct token_request *request) { record_release(&token_request_record, request); }
+
 /* A publisher moves the channels that its token names, and no others. */
-static bool channels_check(const json_t *channels, unsigned roles, struct error *error) {
+static bool channels_check(const struct texts *channels, unsigned roles, struct error *error) {
   bool is_publisher = (roles & TOKEN_PUBLISHER) != 0;
-  size_t n = json_array_size(channels);
-  if (is_publisher != (n > 0))
+  if (is_publisher != (channels->n > 0))
     return error_at(error, "/channels",
                     is_publisher
                         ? "a publisher's token names the channels that it moves, such as \"stable\" or \"test-*\""
                         : "channels are for tokens of the role publisher");
-  if (n > CHANNELS_MAX)
-    return error_at(error, "/channels", "%zu channels; a token names at most %d", n, CHANNELS_MAX);
-  for (size_t i = 0; i < n; i++) {
+  for (size_t i = 0; i < channels->n; i++) {
     char at[JSON_POINTER_SIZE];
-    const char *text = json_string_value(json_array_get(channels, i));
-    size_t length = text ? strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789._-*?[]!") : 0;
+    const char *text = channels->all[i];
+    size_t length = strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789._-*?[]!");
     if (length < 1 || length > 64 || text[length])
       return error_at(error, json_pointer_index(at, sizeof at, "/channels", i),
                       "a channel's name, or a pattern of names, is 1 to 64 of a-z, 0-9, \".\", "
@@ -81,58 +104,27 @@ static bool certificate_check(const char *name, unsigned roles, struct error *er
   return true;
 }
 
-void token_request_taken(const struct token_request *request, struct error *ret_error) {
-  if (request->certificate)
-    error_at(ret_error, "/name",
-             "there is a token \"%s\" already, or another one that stands for \"%s\"; revoke that one first",
-             request->terms.name, request->certificate);
-  else
-    error_at(ret_error, "/name", "there is a token \"%s\" already; revoke it or take another name",
-             request->terms.name);
-}
-
 bool token_request_parse(const json_t *json, struct token_request *ret, struct error *error) {
-  static const char *const members[] = {"name",        "role",        "expires",  "uses", "agent_name",
-                                        "environment", "certificate", "channels", NULL};
-  const char *certificate = NULL;
-  struct token_terms terms = {0};
-  unsigned roles;
-  const char *expires = NULL;
-  json_t *environment_json = NULL, *channels = NULL;
   cleanup_environment struct environment environment = {0};
-  if (!json_only_members(json, "", members, error) ||
-      !json_get_string(json, "", "name", JSON_REQUIRED, &terms.name, error) ||
-      !json_get_string(json, "", "role", JSON_REQUIRED, &terms.role, error) ||
-      !json_get_string(json, "", "expires", JSON_OPTIONAL, &expires, error) ||
-      !json_get_integer(json, "", "uses", JSON_OPTIONAL, 1, TOKEN_USES_MAX, &terms.uses, error) ||
-      !json_get_string(json, "", "agent_name", JSON_OPTIONAL, &terms.agent_name, error) ||
-      !json_get_string(json, "", "certificate", JSON_NOT_NULL, &certificate, error) ||
-      !json_get_object(json, "", "environment", JSON_OPTIONAL, &environment_json, error) ||
-      !json_get_array(json, "", "channels", JSON_OPTIONAL, &channels, error))
+  unsigned roles;
+  token_request_init(ret);
+  if (!record_read(&token_request_record, json, "", ret, error))
     return false;
-  if (!token_name_is_good(terms.name))
+
+  if (!token_name_is_good(ret->name))
     return error_at(error, "/name", "a token's name is 1 to 64 of A-Z, a-z, 0-9, \".\", \"_\" and \"-\"");
-  if (!roles_parse(terms.role, &roles, error) || !channels_check(channels, roles, error))
+  if (!roles_parse(ret->role, &roles, error) || !channels_check(&ret->channels, roles, error))
     return false;
-  if (roles != TOKEN_ENROL && (terms.uses || terms.agent_name || environment_json))
+  if (roles != TOKEN_ENROL && (ret->uses != FIELD_NONE || ret->agent_name || ret->environment))
     return error_at(error, "/role", "uses, an agent's name and an environment are for tokens of the role enrol");
-  if (certificate && !certificate_check(certificate, roles, error))
+  if (ret->certificate && !certificate_check(ret->certificate, roles, error))
     return false;
-  if (terms.agent_name && (!*terms.agent_name || strlen(terms.agent_name) > 200))
-    return error_at(error, "/agent_name", "\"agent_name\" has %zu bytes; it must have 1 to 200",
-                    strlen(terms.agent_name));
-  if (environment_json && !environment_parse(environment_json, &environment, error))
+  if (ret->environment && !environment_parse(ret->environment, &environment, error))
     return error_pointer_prefix(error, "/environment");
-  if (expires && !expires_parse(expires, &terms.expires_in_ms, error))
+
+  if (ret->expires && !expires_parse(ret->expires, &ret->expires_in_ms, error))
     return false;
-  if (roles == TOKEN_ENROL && !terms.uses)
-    terms.uses = 1;
-  if (environment_json)
-    terms.environment = json_canonical(environment_json);
-  terms.channels = channels;
-  terms.certificate = certificate;
-  *ret = (struct token_request){.terms = terms, .certificate = certificate};
-  if (certificate)
-    ret->digest = tls_name_digest(certificate);
+  if (roles == TOKEN_ENROL && ret->uses == FIELD_NONE)
+    ret->uses = 1;
   return true;
 }

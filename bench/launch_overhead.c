@@ -38,7 +38,7 @@ static struct compile_result compile(struct bench *bench, bool is_reference) {
                                     .arch = bench->device->arch};
   struct compile_result result = compile_pool_wait(bench->pool, compile_pool_submit(bench->pool, &request));
   if (!result.ok)
-    die("%s", result.detail);
+    die("%s", result.error.message);
   return result;
 }
 

@@ -48,11 +48,11 @@ uint64_t compile_pool_submit(struct compile_pool *pool, const struct compile_req
 
 struct compile_result {
   bool ok;
-  bool timed_out;
-  bool could_not_run; /* no compiler, no room on the disk, the agent ends: !ok, and not what was compiled is to blame */
-  char *object;       /* path of the object, ok only */
+  /* !ok only: ERROR_INVALID with what the compiler says first; ERROR_DEADLINE: the compiler did not end in time;
+   * ERROR_UNAVAILABLE: not what was compiled is to blame (no compiler, no room on the disk, the agent ends). */
+  struct error error;
+  char *object;                    /* path of the object, ok only */
   struct digest digest;            /* of its bytes when it was compiled, ok only: whoever loads it checks them */
-  char *detail;                    /* why not: the compiler's first lines, !ok only */
   int64_t compile_ms;              /* 0 when it was cached */
   struct code_resources resources; /* of the kernel's entry, GPU objects only; unknown else */
 };

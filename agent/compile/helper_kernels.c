@@ -136,8 +136,9 @@ bool helper_kernel_object(struct compile_pool *pool, enum helper_kernel helper, 
     *ret_object = (struct helper_object){0};
     return true;
   }
-  bool is_there =
-      compile_helper(pool, helper, arch, &result, error) && (result.ok || error_set(error, "%s", result.detail));
+  bool was_asked = compile_helper(pool, helper, arch, &result, error), is_there = was_asked && result.ok;
+  if (was_asked && !is_there)
+    *error = result.error;
   if (is_there)
     *ret_object = (struct helper_object){TAKE(result.object), result.digest};
   compile_result_release(&result);

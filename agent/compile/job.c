@@ -43,17 +43,15 @@ static void used_spread(const struct settings *defines, bool *used) {
 
 /* Takes out the definitions that cannot change the object. */
 static bool defines_reduce(const struct kernel *kernel, const char *sources, struct settings *defines,
-                           bool *ret_could_not_run, struct error *error) {
+                           struct error *error) {
   bool used[SPACE_PARAMETERS_MAX + 256] = {false};
   ALWAYS(defines->n <= ARRAY_LENGTH(used));
   for (size_t i = 0; i < kernel->n_sources; i++) {
     cleanup_free char *path = xasprintf("%s/%s", sources, kernel->sources[i].path);
     cleanup_free char *text = NULL;
     size_t size;
-    if (!file_read(path, SCANNED_SOURCE_MAX, &text, &size, error)) {
-      *ret_could_not_run = true;
-      return false;
-    }
+    if (!file_read(path, SCANNED_SOURCE_MAX, &text, &size, error))
+      return error_become(error, ERROR_UNAVAILABLE);
     if (strstr(text, "##") || strlen(text) != size)
       return true;
     for (size_t k = 0; k < defines->n; k++) {
@@ -123,19 +121,17 @@ static bool device_job_fill(const struct compile_request *request, struct compil
 }
 
 bool compile_job_prepare(const struct compiler *compiler, const struct compile_request *request,
-                         struct compile_job *ret_job, bool *ret_could_not_run, struct error *error) {
+                         struct compile_job *ret_job, struct error *error) {
   const struct kernel *kernel = request->kernel;
   struct compile_job job __attribute__((cleanup(compile_job_release))) = {.compiler = compiler};
-  *ret_could_not_run = false;
   if (request->is_reference && !kernel->reference.path)
     return error_set(error, "the kernel %s has no reference", kernel->name);
   job.sources = realpath(request->sources, NULL);
-  if (!job.sources) {
-    *ret_could_not_run = true;
-    return error_set(error, "cannot find the kernel's sources in %s: %s", request->sources, strerror(errno));
-  }
+  if (!job.sources)
+    return error_of(error, ERROR_UNAVAILABLE, "cannot find the kernel's sources in %s: %s", request->sources,
+                    strerror(errno));
   if (!request->is_reference && (!settings_of_config(request, &job.defines, &job.environment, error) ||
-                                 !defines_reduce(kernel, job.sources, &job.defines, ret_could_not_run, error)))
+                                 !defines_reduce(kernel, job.sources, &job.defines, error)))
     return false;
   for (size_t i = 0; i < kernel->n_sources; i++)
     settings_add(&job.files, xstrdup(kernel->sources[i].path));
@@ -191,38 +187,41 @@ static char *detail_of(const char *output, const char *sources) {
   return detail;
 }
 
-static void fail(struct compile_result *result, char *detail) {
-  result->ok = false;
-  free(result->detail);
-  result->detail = detail;
-}
-
-static void fail_to_run(struct compile_result *result, char *detail) {
-  fail(result, detail);
-  result->could_not_run = true;
-}
-
 /* What compilers and linkers say when it is the machine's fault. */
-static bool is_of_the_machine(const struct command_result *result, const char *output) {
+static bool is_of_the_machine(const struct command_result *result) {
   static const int reasons[] = {ENOSPC, EDQUOT, EIO, EROFS, EMFILE, ENFILE};
   if (WIFEXITED(result->status) && WEXITSTATUS(result->status) == RTC_EXIT_MACHINE)
     return true;
   for (size_t i = 0; i < ARRAY_LENGTH(reasons); i++) {
-    if (strstr(output, strerrordesc_np(reasons[i])))
+    if (strstr(result->output, strerrordesc_np(reasons[i])))
       return true;
   }
   return false;
 }
 
-static char *status_detail(const struct command_result *result, int64_t timeout_ms) {
-  if (result->timed_out)
-    return xasprintf("the compiler did not end within %lld ms", (long long)timeout_ms);
-  if (result->stopped)
-    return xstrdup("the agent stopped while it was compiled");
-  if (WIFSIGNALED(result->status))
-    return xasprintf("the compiler was ended by signal %d (%s)", WTERMSIG(result->status),
-                     strsignal(WTERMSIG(result->status)));
-  return xasprintf("the compiler exited with status %d and said nothing", WEXITSTATUS(result->status));
+/* Why a compiler that ran left no object. */
+static bool ran_refuse(const struct compile_job *job, const struct command_result *ran, int64_t timeout_ms,
+                       struct error *error) {
+  const char *refusal = job->compiler->kind->arch_refusal;
+  if (refusal && strstr(ran->output, refusal))
+    return error_of(error, ERROR_UNAVAILABLE, "%s does not know the architecture %s; install a newer one",
+                    job->compiler->identity, job->arch);
+
+  enum error_kind kind = ran->stopped || is_of_the_machine(ran) ? ERROR_UNAVAILABLE
+                         : ran->timed_out                       ? ERROR_DEADLINE
+                                                                : ERROR_INVALID;
+  if (ran->timed_out)
+    return error_of(error, kind, "the compiler did not end within %lld ms", (long long)timeout_ms);
+  if (ran->stopped)
+    return error_of(error, kind, "the agent stopped while it was compiled");
+
+  cleanup_free char *detail = detail_of(ran->output, job->sources);
+  if (detail)
+    return error_of(error, kind, "%s", detail);
+  if (WIFSIGNALED(ran->status))
+    return error_of(error, kind, "the compiler was ended by signal %d (%s)", WTERMSIG(ran->status),
+                    strsignal(WTERMSIG(ran->status)));
+  return error_of(error, kind, "the compiler exited with status %d and said nothing", WEXITSTATUS(ran->status));
 }
 
 static char *digest_path(const char *object) { return xasprintf("%s" OBJECT_DIGEST_SUFFIX, object); }
@@ -286,9 +285,9 @@ static bool compile_sandbox(const struct compile_job *job, const char *scratch, 
 }
 
 /* Copies a source to another folder, where it and the folders on its way are the user's. */
-static bool source_copy(const struct compile_job *job, const char *file, const char *folder,
-                        const struct custody *custody, struct error *error) {
-  cleanup_free char *from = xasprintf("%s/%s", job->sources, file), *to = xasprintf("%s/%s", folder, file);
+static bool source_copy(const char *from_folder, const char *file, const char *folder, const struct custody *custody,
+                        struct error *error) {
+  cleanup_free char *from = xasprintf("%s/%s", from_folder, file), *to = xasprintf("%s/%s", folder, file);
   cleanup_free char *bytes = NULL;
   size_t size;
   for (char *slash = to + strlen(folder); slash; slash = strchr(slash + 1, '/')) {
@@ -303,36 +302,29 @@ static bool source_copy(const struct compile_job *job, const char *file, const c
 }
 
 /* The scratch folder itself comes last: until then nobody but this program reaches what is in it. */
-static bool scratch_give(const struct compile_job *job, const char *scratch, const char *sources,
+static bool scratch_give(const struct compile_job *job, const char *scratch, const char *sources_from,
                          const struct custody *custody, struct error *error) {
   cleanup_free char *text_path = xasprintf("%s/%s", scratch, job->compiler->kind->text_name);
   for (size_t i = 0; i < job->files.n; i++) {
-    if (!source_copy(job, job->files.texts[i], sources, custody, error))
+    if (!source_copy(sources_from, job->files.texts[i], job->sources, custody, error))
       return false;
   }
   return custody_give(custody, text_path, error) && custody_give(custody, scratch, error);
 }
 
-/* `sources` is where another user's compiler finds the sources. */
-static void compile_in(const struct compile_job *shared, const char *scratch, const char *sources, const char *object,
-                       const struct custody *custody, int64_t timeout_ms, int stop_fd, struct compile_result *result) {
-  struct compile_job moved = *shared;
-  const struct compile_job *job = &moved;
-  if (sources)
-    moved.sources = (char *)(uintptr_t)sources;
-
+/* `sources_from`: of what the compiler, which is another user's, finds copies in job->sources; or NULL. */
+static bool compile_in(const struct compile_job *job, const char *scratch, const char *sources_from, const char *object,
+                       const struct custody *custody, int64_t timeout_ms, int stop_fd, struct compile_result *result,
+                       struct error *error) {
   const struct compiler_kind *kind = job->compiler->kind;
-  struct error error;
   cleanup_free char *text_path = xasprintf("%s/%s", scratch, kind->text_name);
-  cleanup_free char *object_path = xasprintf("%s/%s", scratch, kind->object_name);
   cleanup_sandbox struct sandbox *sandbox = NULL;
   cleanup_settings struct settings arguments = {0}, environment = {0};
-  if (!file_write_atomically(text_path, job->text, strlen(job->text), 0600, &error) ||
-      (sources && !scratch_give(shared, scratch, sources, custody, &error)) ||
-      !compile_sandbox(job, scratch, &sandbox, &error)) {
-    fail_to_run(result, xstrdup(error.message));
-    return;
-  }
+  if (!file_write_atomically(text_path, job->text, strlen(job->text), 0600, error) ||
+      (sources_from && !scratch_give(job, scratch, sources_from, custody, error)) ||
+      !compile_sandbox(job, scratch, &sandbox, error))
+    return error_become(error, ERROR_UNAVAILABLE);
+
   environment_make(job, scratch, &environment);
   kind->command_make(job->compiler, job, &arguments, &environment);
   settings_add(&arguments, NULL);
@@ -352,32 +344,21 @@ static void compile_in(const struct compile_job *shared, const char *scratch, co
   };
   struct command_result ran;
   int64_t start = clock_monotonic_ms();
-  bool has_run = command_run(&command, &ran, &error);
+  bool has_run = command_run(&command, &ran, error);
   /* Back: nobody else changes what is read and removed there now. */
-  if (sources && lchown(scratch, geteuid(), getegid()) < 0)
+  if (sources_from && lchown(scratch, geteuid(), getegid()) < 0)
     log_warning("compile: %s stays another user's: %s", scratch, strerror(errno));
-  if (!has_run) {
-    fail_to_run(result, xstrdup(error.message));
-    return;
-  }
-  cleanup_free char *output = ran.output, *bytes = NULL;
+  if (!has_run)
+    return error_become(error, ERROR_UNAVAILABLE);
+
+  cleanup_free char *output = ran.output, *bytes = NULL, *object_path = xasprintf("%s/%s", scratch, kind->object_name);
   size_t size;
   /* At least 1: 0 says that nothing had to be compiled. */
   result->compile_ms = clock_monotonic_ms() - start + 1;
-  result->timed_out = ran.timed_out;
-  const char *refusal = kind->arch_refusal;
-  if (!ran.succeeded && refusal && strstr(output, refusal)) {
-    fail_to_run(result, xasprintf("%s does not know the architecture %s; install a newer one", job->compiler->identity,
-                                  job->arch));
-  } else if (!ran.succeeded) {
-    char *detail = ran.timed_out || ran.stopped ? NULL : detail_of(output, job->sources);
-    fail(result, detail ? detail : status_detail(&ran, timeout_ms));
-    result->could_not_run = ran.stopped || is_of_the_machine(&ran, output);
-  } else if (!object_read(job, object_path, &bytes, &size, result, &error)) {
-    fail(result, xstrdup(error.message));
-  } else if (!object_publish(bytes, size, object, &result->digest, &error)) {
-    fail_to_run(result, xstrdup(error.message));
-  }
+  if (!ran.succeeded)
+    return ran_refuse(job, &ran, timeout_ms, error);
+  return object_read(job, object_path, &bytes, &size, result, error) &&
+         (object_publish(bytes, size, object, &result->digest, error) || error_become(error, ERROR_UNAVAILABLE));
 }
 
 static bool scratch_make(const char *object, bool is_anothers, char **ret_scratch, struct error *error) {
@@ -394,19 +375,24 @@ static bool scratch_make(const char *object, bool is_anothers, char **ret_scratc
 
 struct compile_result compile_job_run(const struct compile_job *job, const char *object, const struct custody *custody,
                                       int64_t timeout_ms, int stop_fd) {
-  struct compile_result result = {.ok = true, .resources = code_resources_unknown};
+  struct compile_result result = {.resources = code_resources_unknown};
   bool is_anothers = custody && custody->has_user;
-  cleanup_free char *scratch = NULL, *sources = NULL;
+  cleanup_free char *scratch = NULL, *copies = NULL;
+  struct compile_job there = *job;
   struct error error;
-  if (!scratch_make(object, is_anothers, &scratch, &error)) {
-    fail_to_run(&result, xstrdup(error.message));
+  if (!scratch_make(object, is_anothers, &scratch, &result.error)) {
+    error_become(&result.error, ERROR_UNAVAILABLE);
     return result;
   }
   if (is_anothers)
-    sources = xasprintf("%s/sources", scratch);
-  compile_in(job, scratch, sources, object, custody, timeout_ms, stop_fd, &result);
-  if (!folder_remove(scratch, &error))
-    fail_to_run(&result, xstrdup(error.message));
+    there.sources = copies = xasprintf("%s/sources", scratch);
+  result.ok = compile_in(&there, scratch, is_anothers ? job->sources : NULL, object, custody, timeout_ms, stop_fd,
+                         &result, &result.error);
+  if (!folder_remove(scratch, &error)) {
+    result.ok = false;
+    result.error = error;
+    error_become(&result.error, ERROR_UNAVAILABLE);
+  }
   if (result.ok)
     result.object = xstrdup(object);
   return result;

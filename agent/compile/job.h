@@ -35,9 +35,9 @@ struct compile_job {
 /* Decides what to compile. A definition that no source of the kernel mentions is left out, so that configs that differ
  * in nothing else share an object: the text of the sources is searched, which is sound unless names are pasted together
  * with ## (then every definition counts) or are reserved ones, which system headers read (these always count).
- * Sources that cannot be read set *ret_could_not_run, as in struct compile_result. */
+ * ERROR_UNAVAILABLE: the sources cannot be read. */
 must_check bool compile_job_prepare(const struct compiler *compiler, const struct compile_request *request,
-                                    struct compile_job *ret_job, bool *ret_could_not_run, struct error *error);
+                                    struct compile_job *ret_job, struct error *error);
 void compile_job_release(struct compile_job *job);
 
 /* Compiles to `object` by way of a scratch folder: beside it, or where the compiler is another user (`custody`, which may be

@@ -60,7 +60,6 @@ struct compile_pool {
 
 void compile_result_release(struct compile_result *result) {
   free(result->object);
-  free(result->detail);
   *result = (struct compile_result){0};
 }
 
@@ -93,7 +92,7 @@ static void job_forget(struct compile_pool *pool, struct job *job) {
 /* A queued one is forgotten when its turn comes. */
 static void job_forget_unwanted(struct compile_pool *pool, struct job *job) {
   const struct compile_result *result = &job->result;
-  bool is_kept = job->is_shared && !result->ok && !result->timed_out && !result->could_not_run;
+  bool is_kept = job->is_shared && !result->ok && result->error.kind == ERROR_INVALID;
   if (job->tickets == 0 && job->state == JOB_DONE && !is_kept)
     job_forget(pool, job);
 }
@@ -289,9 +288,9 @@ uint64_t compile_pool_submit(struct compile_pool *pool, const struct compile_req
   struct compile_job compile;
   const struct compiler *compiler;
   struct error error;
-  bool could_not_run = true;
-  bool prepared = compilers_find(pool->compilers, request, &compiler, &error) &&
-                  compile_job_prepare(compiler, request, &compile, &could_not_run, &error);
+  bool prepared =
+      (compilers_find(pool->compilers, request, &compiler, &error) || error_become(&error, ERROR_UNAVAILABLE)) &&
+      compile_job_prepare(compiler, request, &compile, &error);
   struct ticket *ticket = xcalloc(1, sizeof *ticket);
   pthread_mutex_lock(&pool->mutex);
   if (prepared) {
@@ -299,8 +298,7 @@ uint64_t compile_pool_submit(struct compile_pool *pool, const struct compile_req
   } else {
     ticket->job = xcalloc(1, sizeof *ticket->job);
     ticket->job->state = JOB_DONE;
-    ticket->job->result = (struct compile_result){
-        .could_not_run = could_not_run, .detail = xstrdup(error.message), .resources = code_resources_unknown};
+    ticket->job->result = (struct compile_result){.error = error, .resources = code_resources_unknown};
   }
   ticket->job->tickets++;
   uint64_t id = ticket->id = pool->next_ticket++;
@@ -357,7 +355,6 @@ struct compile_result compile_pool_wait(struct compile_pool *pool, uint64_t tick
     pthread_cond_wait(&pool->done, &pool->mutex);
   struct compile_result result = job->result;
   result.object = result.object ? xstrdup(result.object) : NULL;
-  result.detail = result.detail ? xstrdup(result.detail) : NULL;
   /* The time was spent once: whoever takes it first reports it. */
   job->result.compile_ms = 0;
   job->tickets--;

@@ -176,8 +176,8 @@ static struct lease_object object_of_compile(struct compile_result *result) {
       .path = TAKE(result->object),
       .digest = result->digest,
       .launch = launch_spec_default(),
-      .outcome = result->timed_out ? OUTCOME_TIMEOUT : OUTCOME_COMPILE,
-      .detail = TAKE(result->detail),
+      .outcome = result->error.kind == ERROR_DEADLINE ? OUTCOME_TIMEOUT : OUTCOME_COMPILE,
+      .detail = result->ok ? NULL : xstrdup(result->error.message),
       .compile_ms = result->compile_ms,
   };
   object.launch.resources = result->ok ? result->resources : code_resources_unknown;
@@ -195,8 +195,9 @@ static enum step compile_wait(struct execution *execution, uint64_t ticket, stru
   }
   struct compile_result result = compile_pool_wait(pool, ticket);
   enum step step = STEP_ON;
-  if (result.could_not_run) {
-    error_set(execution->error, "cannot compile %s here: %s", execution->lease->kernel->name, result.detail);
+  if (!result.ok && result.error.kind == ERROR_UNAVAILABLE) {
+    *execution->error = result.error;
+    error_prefix(execution->error, "cannot compile %s here: ", execution->lease->kernel->name);
     step = STEP_FAILED;
   } else {
     *ret_object = object_of_compile(&result);

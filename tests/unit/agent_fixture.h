@@ -121,8 +121,7 @@ static inline struct compile_result fixture_compile(const struct fixture *fixtur
 static inline char *fixture_object(const struct fixture *fixture, uint64_t config, bool is_reference) {
   struct compile_request request = fixture_request(fixture, config, is_reference);
   struct compile_result result = compile_pool_wait(fixture->pool, compile_pool_submit(fixture->pool, &request));
-  cr_assert(result.ok, "%s", result.detail);
-  free(result.detail);
+  cr_assert(result.ok, "%s", result.error.message);
   return result.object;
 }
 

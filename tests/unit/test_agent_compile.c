@@ -35,7 +35,7 @@ static size_t files_in(const struct fixture *fixture, const char *ending) {
 Test(compile, an_object_runs_what_the_source_says) {
   struct fixture fixture = fixture_new(FIXTURE_GOOD, (struct fixture_options){0});
   struct compile_result result = fixture_compile(&fixture, 0);
-  cr_assert(result.ok, "%s", result.detail);
+  cr_assert(result.ok, "%s", result.error.message);
   cr_expect_gt(result.compile_ms, 0);
   void *object = dlopen(result.object, RTLD_NOW);
   cr_assert_not_null(object);
@@ -72,9 +72,9 @@ Test(compile, the_detail_of_a_failure_is_the_first_error_with_its_line) {
   struct fixture fixture = fixture_new("void f(void) {\n  this is not C;\n}\n", (struct fixture_options){0});
   struct compile_result result = fixture_compile(&fixture, 0);
   cr_expect_not(result.ok);
-  cr_expect_not(result.timed_out);
-  cr_expect(string_starts(result.detail, "kernel.c:2:"), "%s", result.detail);
-  cr_expect_not_null(strstr(result.detail, "error:"));
+  cr_expect_eq(result.error.kind, ERROR_INVALID);
+  cr_expect(string_starts(result.error.message, "kernel.c:2:"), "%s", result.error.message);
+  cr_expect_not_null(strstr(result.error.message, "error:"));
   compile_result_release(&result);
   fixture_free(&fixture);
 }
@@ -83,7 +83,7 @@ Test(compile, a_source_that_disagrees_with_the_manifest_does_not_compile) {
   struct fixture fixture = fixture_new("void f(double *y, const float *x, int n) {}\n", (struct fixture_options){0});
   struct compile_result result = fixture_compile(&fixture, 0);
   cr_expect_not(result.ok);
-  cr_expect_not_null(strstr(result.detail, "conflicting types for 'f'"), "%s", result.detail);
+  cr_expect_not_null(strstr(result.error.message, "conflicting types for 'f'"), "%s", result.error.message);
   compile_result_release(&result);
   fixture_free(&fixture);
 }
@@ -93,7 +93,7 @@ Test(compile, a_name_that_nobody_defines_is_an_error_of_the_compile) {
       fixture_new("void g(void);\nvoid f(float *y, const float *x, long n) { g(); }\n", (struct fixture_options){0});
   struct compile_result result = fixture_compile(&fixture, 0);
   cr_expect_not(result.ok);
-  cr_expect_not_null(strstr(result.detail, "undefined reference to `g'"), "%s", result.detail);
+  cr_expect_not_null(strstr(result.error.message, "undefined reference to `g'"), "%s", result.error.message);
   compile_result_release(&result);
   fixture_free(&fixture);
 }
@@ -103,8 +103,8 @@ Test(compile, a_compiler_that_does_not_end_is_stopped) {
   compile_pool_set_timeout(fixture.pool, 200);
   struct compile_result result = fixture_compile(&fixture, 0);
   cr_expect_not(result.ok);
-  cr_expect(result.timed_out);
-  cr_expect_str_eq(result.detail, "the compiler did not end within 200 ms");
+  cr_expect_eq(result.error.kind, ERROR_DEADLINE);
+  cr_expect_str_eq(result.error.message, "the compiler did not end within 200 ms");
   cr_expect_eq(files_in(&fixture, ""), 0, "the scratch folder stays behind");
   compile_result_release(&result);
   fixture_free(&fixture);
@@ -177,12 +177,13 @@ Test(compile, a_compiler_without_room_on_the_disk_is_not_the_configs_fault) {
   cr_assert(compile_pool_new(cache, 1, &fixture.pool, &error), "%s", error.message);
   struct compile_result result = fixture_compile(&fixture, 0);
   cr_expect_not(result.ok);
-  cr_expect(result.could_not_run, "%s", result.detail);
+  cr_expect_eq(result.error.kind, ERROR_UNAVAILABLE, "%s", result.error.message);
   compile_result_release(&result);
   cr_assert(folder_remove(cache, &error));
   result = fixture_compile(&fixture, 0);
-  cr_expect(!result.ok && result.could_not_run);
-  cr_expect_not_null(strstr(result.detail, "cannot make the folder"), "a failure of the machine is not remembered");
+  cr_expect(!result.ok && result.error.kind == ERROR_UNAVAILABLE);
+  cr_expect_not_null(strstr(result.error.message, "cannot make the folder"),
+                     "a failure of the machine is not remembered");
   compile_result_release(&result);
   fixture_free(&fixture);
 }
@@ -205,7 +206,7 @@ Test(compile, a_compile_that_nobody_wants_any_more_does_not_begin) {
     continue;
   for (int i = 0; i < 3; i += 2) {
     struct compile_result result = compile_pool_wait(fixture.pool, tickets[i]);
-    cr_expect(result.ok, "%s", result.detail);
+    cr_expect(result.ok, "%s", result.error.message);
     compile_result_release(&result);
   }
   cr_expect_eq(files_in(&fixture, ".so\n"), 2, "the one in between was compiled too");
@@ -305,7 +306,7 @@ Test(compile, a_compiler_can_be_another_user) {
   cr_assert(chmod(fixture.folder, 0755) == 0 && chmod(path, 0755) == 0);
   struct compile_result result = compile_as_nobody(&fixture, &custody);
   cleanup_free char *expected = xasprintf("error: user %u, folder of %u", custody.uid, custody.uid);
-  cr_expect(!result.ok && string_equal(result.detail, expected), "%s", result.detail);
+  cr_expect(!result.ok && string_equal(result.error.message, expected), "%s", result.error.message);
   compile_result_release(&result);
   setenv("PATH", "/usr/bin:/bin", 1);
   fixture_free(&fixture);
@@ -322,7 +323,7 @@ Test(compile, an_object_of_another_users_compiler_is_the_same_and_ours) {
   cleanup_free char *cache = xasprintf("%s/cache", fixture.folder);
   cr_assert(ours.ok && folder_remove(cache, &error));
   struct compile_result theirs = compile_as_nobody(&fixture, &custody);
-  cr_assert(theirs.ok, "%s", theirs.detail);
+  cr_assert(theirs.ok, "%s", theirs.error.message);
   cr_expect(digest_equal(&ours.digest, &theirs.digest), "its bytes tell where it was compiled");
   cr_assert_eq(stat(theirs.object, &status), 0);
   cr_expect_eq(status.st_uid, geteuid());
@@ -372,7 +373,7 @@ Test(compile, a_failure_is_remembered) {
   struct compile_result first = fixture_compile(&fixture, 0), second = fixture_compile(&fixture, 0);
   cr_expect_gt(first.compile_ms, 0);
   cr_expect_eq(second.compile_ms, 0);
-  cr_expect_str_eq(first.detail, second.detail);
+  cr_expect_str_eq(first.error.message, second.error.message);
   compile_result_release(&first);
   compile_result_release(&second);
   fixture_free(&fixture);
@@ -443,7 +444,7 @@ Test(compile, a_manifests_defines_are_computed_from_key_and_config) {
       FIXTURE_GOOD "_Static_assert(TOTAL == 1002, \"\");\n_Static_assert(ODD == 0, \"\");\n",
       (struct fixture_options){.space = TWO_BLOCKS, .defines = "{\"TOTAL\": \"n + BLOCK\", \"ODD\": \"n % 2 == 1\"}"});
   struct compile_result right = fixture_compile(&fixture, 1), wrong = fixture_compile(&fixture, 0);
-  cr_expect(right.ok, "%s", right.detail);
+  cr_expect(right.ok, "%s", right.error.message);
   cr_expect_not(wrong.ok);
   compile_result_release(&right);
   compile_result_release(&wrong);
@@ -455,7 +456,7 @@ Test(compile, a_define_that_cannot_be_computed_fails_with_its_name) {
       fixture_new(FIXTURE_GOOD, (struct fixture_options){.defines = "{\"PART\": \"n // (BLOCK - 1)\"}"});
   struct compile_result result = fixture_compile(&fixture, 0);
   cr_expect_not(result.ok);
-  cr_expect(string_starts(result.detail, "the define PART: "), "%s", result.detail);
+  cr_expect(string_starts(result.error.message, "the define PART: "), "%s", result.error.message);
   compile_result_release(&result);
   fixture_free(&fixture);
 }
@@ -464,7 +465,7 @@ Test(compile, a_config_outside_of_the_space_fails) {
   struct fixture fixture = fixture_new(FIXTURE_GOOD, (struct fixture_options){0});
   struct compile_result result = fixture_compile(&fixture, 7);
   cr_expect_not(result.ok);
-  cr_expect_str_eq(result.detail, "config 7 is outside of the space, which has 1 points");
+  cr_expect_str_eq(result.error.message, "config 7 is outside of the space, which has 1 points");
   compile_result_release(&result);
   fixture_free(&fixture);
 }
@@ -475,8 +476,9 @@ Test(compile, sources_that_are_not_there_fail) {
   request.sources = "/nonexistent";
   struct compile_result result = compile_pool_wait(fixture.pool, compile_pool_submit(fixture.pool, &request));
   cr_expect_not(result.ok);
-  cr_expect(string_starts(result.detail, "cannot find the kernel's sources in /nonexistent"), "%s", result.detail);
-  cr_expect(result.could_not_run, "the config is not to blame");
+  cr_expect(string_starts(result.error.message, "cannot find the kernel's sources in /nonexistent"), "%s",
+            result.error.message);
+  cr_expect_eq(result.error.kind, ERROR_UNAVAILABLE, "the config is not to blame");
   compile_result_release(&result);
   fixture_free(&fixture);
 }
@@ -486,8 +488,8 @@ Test(compile, a_source_that_is_gone_is_not_the_configs_fault) {
   cleanup_free char *path = xasprintf("%s/kernel.c", fixture.folder);
   cr_assert_eq(unlink(path), 0);
   struct compile_result result = fixture_compile(&fixture, 0);
-  cr_expect(!result.ok && result.could_not_run);
-  cr_expect_not_null(strstr(result.detail, path), "%s", result.detail);
+  cr_expect(!result.ok && result.error.kind == ERROR_UNAVAILABLE);
+  cr_expect_not_null(strstr(result.error.message, path), "%s", result.error.message);
   compile_result_release(&result);
   fixture_free(&fixture);
 }

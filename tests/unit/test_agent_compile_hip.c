@@ -107,7 +107,7 @@ static void expect_object(const char *source, const char *space, const char *arc
                           int64_t lds_bytes_min) {
   struct fixture fixture = hip_fixture(source, space);
   struct compile_result result = compile_for(&fixture, 0, arch);
-  cr_assert(result.ok, "%s", result.detail);
+  cr_assert(result.ok, "%s", result.error.message);
   cr_expect_gt(result.compile_ms, 0);
   cr_expect_str_eq(result.object + strlen(result.object) - 3, ".co");
   cr_expect_gt(result.resources.vgprs, 0);
@@ -140,10 +140,10 @@ Test(compile_nvrtc, every_word_of_the_prelude_compiles) { expect_object(VOCABULA
 static void expect_known_again(const char *arch) {
   struct fixture fixture = hip_fixture(GOOD, NULL);
   struct compile_result first = compile_for(&fixture, 0, arch);
-  cr_assert(first.ok, "%s", first.detail);
+  cr_assert(first.ok, "%s", first.error.message);
   pool_renew(&fixture);
   struct compile_result second = compile_for(&fixture, 0, arch);
-  cr_assert(second.ok, "%s", second.detail);
+  cr_assert(second.ok, "%s", second.error.message);
   cr_expect_eq(second.compile_ms, 0);
   cr_expect_str_eq(first.object, second.object);
   cr_expect_eq(memcmp(&first.resources, &second.resources, sizeof first.resources), 0);
@@ -158,11 +158,11 @@ Test(compile_nvrtc, resources_are_known_of_a_cached_object_too) { expect_known_a
 Test(compile_clang, an_object_that_was_damaged_in_the_cache_is_compiled_again) {
   struct fixture fixture = hip_fixture(GOOD, NULL);
   struct compile_result first = compile_for(&fixture, 0, "gfx942");
-  cr_assert(first.ok, "%s", first.detail);
+  cr_assert(first.ok, "%s", first.error.message);
   cr_assert_eq(truncate(first.object, 100), 0);
   pool_renew(&fixture);
   struct compile_result second = compile_for(&fixture, 0, "gfx942");
-  cr_expect(second.ok, "%s", second.detail);
+  cr_expect(second.ok, "%s", second.error.message);
   cr_expect_gt(second.compile_ms, 0);
   compile_result_release(&first);
   compile_result_release(&second);
@@ -174,7 +174,7 @@ static void expect_equal_bytes(const char *arch) {
   for (int i = 0; i < 2; i++) {
     struct fixture fixture = hip_fixture("__device__ const char where[] = __FILE__;\n" GOOD, NULL);
     struct compile_result result = compile_for(&fixture, 0, arch);
-    cr_assert(result.ok, "%s", result.detail);
+    cr_assert(result.ok, "%s", result.error.message);
     struct error error;
     cleanup_free char *bytes = NULL;
     size_t size;
@@ -195,8 +195,8 @@ static char *failure_of(const char *source, const char *space, const char *arch)
   struct fixture fixture = hip_fixture(source, space);
   struct compile_result result = compile_for(&fixture, 0, arch);
   cr_assert_not(result.ok);
-  cr_expect_not(result.could_not_run, "%s", result.detail);
-  char *detail = xstrdup(result.detail);
+  cr_expect_eq(result.error.kind, ERROR_INVALID, "%s", result.error.message);
+  char *detail = xstrdup(result.error.message);
   compile_result_release(&result);
   fixture_free(&fixture);
   return detail;
@@ -260,7 +260,7 @@ Test(compile_hiprtc, a_compiler_that_does_not_end_is_stopped_with_what_it_starte
   compile_pool_set_timeout(fixture.pool, 500);
   struct compile_result result = compile_for(&fixture, 0, "gfx942");
   cr_expect_not(result.ok);
-  cr_expect(result.timed_out, "%s", result.detail);
+  cr_expect_eq(result.error.kind, ERROR_DEADLINE, "%s", result.error.message);
   compile_result_release(&result);
   fixture_free(&fixture);
 }
@@ -285,7 +285,7 @@ Test(compile_clang, parameters_are_definitions_and_options_in_capitals) {
                   "{\"parameters\": {\"BLOCK\": [1, 2], \"num_warps\": [8]}, \"roles\": {\"num_warps\": \"option\"}}");
   struct compile_result wrong = compile_for(&fixture, 0, "gfx942"), right = compile_for(&fixture, 1, "gfx942");
   cr_expect_not(wrong.ok);
-  cr_expect(right.ok, "%s", right.detail);
+  cr_expect(right.ok, "%s", right.error.message);
   compile_result_release(&wrong);
   compile_result_release(&right);
   fixture_free(&fixture);
@@ -297,7 +297,7 @@ static void expect_any_name(const char *arch) {
                                        "{\"parameters\": {\"lanes\": [1], \"mask\": [2], \"T\": [3], \"value\": [4],"
                                        " \"v\": [5], \"x_count\": [6]}}");
   struct compile_result result = compile_for(&fixture, 0, arch);
-  cr_expect(result.ok, "%s", result.detail);
+  cr_expect(result.ok, "%s", result.error.message);
   compile_result_release(&result);
   fixture_free(&fixture);
 }
@@ -359,8 +359,7 @@ static void expect_include_learns_nothing(const char *arch) {
     struct fixture fixture = hip_fixture(sources[i], NULL);
     struct compile_result result = compile_for(&fixture, 0, arch);
     cr_expect(i == 3 || !result.ok, "%zu", i);
-    if (result.detail)
-      expect_no_secret(result.detail);
+    expect_no_secret(result.error.message);
     if (result.ok) {
       struct error error;
       cleanup_free char *bytes = NULL;
@@ -388,8 +387,8 @@ Test(compile_c, a_source_that_includes_a_file_of_the_machine_learns_nothing) {
   struct fixture fixture = fixture_new("#include \"/etc/passwd\"\n" FIXTURE_GOOD, (struct fixture_options){0});
   struct compile_result result = fixture_compile(&fixture, 0);
   cr_expect_not(result.ok);
-  expect_no_secret(result.detail);
-  cr_expect_not_null(strstr(result.detail, "Permission denied"), "%s", result.detail);
+  expect_no_secret(result.error.message);
+  cr_expect_not_null(strstr(result.error.message, "Permission denied"), "%s", result.error.message);
   compile_result_release(&result);
   fixture_free(&fixture);
 }
@@ -410,8 +409,8 @@ static void expect_detail_of(const char *act, const char *expected) {
   fake_compiler(&fixture, act);
   struct compile_result result = fixture_compile(&fixture, 0);
   cr_expect_not(result.ok);
-  expect_no_secret(result.detail);
-  cr_expect_not_null(strstr(result.detail, expected), "%s", result.detail);
+  expect_no_secret(result.error.message);
+  cr_expect_not_null(strstr(result.error.message, expected), "%s", result.error.message);
   compile_result_release(&result);
   fixture_free(&fixture);
 }
@@ -448,7 +447,7 @@ Test(compile_c, on_a_kernel_without_landlock_compiling_goes_on) {
   landlock_take_away();
   struct fixture fixture = fixture_new(FIXTURE_GOOD, (struct fixture_options){0});
   struct compile_result result = fixture_compile(&fixture, 0);
-  cr_expect(result.ok, "%s", result.detail);
+  cr_expect(result.ok, "%s", result.error.message);
   compile_result_release(&result);
   fixture_free(&fixture);
 }
@@ -499,8 +498,8 @@ static char *refusal_of(const char *arch) {
   struct fixture fixture = hip_fixture(GOOD, NULL);
   struct compile_result result = compile_for(&fixture, 0, arch);
   cr_expect_not(result.ok);
-  cr_expect(result.could_not_run, "%s", result.detail);
-  char *detail = xstrdup(result.detail);
+  cr_expect_eq(result.error.kind, ERROR_UNAVAILABLE, "%s", result.error.message);
+  char *detail = xstrdup(result.error.message);
   compile_result_release(&result);
   fixture_free(&fixture);
   return detail;
@@ -543,8 +542,8 @@ Test(compile_hip, without_a_compiler_the_sentence_says_what_to_install) {
   }
   setenv("PATH", "/nonexistent", 1);
   struct compile_result result = compile_for(&fixture, 0, "gfx942");
-  cr_expect(result.could_not_run);
-  cr_expect_str_eq(result.detail,
+  cr_expect_eq(result.error.kind, ERROR_UNAVAILABLE);
+  cr_expect_str_eq(result.error.message,
                    "this machine cannot compile HIP for AMD: there is no hiprtc of ROCm 6 or later (libhiprtc.so.6); "
                    "and there is no clang-19 or later in $PATH; install one (Debian: apt install clang-19 lld-19)");
   compile_result_release(&result);
@@ -662,8 +661,8 @@ Test(compile_hip, a_kernel_in_triton_is_not_compiled_here) {
   struct fixture fixture = hip_fixture(GOOD, NULL);
   fixture.kernel->language = LANGUAGE_TRITON;
   struct compile_result result = compile_for(&fixture, 0, "gfx942");
-  cr_expect(!result.ok && result.could_not_run);
-  cr_expect_not_null(strstr(result.detail, "wavetune kernel push --build"), "%s", result.detail);
+  cr_expect(!result.ok && result.error.kind == ERROR_UNAVAILABLE);
+  cr_expect_not_null(strstr(result.error.message, "wavetune kernel push --build"), "%s", result.error.message);
   compile_result_release(&result);
   fixture_free(&fixture);
 }

@@ -25,7 +25,7 @@ static struct compile_result compile(struct checker *checker, uint64_t config, b
                                     .gpu_name = checker->device->gpu_name,
                                     .arch = checker->device->arch};
   struct compile_result result = compile_pool_wait(checker->pool, compile_pool_submit(checker->pool, &request));
-  cr_assert(result.ok, "%s", result.detail);
+  cr_assert(result.ok, "%s", result.error.message);
   return result;
 }
 

@@ -174,7 +174,7 @@ static char *object_of(struct child *child, uint64_t config, bool is_reference) 
                                     .is_reference = is_reference,
                                     .sources = MISBEHAVING};
   struct compile_result result = compile_pool_wait(child->pool, compile_pool_submit(child->pool, &request));
-  cr_assert(result.ok, "%s", result.detail);
+  cr_assert(result.ok, "%s", result.error.message);
   key_release(&key);
   return result.object;
 }

@@ -69,11 +69,12 @@ static bool variables_agree(const json_t *metadata, const json_t *variables, str
   json_t *value;
   json_object_foreach ((json_t *)variables, name, value) {
     if (!json_equal(value, json_object_get(metadata, name)))
-      return error_set(error, "the image sets %.60s and its code was compiled without that", name);
+      return error_of(error, ERROR_UNUSABLE, "the image sets %.60s and its code was compiled without that", name);
   }
   json_object_foreach ((json_t *)metadata, name, value) {
     if (is_variable_name(name) && !json_object_get(variables, name))
-      return error_set(error, "its code was compiled with %.60s set, and the image does not set it", name);
+      return error_of(error, ERROR_UNUSABLE, "its code was compiled with %.60s set, and the image does not set it",
+                      name);
   }
   return true;
 }
@@ -88,92 +89,79 @@ static bool folder_agrees(const json_t *metadata, const char *folder, struct err
   json_array_foreach (libraries, i, library) {
     const char *path = json_string_value(json_array_get(library, 1));
     if (path && strstr(path, "/triton/backends/") && (strncmp(path, folder, length) != 0 || path[length] != '/'))
-      return error_set(error, "its code was compiled by a Triton that lies elsewhere than the image's, in %.120s",
-                       folder);
+      return error_of(error, ERROR_UNUSABLE,
+                      "its code was compiled by a Triton that lies elsewhere than the image's, in %.120s", folder);
   }
   return true;
 }
 
-/* A file of the build. False: with *ret_missing, the source does not have it. */
+/* A file of the build. ERROR_MISSING: the source does not have it. */
 static bool find_file(const struct render_request *request, const json_t *files, const char *name,
-                      const char **ret_bytes, size_t *ret_size, char **ret_missing, struct error *error) {
+                      const char **ret_bytes, size_t *ret_size, struct error *error) {
   struct digest digest;
-  struct error missing;
-  if (!json_get_digest(files, "", name, JSON_REQUIRED, &digest, error))
-    return false;
-  if (request->source->blob(request->source->context, &digest, ret_bytes, ret_size, &missing))
-    return true;
-  *ret_missing = xstrdup(missing.message);
-  return false;
+  return json_get_digest(files, "", name, JSON_REQUIRED, &digest, error) &&
+         (request->source->blob(request->source->context, &digest, ret_bytes, ret_size, error) ||
+          error_become(error, ERROR_MISSING));
 }
 
-/* Why Triton in the image would look for other files, or NULL; false when the metadata cannot be had. */
-static bool compare_image(const struct render_request *request, const json_t *files, const char *triton_key,
-                          char **ret_reason, char **ret_missing, struct error *error) {
+/* ERROR_UNUSABLE: Triton in the image would look for other files. */
+static bool image_agrees(const struct render_request *request, const json_t *files, const char *triton_key,
+                         struct error *error) {
   const struct identity *identity = request->identity;
   const char *name = metadata_name(files), *bytes;
   size_t size;
-  if (!identity || (identity->triton_key && !string_equal(identity->triton_key, triton_key))) {
-    *ret_reason = identity ? xstrdup("its code was compiled by another build of Triton than the image's; pack it with "
-                                     "the Triton of the image")
-                           : NULL;
+  if (!identity)
     return true;
-  }
+  if (identity->triton_key && !string_equal(identity->triton_key, triton_key))
+    return error_of(error, ERROR_UNUSABLE,
+                    "its code was compiled by another build of Triton than the image's; pack it with the Triton of the "
+                    "image");
+
   cleanup_json json_t *metadata = NULL;
-  struct error differs;
-  if (!find_file(request, files, name, &bytes, &size, ret_missing, error))
+  if (!find_file(request, files, name, &bytes, &size, error))
     return false;
   if (!json_parse(bytes, size, &metadata, error))
     return error_prefix(error, "%.200s, compiled metadata of a build: ", name);
   const char *folder = json_string_value(json_object_get(json_object_get(identity->json, "triton"), "folder"));
-  if (!variables_agree(metadata, identity->variables, &differs) || !folder_agrees(metadata, folder, &differs))
-    *ret_reason = xstrdup(differs.message);
-  return true;
+  return variables_agree(metadata, identity->variables, error) && folder_agrees(metadata, folder, error);
 }
 
 /* A folder with some of the files alone would help nobody. */
 static bool find_files(const struct render_request *request, const json_t *names, struct cache_file *files,
-                       char **ret_missing, struct error *error) {
+                       struct error *error) {
   const char *name, *bytes;
   json_t *value;
   size_t i = 0, size;
   json_object_foreach ((json_t *)names, name, value) {
-    if (!find_file(request, names, name, &bytes, &size, ret_missing, error))
+    if (!find_file(request, names, name, &bytes, &size, error))
       return false;
     files[i++] = (struct cache_file){(char *)name, (char *)bytes, size};
   }
   return true;
 }
 
-/* Adds FOLDER/… for `cache`, {"folder", "files"} of a build: all files or none. When the image would not find it (compiled by
- * another build of Triton, with other variables set, or by a Triton that lies elsewhere), or other files of that name are
- * there, *ret_reason says so; when the source lacks a file, *ret_missing says which. Else they are NULL; they are the
- * caller's. `triton_key` is of the Triton that compiled, or NULL. */
+/* Adds FOLDER/… for `cache`, {"folder", "files"} of a build: all files or none. ERROR_UNUSABLE: the image would not find it
+ * (compiled by another build of Triton, with other variables set, or by a Triton that lies elsewhere), or other files of that
+ * name are there. ERROR_MISSING: the source lacks a file. Else the build is not as it should be. `triton_key` is of the
+ * Triton that compiled, or NULL. */
 static bool triton_artifacts_add(const struct render_request *request, const json_t *cache, const char *triton_key,
-                                 struct cache_files *files, json_t *paths, char **ret_reason, char **ret_missing,
-                                 struct error *error) {
+                                 struct cache_files *files, json_t *paths, struct error *error) {
   const json_t *names = json_object_get(cache, "files");
   const char *folder = json_string_value(json_object_get(cache, "folder"));
-  struct error other;
-  *ret_reason = *ret_missing = NULL;
-  if (!request->root || !request->source->blob) {
-    *ret_reason =
-        xstrdup(request->root ? "the compiled code cannot be had here"
-                              : "compiled code has absolute paths in it, and where it will stand is not known");
-    return true;
-  }
-  if (!json_can_hold(request->root)) {
-    *ret_reason = xstrdup("compiled code has absolute paths in it, as JSON, and that where it will stand is no UTF-8");
-    return true;
-  }
-  if (!compare_image(request, names, triton_key, ret_reason, ret_missing, error))
-    return *ret_missing != NULL;
-  if (*ret_reason)
-    return true;
+  if (!request->root)
+    return error_of(error, ERROR_UNUSABLE,
+                    "compiled code has absolute paths in it, and where it will stand is not known");
+  if (!request->source->blob)
+    return error_of(error, ERROR_UNUSABLE, "the compiled code cannot be had here");
+  if (!json_can_hold(request->root))
+    return error_of(error, ERROR_UNUSABLE,
+                    "compiled code has absolute paths in it, as JSON, and that where it will stand is no UTF-8");
+
   size_t n = json_object_size(names);
   cleanup_free struct cache_file *found = xcalloc(n, sizeof *found);
-  if (!find_files(request, names, found, ret_missing, error))
-    return *ret_missing != NULL;
+  if (!image_agrees(request, names, triton_key, error) || !find_files(request, names, found, error))
+    return false;
+
   cleanup_json json_t *children = json_object();
   for (size_t i = 0; i < n; i++) {
     cleanup_free char *path = xasprintf("%s/%s", folder, found[i].path),
@@ -181,19 +169,15 @@ static bool triton_artifacts_add(const struct render_request *request, const jso
     char *copy = xmalloc(found[i].size + 1);
     memcpy(copy, found[i].bytes, found[i].size);
     copy[found[i].size] = '\0';
-    if (!cache_files_add_once(files, paths, path, copy, found[i].size, &other)) {
-      *ret_reason = xstrdup(other.message);
-      return true;
-    }
+    if (!cache_files_add_once(files, paths, path, copy, found[i].size, error))
+      return error_become(error, ERROR_UNUSABLE);
     ALWAYS(json_object_set_new(children, found[i].path, json_string(child)) == 0);
   }
   cleanup_json json_t *group = json_pack("{s:O}", "child_paths", children);
   cleanup_free char *path = xasprintf("%s/__grp__%s", folder, metadata_name(names));
   size_t size;
   char *bytes = python_json(group, 0, &size);
-  if (!cache_files_add_once(files, paths, path, bytes, size, &other))
-    *ret_reason = xstrdup(other.message);
-  return true;
+  return cache_files_add_once(files, paths, path, bytes, size, error) || error_become(error, ERROR_UNUSABLE);
 }
 
 /* Rendering */
@@ -329,19 +313,24 @@ static void skip_artifacts(struct rendering *rendering, const struct release_win
 static bool render_object(struct rendering *rendering, const struct release_winner *winner, size_t variant,
                           const json_t *cache, struct error *error) {
   const struct origin *origin = &rendering->origins[rendering->origin_of[winner->provenance]];
-  cleanup_free char *mark = xasprintf("%zu/%zu/%zu", rendering->origin_of[winner->provenance], variant, winner->config),
-                    *reason = NULL, *missing = NULL;
+  cleanup_free char *mark = xasprintf("%zu/%zu/%zu", rendering->origin_of[winner->provenance], variant, winner->config);
   const json_t *known = json_object_get(rendering->done, mark);
   if (!known) {
-    if (!triton_artifacts_add(rendering->request, cache, origin->packed.triton_key, &rendering->files, rendering->paths,
-                              &reason, &missing, error))
+    struct error why;
+    bool is_added = triton_artifacts_add(rendering->request, cache, origin->packed.triton_key, &rendering->files,
+                                         rendering->paths, &why);
+    if (!is_added && why.kind != ERROR_UNUSABLE && why.kind != ERROR_MISSING) {
+      *error = why;
       return false;
-    ALWAYS(json_object_set_new(rendering->done, mark, missing ? json_string(missing) : json_null()) == 0);
+    }
+    if (!is_added && why.kind == ERROR_UNUSABLE)
+      skip_kernel(rendering, why.message);
+    bool is_missing = !is_added && why.kind == ERROR_MISSING;
+    ALWAYS(json_object_set_new(rendering->done, mark, is_missing ? json_string(why.message) : json_null()) == 0);
+    known = json_object_get(rendering->done, mark);
   }
-  if (reason)
-    skip_kernel(rendering, reason);
-  if (missing || json_is_string(known))
-    skip_artifacts(rendering, winner, missing ? missing : json_string_value(known));
+  if (json_is_string(known))
+    skip_artifacts(rendering, winner, json_string_value(known));
   return true;
 }
 

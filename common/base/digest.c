@@ -3,6 +3,7 @@
 
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
+#include <openssl/hmac.h>
 #include <openssl/rand.h>
 #include <pthread.h>
 
@@ -23,6 +24,13 @@ struct digest digest_of(const void *bytes, size_t size) {
   struct digest digest;
   pthread_once(&sha256_once, sha256_fetch);
   ALWAYS(EVP_Digest(bytes, size, digest.bytes, NULL, sha256, NULL) == 1);
+  return digest;
+}
+
+struct digest digest_keyed(const uint8_t *key, size_t key_size, const void *message, size_t size) {
+  struct digest digest;
+  pthread_once(&sha256_once, sha256_fetch);
+  ALWAYS(HMAC(sha256, key, (int)key_size, message, size, digest.bytes, NULL) != NULL);
   return digest;
 }
 

@@ -2,8 +2,6 @@
 #include "server/http/tokens.h"
 
 #include <openssl/crypto.h>
-#include <openssl/evp.h>
-#include <openssl/hmac.h>
 #include <openssl/rand.h>
 
 #include "common/base/log.h"
@@ -87,15 +85,15 @@ bool tokens_agent_of_certificate(const struct server *server, const struct diges
                                  char ret_agent[TOKEN_AGENT_SIZE]) {
   static const char kind[] = "certificate|"; /* no lease's: those begin with a digit */
   const uint8_t *secret = server_lease_secret(server);
-  uint8_t message[sizeof kind - 1 + DIGEST_SIZE], mac[EVP_MAX_MD_SIZE];
+  uint8_t message[sizeof kind - 1 + DIGEST_SIZE];
   if (!secret)
     return false;
 
   memcpy(message, kind, sizeof kind - 1);
   memcpy(message + sizeof kind - 1, certificate->bytes, DIGEST_SIZE);
-  ALWAYS(HMAC(EVP_sha256(), secret, SERVER_SECRET_SIZE, message, sizeof message, mac, NULL) != NULL);
+  struct digest mac = digest_keyed(secret, SERVER_SECRET_SIZE, message, sizeof message);
   for (size_t i = 0; i < (TOKEN_AGENT_SIZE - 1) / 2; i++)
-    snprintf(ret_agent + 2 * i, 3, "%02x", mac[i]);
+    snprintf(ret_agent + 2 * i, 3, "%02x", mac.bytes[i]);
   return true;
 }
 

@@ -4,17 +4,18 @@
 #include <errno.h>
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
-#include <openssl/hmac.h>
+
+#include "common/base/digest.h"
 
 #define MAC_BYTES 16
 #define MAC_LENGTH 22 /* of base64url without padding */
 
 static void mac_of(const uint8_t secret[LEASE_SECRET_SIZE], int64_t lease, int64_t epoch, const char *agent,
                    char ret[MAC_LENGTH + 1]) {
-  uint8_t mac[EVP_MAX_MD_SIZE], base64[4 * (MAC_BYTES + 2) / 3 + 1];
+  uint8_t base64[4 * (MAC_BYTES + 2) / 3 + 1];
   cleanup_free char *message = xasprintf("%lld|%lld|%s", (long long)lease, (long long)epoch, agent);
-  ALWAYS(HMAC(EVP_sha256(), secret, LEASE_SECRET_SIZE, (const uint8_t *)message, strlen(message), mac, NULL) != NULL);
-  ALWAYS(EVP_EncodeBlock(base64, mac, MAC_BYTES) == MAC_LENGTH + 2);
+  struct digest mac = digest_keyed(secret, LEASE_SECRET_SIZE, message, strlen(message));
+  ALWAYS(EVP_EncodeBlock(base64, mac.bytes, MAC_BYTES) == MAC_LENGTH + 2);
   for (size_t i = 0; i < MAC_LENGTH; i++)
     ret[i] = base64[i] == '+' ? '-' : base64[i] == '/' ? '_' : (char)base64[i];
   ret[MAC_LENGTH] = '\0';

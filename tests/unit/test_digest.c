@@ -85,3 +85,19 @@ Test(digest, an_identifier_that_is_too_long_aborts, .signal = SIGABRT) {
   char text[131];
   random_hex(text, 65);
 }
+
+/* RFC 4231, test cases 2 and 6. */
+Test(digest, a_keyed_digest_is_the_hmac_that_the_standard_has) {
+  char text[DIGEST_TEXT_SIZE];
+  const char *message = "what do ya want for nothing?";
+  struct digest mac = digest_keyed((const uint8_t *)"Jefe", 4, message, strlen(message));
+  cr_expect_str_eq(digest_format(&mac, text),
+                   "sha256:5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
+
+  uint8_t key[131];
+  memset(key, 0xaa, sizeof key);
+  message = "Test Using Larger Than Block-Size Key - Hash Key First";
+  mac = digest_keyed(key, sizeof key, message, strlen(message));
+  cr_expect_str_eq(digest_format(&mac, text),
+                   "sha256:60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54");
+}

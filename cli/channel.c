@@ -5,6 +5,8 @@
 #include <inttypes.h>
 #include <time.h>
 
+#include "common/base/time.h"
+
 #define EXPIRES_DAYS_MAX 3650
 
 void signers_release(struct signers *signers) {
@@ -76,26 +78,15 @@ bool signers_of_option(const struct options *options, struct signers *ret, struc
   return true;
 }
 
-/* "7d", "36h" as seconds from now. */
-static bool duration_read(const char *text, int64_t *ret_s) {
-  char *end;
-  size_t digits = strspn(text, "0123456789");
-  long long number = strtoll(text, &end, 10);
-  if (digits == 0 || digits > 9 || (!string_equal(end, "d") && !string_equal(end, "h")))
-    return false;
-  *ret_s = number * (*end == 'd' ? 86400 : 3600);
-  return true;
-}
-
 bool expires_of_option(const struct options *options, int64_t *ret_s, struct error *error) {
   const char *text = option_text(options, "expires");
-  int64_t s = 0, duration_s, now_s = time(NULL);
+  int64_t s = 0, ms, now_s = time(NULL);
   if (!text) {
     *ret_s = 0;
     return true;
   }
-  if (duration_read(text, &duration_s))
-    s = now_s + duration_s;
+  if (duration_parse(text, &ms))
+    s = now_s + ms / 1000;
   else if (!time_text_parse(text, &s))
     return error_set(error, "--expires %.40s: write 7d, 36h or a time in UTC, 2026-12-24T00:00:00Z", text);
   if (s <= now_s || s - now_s > EXPIRES_DAYS_MAX * INT64_C(86400))

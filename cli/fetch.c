@@ -5,6 +5,7 @@
 #include "cli/fetch.h"
 #include "cli/files.h"
 #include "common/base/file.h"
+#include "common/base/time.h"
 #include "common/node/node.h"
 
 static const char *const match_names[] = {"exact", "unstated", "minor", "compatible"};

@@ -14,6 +14,7 @@
 #include <time.h>
 
 #include "cli/fetch.h"
+#include "common/base/time.h"
 
 #define SEEN_MAX 64
 

@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "cli/kernel.h"
+#include "common/base/time.h"
 
 static char *signatures_path(const struct signed_code *code) {
   char kernel[DIGEST_TEXT_SIZE], build[DIGEST_TEXT_SIZE];

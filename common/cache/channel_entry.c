@@ -3,6 +3,8 @@
 
 #include <inttypes.h>
 
+#include "common/base/time.h"
+
 #define SIGNED_PREFIX "wavetune channel entry 1\n"
 
 bool channel_name_check(const char *name, struct error *error) {

@@ -10,7 +10,6 @@
 #ifndef WAVETUNE_COMMON_CACHE_CHANNEL_ENTRY_H
 #define WAVETUNE_COMMON_CACHE_CHANNEL_ENTRY_H
 
-#include "common/base/time_text.h"
 #include "common/cache/signing_key.h"
 #include "common/node/environment.h"
 

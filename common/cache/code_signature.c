@@ -1,6 +1,7 @@
 /* Signing and verifying kernels and builds. Memory and threads: as the header says. */
 #include "common/cache/code_signature.h"
 
+#include "common/base/time.h"
 #include "common/cache/channel_entry.h"
 
 #define KERNEL_LINE "wavetune kernel 1\n"

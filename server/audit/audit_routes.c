@@ -1,13 +1,11 @@
 /* GET /v1/audit: which token wrote what.
  *
  * Memory: what a handler makes lives as long as it runs. Threads: database workers. */
+#include "common/base/time.h"
 #include "server/audit/audit.h"
-
-#include "common/base/time_text.h"
 #include "server/http/answers.h"
 #include "server/http/page.h"
 #include "server/http/routes.h"
-#include "server/token/tokens.h"
 
 /* False, and answered: an argument is wrong. */
 static bool filter_read(struct request *request, struct audit_filter *ret) {
@@ -17,14 +15,13 @@ static bool filter_read(struct request *request, struct audit_filter *ret) {
                                 .action = request_query(request, "action"),
                                 .object = request_query(request, "object")};
   enum audit_action action;
-  struct error error;
   if (!request_query_only(request, names) || !page_by_id(request, INT64_MAX, &filter.limit, &filter.before))
     return false;
   if (filter.action && !audit_action_parse(filter.action, &action)) {
     request_problem(request, 422, "", "action=\"%.40s\" is none of those that docs/api.md lists", filter.action);
     return false;
   }
-  if (since && !duration_parse(since, &filter.last_ms) && !time_parse(since, &filter.since_us, &error)) {
+  if (since && !(duration_parse(since, &filter.last_ms) && filter.last_ms) && !time_parse(since, &filter.since_us)) {
     request_problem(request, 422, "", "since=\"%.40s\" is no time such as 2026-01-31T12:00:00Z, 12h or 7d", since);
     return false;
   }

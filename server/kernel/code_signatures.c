@@ -1,6 +1,7 @@
 /* SQL of signatures of kernels and builds. Memory and threads: as the header says. */
 #include "server/kernel/code_signatures.h"
 
+#include "common/base/time.h"
 #include "common/cache/channel_entry.h"
 #include "server/db/values.h"
 

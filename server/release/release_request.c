@@ -1,5 +1,5 @@
 /* Reading the body of POST /v1/releases. The request owns what it holds. Pure functions, any thread. */
-#include "common/base/time_text.h"
+#include "common/base/time.h"
 #include "server/channel/channels.h"
 #include "server/release/release_make.h"
 
@@ -130,8 +130,8 @@ static bool request_read(const json_t *json, struct release_request *request, st
     return error_at(error, "/tag", "a tag has 1 to %d bytes", RELEASE_TAG_MAX);
   request->tag = xstrdup(tag);
   request->has_as_of = as_of != NULL;
-  if (as_of && !time_parse(as_of, &request->as_of_us, error))
-    return error_pointer_prefix(error, "/as_of");
+  if (as_of && !time_parse(as_of, &request->as_of_us))
+    return error_at(error, "/as_of", "\"%.64s\" is not a time; write it as 2026-01-31T12:00:00Z", as_of);
   return (!kernels || kernels_read(kernels, request, error)) && (!pins || pins_read(pins, request, error)) &&
          (!replaces || replaces_read(replaces, request, error));
 }

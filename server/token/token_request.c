@@ -1,44 +1,25 @@
 /* Reading requests for tokens. Memory and threads: as the header says. */
 #include "server/token/tokens.h"
 
-#include <errno.h>
 #include <time.h>
 
-#include "common/base/time_text.h"
+#include "common/base/time.h"
 #include "common/node/environment.h"
 #include "server/http/router.h"
 #include "server/http/tls.h"
 #include "server/records.h"
 
 #define CHANNELS_MAX 64
-#define EXPIRES_MS_MAX (INT64_C(36500) * 24 * 3600 * 1000)
-
-bool duration_parse(const char *text, int64_t *ret_ms) {
-  static const struct {
-    char unit;
-    int64_t ms;
-  } units[] = {{'s', 1000}, {'m', 60 * 1000}, {'h', 3600 * 1000}, {'d', 24 * 3600 * 1000}};
-  char *end;
-  int64_t ms = 0;
-  errno = 0;
-  long long number = strtoll(text, &end, 10);
-  for (size_t i = 0; i < ARRAY_LENGTH(units) && *text >= '0' && *text <= '9' && !errno; i++)
-    if (end[0] == units[i].unit && !end[1] && number <= EXPIRES_MS_MAX / units[i].ms)
-      ms = number * units[i].ms;
-  *ret_ms = ms;
-  return ms > 0;
-}
 
 /* "7d", or a time in the future; how long that is. */
 static bool expires_parse(const char *text, int64_t *ret_ms, struct error *error) {
   int64_t us, ms = 0;
-  struct error ignored;
   struct timespec now;
-  if (!duration_parse(text, &ms) && time_parse(text, &us, &ignored)) {
+  if (!duration_parse(text, &ms) && time_parse(text, &us)) {
     ALWAYS(clock_gettime(CLOCK_REALTIME, &now) == 0);
     ms = us / 1000 - ((int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000);
   }
-  if (ms <= 0 || ms > EXPIRES_MS_MAX)
+  if (ms <= 0 || ms > DURATION_MS_MAX)
     return error_at(error, "/expires",
                     "\"%.64s\" is no time to come; write how long the token is good for, like 90s, 30m, 12h or 7d, or "
                     "until when, like 2026-01-31T12:00:00Z",

@@ -11,8 +11,6 @@
 #define TOKEN_TEXT_SIZE 68 /* "wt_", 64 hex digits, NUL */
 #define TOKEN_USES_MAX 1000000
 
-/* "90s", "30m", "12h" or "7d" as milliseconds above 0; false: it is none. */
-must_check bool duration_parse(const char *text, int64_t *ret_ms);
 
 /* 1 to 64 of [A-Za-z0-9._-]. */
 bool token_name_is_good(const char *name);

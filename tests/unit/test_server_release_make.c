@@ -739,3 +739,7 @@ Test(release_request, refuses_a_pin_whose_key_or_config_is_not_flat) {
   cr_assert_str_eq(refused_at("{\"environment\": {}, \"pins\": [" PIN(HASH_A, "{\"M\": 1}", "{\"B\": []}") "]}"),
                    "/pins/0/config");
 }
+
+Test(release_request, refuses_what_is_no_time) {
+  cr_assert_str_eq(refused_at("{\"environment\": {}, \"as_of\": \"2026-02-29T07:05:00Z\"}"), "/as_of");
+}

@@ -17,6 +17,7 @@
 #include "agent/device/gpu_device.h"
 
 #include "agent/compile/helper_kernels.h"
+#include "common/base/numbers.h"
 
 #define EVENT_PAIRS_MAX 4096 /* in flight at most: then the device is waited for */
 #define EVENT_PAIRS_STEP 64
@@ -160,11 +161,6 @@ static bool head_start_new(struct gpu_device *device, struct error *error) {
                                                error, "allocating memory that the GPU can copy to"));
 }
 
-static int by_value(const void *a, const void *b) {
-  double left = *(const double *)a, right = *(const double *)b;
-  return (left > right) - (left < right);
-}
-
 /* Reads the first n intervals, sorted. */
 static bool intervals_sort(struct gpu_device *device, size_t n, double *ret_us, struct error *error) {
   if (!gpu_synchronize(&device->base, error))
@@ -172,7 +168,7 @@ static bool intervals_sort(struct gpu_device *device, size_t n, double *ret_us, 
   for (size_t i = 0; i < n; i++)
     if (!event_elapsed(device, i, &ret_us[i], error))
       return false;
-  qsort(ret_us, n, sizeof *ret_us, by_value);
+  qsort(ret_us, n, sizeof *ret_us, compare_doubles);
   return true;
 }
 

@@ -6,6 +6,7 @@
 
 #include "agent/measure/race_order.h"
 #include "agent/measure/race_statistics.h"
+#include "common/base/numbers.h"
 #include "common/verdict/budget.h"
 #include "common/verdict/verdict.h"
 
@@ -49,11 +50,6 @@ static bool is_budget_spent(struct running *running) {
   return running->race->is_over_budget;
 }
 
-static int compare_doubles(const void *a, const void *b) {
-  double left = *(const double *)a, right = *(const double *)b;
-  return (left > right) - (left < right);
-}
-
 /* Of the rounds whose clock is known; 0 where none is. */
 static double clock_median(const struct running *running) {
   size_t n = 0;
@@ -61,8 +57,7 @@ static double clock_median(const struct running *running) {
   for (size_t r = 0; r < running->race->n_rounds; r++)
     if (running->clocks[r] > 0)
       known[n++] = running->clocks[r];
-  qsort(known, n, sizeof *known, compare_doubles);
-  return n == 0 ? 0 : (known[(n - 1) / 2] + known[n / 2]) / 2;
+  return n == 0 ? 0 : median_of(known, n);
 }
 
 static bool is_rejected(const struct running *running, size_t round) {

@@ -3,17 +3,14 @@
 
 #include <math.h>
 
+#include "common/base/numbers.h"
+
 #define MAD_TO_SIGMA 1.4826
 #define MEDIAN_ERROR 1.2533 /* sqrt(pi / 2) */
 
 void race_spread_release(struct race_spread *spread) {
   free(spread->residuals);
   *spread = (struct race_spread){0};
-}
-
-static int compare_doubles(const void *a, const void *b) {
-  double left = *(const double *)a, right = *(const double *)b;
-  return (left > right) - (left < right);
 }
 
 static void sort(double *values, size_t n) { qsort(values, n, sizeof *values, compare_doubles); }

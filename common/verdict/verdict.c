@@ -5,6 +5,7 @@
 
 #include <math.h>
 
+#include "common/base/numbers.h"
 #include "common/base/rng.h"
 #include "common/verdict/verdict_interval.h"
 #include "common/verdict/verdict_turn.h"

@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#include "common/base/rng.h"
+#include "common/base/numbers.h"
 
 #define MEDIAN_Z 2.5758 /* normal values lie within it but for 1 % */
 
@@ -65,43 +65,6 @@ double student_quantile(size_t df, double tail) {
       high = middle;
   }
   return sqrt((double)df) * tan(low);
-}
-
-/* None before values[k] is greater then and none behind it less: Hoare's FIND, as Wirth writes it, with pivots at random. */
-double kth_of(double *values, size_t n, size_t k) {
-  struct rng rng = rng_seeded(n);
-  ptrdiff_t left = 0, right = (ptrdiff_t)n - 1, wanted = (ptrdiff_t)k;
-  while (left < right) {
-    double pivot = values[left + (ptrdiff_t)rng_below(&rng, (uint64_t)(right - left) + 1)];
-    ptrdiff_t i = left, j = right;
-    while (i <= j) {
-      while (values[i] < pivot)
-        i++;
-      while (pivot < values[j])
-        j--;
-      if (i <= j) {
-        double kept = values[i];
-        values[i++] = values[j];
-        values[j--] = kept;
-      }
-    }
-    if (j < wanted)
-      left = i;
-    if (wanted < i)
-      right = j;
-  }
-  return values[k];
-}
-
-double median_of(double *values, size_t n) {
-  size_t low = (n - 1) / 2;
-  double median = kth_of(values, n, low);
-  if (n % 2 == 1)
-    return median;
-  double high = values[low + 1];
-  for (size_t i = low + 2; i < n; i++)
-    high = fmin(high, values[i]);
-  return (median + high) / 2;
 }
 
 double median_error(double *values, size_t n) {

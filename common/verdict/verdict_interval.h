@@ -68,12 +68,6 @@ struct spread spread_pool(const struct distance *distances, size_t n);
  * series for whole degrees of freedom (Abramowitz, Stegun, "Handbook of mathematical functions", 26.7.3 and 26.7.4). */
 double student_quantile(size_t df, double tail);
 
-/* The value that comes k-th, from 0, of n > k in rising order. Reorders the values. */
-double kth_of(double *values, size_t n, size_t k);
-
-/* The middle one of n >= 1 values, or the mean of the middle two. Reorders the values. */
-double median_of(double *values, size_t n);
-
 /* The standard error e of the median of n >= 1 values. Reorders them. */
 double median_error(double *values, size_t n);
 

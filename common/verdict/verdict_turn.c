@@ -3,6 +3,8 @@
 
 #include <math.h>
 
+#include "common/base/numbers.h"
+
 static bool time_is_sane(double us) { return us >= VERDICT_US_MIN && us <= VERDICT_US_MAX; }
 
 static bool sample_check(const struct verdict_sample *sample, struct error *error) {

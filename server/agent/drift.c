@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "common/base/log.h"
+#include "common/base/numbers.h"
 #include "server/agent/drift.sql.h"
 #include "server/audit/audit.h"
 #include "server/counters.h"
@@ -14,16 +15,6 @@
 
 #define SIGMA_OF_MAD 1.4826
 #define DRAIN_ATTEMPTS 3
-
-static int by_value(const void *a, const void *b) {
-  double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
-
-static double median_of(double *values, size_t n) {
-  qsort(values, n, sizeof *values, by_value);
-  return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
-}
 
 struct drift drift_judge(const struct drift_lease *leases, size_t n) {
   struct drift drift = {0};

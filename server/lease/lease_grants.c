@@ -1,6 +1,7 @@
 /* What happens to leases as they are granted: tails that idle devices take over, and configs that are likely to win. Memory and
  * threads: as leases.h says. */
 #include "common/base/log.h"
+#include "common/base/numbers.h"
 #include "server/counters.h"
 #include "server/job/job_campaign.h"
 #include "server/lease/leases.h"
@@ -61,11 +62,6 @@ static bool kernel_find(const struct digest *kernels, size_t n, const struct dig
   return false;
 }
 
-static int by_ordinal(const void *a, const void *b) {
-  uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-  return (x > y) - (x < y);
-}
-
 static bool wish_has_all(const struct lease_wish *wish, const struct config_ranges *configs) {
   for (size_t i = 0; i < configs->n; i++)
     for (uint64_t k = 0; k < configs->ranges[i].count; k++)
@@ -81,7 +77,7 @@ static bool likely_gather(struct worker *worker, const struct lease_job *job, st
   cleanup_config_ranges struct config_ranges wanted = {0}, remaining = {0};
   bool gained;
   memcpy(sorted, job->likely, job->n_likely * sizeof *sorted);
-  qsort(sorted, job->n_likely, sizeof *sorted, by_ordinal);
+  qsort(sorted, job->n_likely, sizeof *sorted, compare_ordinals);
   for (size_t i = 0; i < job->n_likely; i++)
     config_ranges_add(&wanted, sorted[i]);
   if (wish_has_all(wish, &wanted))

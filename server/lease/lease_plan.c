@@ -1,6 +1,8 @@
 /* Cutting a job's points into leases. Memory: the caller owns the plan. Threads: pure functions. */
 #include "server/lease/lease_plan.h"
 
+#include "common/base/numbers.h"
+
 #define X(id, name) name,
 const char *const baseline_from_names[] = {BASELINE_ORIGINS(X) NULL};
 #undef X
@@ -101,17 +103,12 @@ bool lease_plan_baseline(const struct space *space, const struct space_facts *fa
   return true;
 }
 
-static int by_ordinal(const void *a, const void *b) {
-  uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-  return (x > y) - (x < y);
-}
-
 void lease_plan_cut(uint64_t *configs, size_t n, uint64_t total, const struct lease_sizing *sizing,
                     struct lease_plan *plan) {
   ALWAYS(plan->n == 0);
   uint64_t size = lease_plan_size(n, total, sizing), in_lease = 0;
   size_t capacity = 0;
-  qsort(configs, n, sizeof *configs, by_ordinal);
+  qsort(configs, n, sizeof *configs, compare_ordinals);
   for (size_t i = 0; i < n; i++)
     config_add(plan, &capacity, size, &in_lease, configs[i]);
 }

@@ -4,6 +4,8 @@
 #include <criterion/criterion.h>
 #include <math.h>
 
+#include "common/base/numbers.h"
+
 TestSuite(verdict_interval);
 
 Test(verdict_interval, the_quantiles_of_students_t_are_those_of_the_tables) {

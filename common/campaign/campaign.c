@@ -3,6 +3,8 @@
 
 #include <math.h>
 
+#include "common/base/numbers.h"
+
 /* The choice */
 
 /* A config in the order in which the choice takes them. */
@@ -12,11 +14,6 @@ struct ranked {
   uint64_t config;
 };
 
-static int by_ordinal(const void *a, const void *b) {
-  const uint64_t *left = a, *right = b;
-  return (*left > *right) - (*left < *right);
-}
-
 /* All configs that left early tie where the best leads by enough. Their own ratios break the tie before the ordinals do,
  * so that the HALVING_MAX with the least ratios are as good as all of them. */
 static int by_rank(const void *a, const void *b) {
@@ -25,7 +22,7 @@ static int by_rank(const void *a, const void *b) {
     return left->ratio < right->ratio ? -1 : 1;
   if (left->own_ratio != right->own_ratio)
     return left->own_ratio < right->own_ratio ? -1 : 1;
-  return by_ordinal(&left->config, &right->config);
+  return compare_ordinals(&left->config, &right->config);
 }
 
 static bool is_among(const uint64_t *configs, size_t n, uint64_t config) {
@@ -72,7 +69,7 @@ size_t finalists_choose(const struct campaign_candidate *candidates, size_t n, c
   for (size_t i = 1; i < n && chosen < most && ranked[i].ratio <= span; i++)
     if (!is_among(always, n_always, ranked[i].config))
       ret[chosen++] = ranked[i].config;
-  qsort(ret, chosen, sizeof *ret, by_ordinal);
+  qsort(ret, chosen, sizeof *ret, compare_ordinals);
   return chosen;
 }
 
@@ -110,7 +107,7 @@ static bool raced_apart(const struct campaign_race *race, const uint64_t *config
   const struct campaign_candidate *first = NULL;
   for (size_t i = 0; i < race->n; i++) {
     const struct campaign_candidate *candidate = &race->candidates[i];
-    if (!bsearch(&candidate->config, configs, n, sizeof *configs, by_ordinal))
+    if (!bsearch(&candidate->config, configs, n, sizeof *configs, compare_ordinals))
       continue;
     if (first && candidate->lease != first->lease)
       return true;
@@ -154,7 +151,7 @@ static void after_screen(const struct campaign_facts *facts, struct campaign_ste
 /* Writes each config once, in rising order. */
 static size_t configs_unique(uint64_t *configs, size_t n) {
   size_t n_unique = 0;
-  qsort(configs, n, sizeof *configs, by_ordinal);
+  qsort(configs, n, sizeof *configs, compare_ordinals);
   for (size_t i = 0; i < n; i++)
     if (n_unique == 0 || configs[n_unique - 1] != configs[i])
       configs[n_unique++] = configs[i];
@@ -180,7 +177,7 @@ static void after_final(const struct campaign_facts *facts, struct campaign_step
 
   for (size_t i = 0; i < n; i++) {
     const struct verdict_sample *sample = &facts->measurements[i].sample;
-    if (bsearch(&sample->config, failed, n_failed, sizeof *failed, by_ordinal))
+    if (bsearch(&sample->config, failed, n_failed, sizeof *failed, compare_ordinals))
       continue;
     step->configs[n_samples] = sample->config;
     samples[n_samples++] = *sample;

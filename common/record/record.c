@@ -25,7 +25,7 @@ bool field_is_absent(const struct field *field, const void *at) {
   case FIELD_ENUM:
     return *(const int *)at < 0;
   case FIELD_DIGEST:
-    return digest_is_none(at);
+    return !(field->flags & FIELD_REQUIRED) && digest_is_none(at);
   case FIELD_JSON:
     return *(json_t *const *)at == NULL;
   case FIELD_CUSTOM:

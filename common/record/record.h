@@ -32,7 +32,7 @@ enum field_type {
   FIELD_TEXT,    /* char *, const or not  NULL       a string                      text, or any type as text */
   FIELD_TIME,    /* char *              NULL         RFC 3339, UTC, milliseconds   rfc3339(timestamptz) */
   FIELD_ENUM,    /* an enum, from 0     -1           one of .names                 text, or an enum type */
-  FIELD_DIGEST,  /* struct digest       all zeros    "sha256:…"                    bytea of 32 bytes */
+  FIELD_DIGEST,  /* struct digest       all zeros *  "sha256:…"                    bytea of 32 bytes */
   FIELD_JSON,    /* json_t *            NULL         any value (see .schema)       json, or its text */
   FIELD_CUSTOM,  /* what .custom says   it says so   what .custom reads            json, or its text */
   FIELD_NUMBERS, /* struct numbers      .all NULL    an array of numbers           real[], double precision[] */
@@ -40,6 +40,7 @@ enum field_type {
   FIELD_RANGES,  /* struct config_ranges  never (empty)  [[first, count], …]        int8multirange */
   FIELD_RECORD,  /* the struct of .of   all absent   an object                     the columns of its fields */
   FIELD_RECORDS, /* struct records      .all NULL    an array of objects           - */
+  /* * A digest that is required is never absent: clients may well name one of zeros. */
 };
 
 #define FIELD_NONE INT64_MIN

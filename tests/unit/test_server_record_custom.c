@@ -1,4 +1,4 @@
-/* Fields of a type of their own, and answers of a server that says more. */
+/* Fields of a type of their own, answers of a server that says more, and digests of zeros. */
 #include <criterion/criterion.h>
 
 #include "common/record/record.h"
@@ -101,4 +101,25 @@ Test(answer, is_refused_where_it_is_no_object_or_lacks_what_it_must_have) {
   expect_refused("[]", true, "/at");
   expect_refused("{\"by\": \"ci\"}", true, "/at/even");
   expect_refused("{\"even\": {\"half\": 1}, \"inner\": {}}", true, "/at/inner/name");
+}
+
+struct named {
+  struct digest required, optional;
+};
+static const struct field named_fields[] = {
+    {"required", FIELD_DIGEST, offsetof(struct named, required), FIELD_REQUIRED},
+    {"optional", FIELD_DIGEST, offsetof(struct named, optional)},
+};
+static const struct record named_record = RECORD(NULL, struct named, named_fields);
+
+Test(digest_field, of_zeros_is_a_value_where_it_is_required) {
+  const struct named zeros = {0};
+  char text[DIGEST_TEXT_SIZE];
+  cleanup_json json_t *json = record_write(&named_record, &zeros);
+  cr_expect_str_eq(json_string_value(json_object_get(json, "required")), digest_format(&zeros.required, text));
+  cr_expect(json_is_null(json_object_get(json, "optional")));
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_record(&parameters, &named_record, &zeros);
+  cr_expect(string_starts(parameters.all[0].value, "\\x00"));
+  cr_expect_null(parameters.all[1].value);
 }

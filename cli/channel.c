@@ -302,7 +302,7 @@ int channel_change(struct http_client *client, const struct channel_change *chan
     *ret_entry = TAKE(present.json);
     return EXIT_OK;
   }
-  if (!change->signers->n && present.entry.n_signatures)
+  if (!change->signers->n && present.entry.signatures.n)
     fprintf(stderr,
             "wavetune: channel %s had a signed entry and gets one that is not: deployments that verify will keep what "
             "they have; give --sign-key\n",

@@ -184,9 +184,10 @@ static int signature_post(struct http_client *client, const struct channel_entry
 /* Each key's signature that is not there yet. */
 static int signatures_add(struct http_client *client, const struct channel_entry *before,
                           const struct channel_entry *after, json_t **answer) {
-  for (size_t i = 0; i < after->n_signatures; i++) {
-    bool is_there = i < before->n_signatures && string_equal(before->signatures[i].text, after->signatures[i].text);
-    int code = is_there ? EXIT_OK : signature_post(client, after, &after->signatures[i], answer);
+  for (size_t i = 0; i < after->signatures.n; i++) {
+    bool is_there =
+        i < before->signatures.n && string_equal(before->signatures.all[i].text, after->signatures.all[i].text);
+    int code = is_there ? EXIT_OK : signature_post(client, after, &after->signatures.all[i], answer);
     if (code != EXIT_OK)
       return code;
   }
@@ -220,7 +221,7 @@ static int sign_with(struct http_client *client, const struct options *options, 
     cli_print_json(answer ? answer : present.json);
   else
     printf("channel  %s, tag %s, counter %lld, %zu signature%s\n", channel, present.entry.tag,
-           (long long)present.entry.counter, signed_entry.n_signatures, signed_entry.n_signatures == 1 ? "" : "s");
+           (long long)present.entry.counter, signed_entry.signatures.n, signed_entry.signatures.n == 1 ? "" : "s");
   return EXIT_OK;
 }
 

@@ -19,7 +19,11 @@
   RECORD_OF(drain_request_record, "") \
   RECORD_OF(token_request_record, "") \
   RECORD_OF(token_answer_record, "") \
-  RECORD_OF(token_record, "tokens")
+  RECORD_OF(token_record, "tokens") \
+  RECORD_OF(channel_signature_record, "") \
+  RECORD_OF(channel_entry_record, "") \
+  RECORD_OF(channel_move_record, "") \
+  RECORD_OF(channel_signing_record, "")
 /* clang-format on */
 
 #define X(variable, table) extern const struct record variable;

@@ -2,6 +2,7 @@
 #include "agent/tune/campaign.h"
 
 #include "agent/tune/tune_report.h"
+#include "common/base/numbers.h"
 #include "common/verdict/budget.h"
 
 #define PIECE_CONFIGS 1024 /* of a screen that are compiled and raced as one lease */
@@ -66,17 +67,12 @@ struct piece {
   int64_t device_us;       /* 0: no bound */
 };
 
-static int by_ordinal(const void *a, const void *b) {
-  const uint64_t *left = a, *right = b;
-  return *left < *right ? -1 : *left > *right;
-}
-
 static struct config_ranges ranges_of(const uint64_t *configs, size_t n) {
   struct config_ranges ranges = {0};
   cleanup_free uint64_t *sorted = xcalloc(n, sizeof *sorted);
   for (size_t i = 0; i < n; i++)
     sorted[i] = configs[i];
-  qsort(sorted, n, sizeof *sorted, by_ordinal);
+  qsort(sorted, n, sizeof *sorted, compare_ordinals);
   for (size_t i = 0; i < n; i++)
     config_ranges_add(&ranges, sorted[i]);
   return ranges;

@@ -15,112 +15,154 @@ bool channel_name_check(const char *name, struct error *error) {
   return true;
 }
 
+static bool expires_read(const json_t *value, void *to, struct error *error) {
+  const char *text = json_string_value(value);
+  int64_t s;
+  if (!text || !time_text_parse(text, &s) || s == 0)
+    return error_set(error, "%s%.40s%s is no time of expiry: write UTC as 2026-12-24T00:00:00Z", text ? "\"" : "",
+                     text ? text : "this", text ? "\"" : "");
+  *(int64_t *)to = s;
+  return true;
+}
+static json_t *expires_write(const void *at) {
+  char text[TIME_TEXT_SIZE];
+  return json_string(time_text_format(*(const int64_t *)at, text));
+}
+static bool expires_is_absent(const void *at) { return *(const int64_t *)at == 0; }
+const struct field_custom expires_field = {
+    .schema = "{\"type\": \"string\","
+              " \"pattern\": \"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$\"}",
+    .is_absent = expires_is_absent,
+    .read = expires_read,
+    .write = expires_write};
+
 bool channel_expires_parse(const json_t *json, int64_t *ret_s, struct error *error) {
-  const char *text = NULL;
+  const json_t *value = json_object_get(json, "expires");
   int64_t s = 0;
-  if (!json_get_string(json, "", "expires", JSON_OPTIONAL, &text, error))
-    return false;
-  if (text && (!time_text_parse(text, &s) || s == 0))
-    return error_at(error, "/expires", "\"%.40s\" is no time of expiry: write UTC as 2026-12-24T00:00:00Z", text);
+  if (value && !json_is_null(value) && !expires_read(value, &s, error))
+    return error_pointer_prefix(error, "/expires");
   *ret_s = s;
   return true;
 }
 
-bool channel_signature_parse(const json_t *json, const char *pointer, struct channel_signature *ret,
-                             struct error *error) {
-  static const char *const members[] = {"key", "signature", NULL};
-  struct channel_signature signature;
-  const char *text;
-  if (!json_only_members(json, pointer, members, error) ||
-      !json_get_digest(json, pointer, "key", JSON_REQUIRED, &signature.key, error) ||
-      !json_get_string(json, pointer, "signature", JSON_REQUIRED, &text, error))
-    return false;
-  if (!signature_is_well_formed(text)) {
-    char at[JSON_POINTER_SIZE];
-    return error_at(error, json_pointer_member(at, sizeof at, pointer, "signature"),
-                    "this is no signature: it must be base64 of %d bytes", SIGNATURE_SIZE);
-  }
-  memcpy(signature.text, text, sizeof signature.text);
-  *ret = signature;
+static bool signature_text_read(const json_t *value, void *to, struct error *error) {
+  const char *text = json_string_value(value);
+  if (!text || !signature_is_well_formed(text))
+    return error_set(error, "this is no signature: it must be base64 of %d bytes", SIGNATURE_SIZE);
+  memcpy(to, text, SIGNATURE_TEXT_SIZE);
   return true;
 }
+static json_t *signature_text_write(const void *at) { return json_string(at); }
+static const struct field_custom signature_text_field = {
+    .schema = "{\"type\": \"string\", \"pattern\": \"^[A-Za-z0-9+/]{86}==$\"}",
+    .read = signature_text_read,
+    .write = signature_text_write};
 
-bool channel_signatures_parse(const json_t *json, struct channel_signature all[CHANNEL_SIGNATURES_MAX], size_t *ret_n,
-                              struct error *error) {
-  json_t *array = NULL;
-  if (!json_get_array(json, "", "signatures", JSON_OPTIONAL, &array, error))
-    return false;
-  size_t n = json_array_size(array);
-  if (n > CHANNEL_SIGNATURES_MAX)
-    return error_at(error, "/signatures", "%zu signatures: an entry has %d at most", n, CHANNEL_SIGNATURES_MAX);
-  for (size_t i = 0; i < n; i++) {
+static const struct field signature_fields[] = {
+    {"key", FIELD_DIGEST, offsetof(struct channel_signature, key), FIELD_REQUIRED},
+    {"signature", FIELD_CUSTOM, offsetof(struct channel_signature, text), FIELD_REQUIRED,
+     .custom = &signature_text_field},
+};
+const struct record channel_signature_record = RECORD("Signature", struct channel_signature, signature_fields);
+
+static bool signatures_read(const json_t *value, void *to, struct error *error) {
+  struct channel_signatures signatures = {.n = json_array_size(value)};
+  if (!json_is_array(value))
+    return error_set(error, "must be an array of signatures");
+  if (signatures.n > CHANNEL_SIGNATURES_MAX)
+    return error_set(error, "%zu signatures: an entry has %d at most", signatures.n, CHANNEL_SIGNATURES_MAX);
+
+  for (size_t i = 0; i < signatures.n; i++) {
     char pointer[JSON_POINTER_SIZE];
-    json_pointer_index(pointer, sizeof pointer, "/signatures", i);
-    if (!channel_signature_parse(json_array_get(array, i), pointer, &all[i], error))
+    json_pointer_index(pointer, sizeof pointer, "", i);
+    if (!record_read(&channel_signature_record, json_array_get(value, i), pointer, &signatures.all[i], error))
       return false;
     for (size_t j = 0; j < i; j++)
-      if (digest_equal(&all[j].key, &all[i].key))
+      if (digest_equal(&signatures.all[j].key, &signatures.all[i].key))
         return error_at(error, pointer, "a key signs an entry once, and this one signed it before");
   }
-  *ret_n = n;
+  *(struct channel_signatures *)to = signatures;
   return true;
 }
 
+json_t *channel_signatures_to_json(const struct channel_signature *all, size_t n) {
+  json_t *array = json_array();
+  for (size_t i = 0; i < n; i++)
+    ALWAYS(json_array_append_new(array, record_write(&channel_signature_record, &all[i])) == 0);
+  return array;
+}
+
+static json_t *signatures_write(const void *at) {
+  const struct channel_signatures *signatures = at;
+  return channel_signatures_to_json(signatures->all, signatures->n);
+}
+const struct field_custom channel_signatures_field = {
+    .schema = "{\"type\": \"array\", \"maxItems\": 8, \"items\": {\"$ref\": \"#/components/schemas/Signature\"}}",
+    .read = signatures_read,
+    .write = signatures_write};
+
+/* The first ones are signed: adding to them, or leaving one out, makes every signature there is worthless. */
+enum { FIELDS_SIGNED = 7, FIELDS_WITH_SIGNATURES };
+#define AT(member) offsetof(struct channel_entry, member)
+static const struct field entry_fields[] = {
+    {"channel", FIELD_TEXT, AT(channel), FIELD_REQUIRED, .column = "name"},
+    {"counter", FIELD_INTEGER, AT(counter), FIELD_REQUIRED, .least = 1, .most = INT64_MAX},
+    {"environment", FIELD_CUSTOM, AT(environment), FIELD_REQUIRED, .custom = &environment_field},
+    {"expires", FIELD_CUSTOM, AT(expires_s), FIELD_OMITTED, .custom = &expires_field},
+    {"regime", FIELD_ENUM, AT(regime), FIELD_NOT_NULL | FIELD_OMITTED, .names = regime_names},
+    {"release", FIELD_DIGEST, AT(release), FIELD_REQUIRED},
+    {"tag", FIELD_TEXT, AT(tag), FIELD_REQUIRED, .least = 1},
+
+    {"signatures", FIELD_CUSTOM, AT(signatures), 0, .custom = &channel_signatures_field},
+
+    {"updated_at", FIELD_TIME, AT(updated_at), FIELD_ANSWER},
+    {"moved_by", FIELD_TEXT, AT(moved_by), FIELD_ANSWER | FIELD_OMITTED,
+     .schema = "{\"$ref\": \"#/components/schemas/By\"}"},
+    {"moved_by_id", FIELD_ID, AT(moved_by_id), FIELD_ANSWER | FIELD_OMITTED,
+     .schema = "{\"$ref\": \"#/components/schemas/ById\"}"},
+    {"match", FIELD_JSON, AT(match), FIELD_ANSWER | FIELD_OMITTED | FIELD_NO_COLUMN,
+     .schema = "{\"type\": \"object\", \"required\": [\"rule\", \"differs\"], \"properties\": {"
+               " \"rule\": {\"type\": \"string\", \"enum\": [\"exact\", \"unstated\", \"minor\", \"compatible\"]},"
+               " \"differs\": {\"type\": \"object\"}, \"compatibility\": {\"type\": \"integer\"},"
+               " \"reason\": {\"type\": \"string\"}}}"},
+};
+const struct record channel_entry_record = RECORD("ChannelEntry", struct channel_entry, entry_fields);
+
 bool channel_entry_parse(const json_t *json, struct channel_entry *ret, struct error *error) {
-  __attribute__((cleanup(channel_entry_release))) struct channel_entry entry = {0};
-  const char *channel, *tag;
-  json_t *environment;
-  if (!json_is_object(json))
-    return error_set(error, "a channel entry is a JSON object");
-  if (!json_get_string(json, "", "channel", JSON_REQUIRED, &channel, error) ||
-      !json_get_integer(json, "", "counter", JSON_REQUIRED, 1, INT64_MAX, &entry.counter, error) ||
-      !json_get_object(json, "", "environment", JSON_REQUIRED, &environment, error) ||
-      !json_get_digest(json, "", "release", JSON_REQUIRED, &entry.release, error) ||
-      !json_get_string(json, "", "tag", JSON_REQUIRED, &tag, error) || !regime_get(json, "", &entry.regime, error) ||
-      !channel_expires_parse(json, &entry.expires_s, error) ||
-      !channel_signatures_parse(json, entry.signatures, &entry.n_signatures, error))
+  cleanup_channel_entry struct channel_entry entry;
+  record_init(&channel_entry_record, &entry);
+  entry.regime = REGIME_COLD;
+  if (!record_read_answer(&channel_entry_record, json, "", &entry, error))
     return false;
-  if (!channel_name_check(channel, error))
+  if (!channel_name_check(entry.channel, error))
     return error_pointer_prefix(error, "/channel");
-  if (!*tag)
-    return error_at(error, "/tag", "a tag is not empty");
-  if (!environment_parse(environment, &entry.environment, error))
-    return error_pointer_prefix(error, "/environment");
-  entry.channel = xstrdup(channel);
-  entry.tag = xstrdup(tag);
   *ret = entry;
   entry = (struct channel_entry){0};
   return true;
 }
 
 void channel_entry_release(struct channel_entry *entry) {
-  free(entry->channel);
-  free(entry->tag);
-  environment_release(&entry->environment);
+  record_release(&channel_entry_record, entry);
   *entry = (struct channel_entry){0};
 }
 
-json_t *channel_signatures_to_json(const struct channel_signature *all, size_t n) {
-  json_t *array = json_array();
-  for (size_t i = 0; i < n; i++)
-    ALWAYS(json_array_append_new(
-               array, json_pack("{s:o, s:s}", "key", json_digest_text(&all[i].key), "signature", all[i].text)) == 0);
-  return array;
+/* Its first `n` fields. */
+static json_t *entry_write(const struct channel_entry *entry, size_t n) {
+  const struct record first = {NULL, entry_fields, n, sizeof *entry};
+  struct channel_entry written = *entry;
+  if (written.regime == REGIME_COLD) /* what was signed of cold ones before there were two stays signed */
+    written.regime = (enum regime) - 1;
+  return record_write(&first, &written);
 }
 
 json_t *channel_entry_to_json(const struct channel_entry *entry, bool with_signatures) {
-  char expires[TIME_TEXT_SIZE];
-  json_t *json = json_pack("{s:s, s:I, s:o, s:o, s:s}", "channel", entry->channel, "counter",
-                           (json_int_t)entry->counter, "environment", environment_to_json(&entry->environment),
-                           "release", json_digest_text(&entry->release), "tag", entry->tag);
-  ALWAYS(json != NULL);
-  if (entry->regime == REGIME_WARM) /* what was signed of cold ones before there were two stays signed */
-    ALWAYS(json_object_set_new(json, "regime", json_string(regime_name(entry->regime))) == 0);
-  if (entry->expires_s)
-    ALWAYS(json_object_set_new(json, "expires", json_string(time_text_format(entry->expires_s, expires))) == 0);
-  if (with_signatures)
-    ALWAYS(json_object_set_new(json, "signatures",
-                               channel_signatures_to_json(entry->signatures, entry->n_signatures)) == 0);
+  return entry_write(entry, with_signatures ? FIELDS_WITH_SIGNATURES : FIELDS_SIGNED);
+}
+
+json_t *channel_entry_to_answer(const struct channel_entry *entry) {
+  json_t *json = entry_write(entry, ARRAY_LENGTH(entry_fields));
+  if (entry->moved_by && entry->moved_by_id == FIELD_NONE)
+    ALWAYS(json_object_set_new(json, "moved_by_id", json_null()) == 0);
   return json;
 }
 
@@ -134,7 +176,7 @@ char *channel_entry_signed_bytes(const struct channel_entry *entry, size_t *ret_
 
 bool channel_entry_sign(struct channel_entry *entry, const struct signing_key *key, struct error *error) {
   size_t at = 0, size;
-  while (at < entry->n_signatures && !digest_equal(&entry->signatures[at].key, &key->id))
+  while (at < entry->signatures.n && !digest_equal(&entry->signatures.all[at].key, &key->id))
     at++;
   if (at == CHANNEL_SIGNATURES_MAX)
     return error_set(error,
@@ -142,10 +184,10 @@ bool channel_entry_sign(struct channel_entry *entry, const struct signing_key *k
                      "those that deployments trust now",
                      CHANNEL_SIGNATURES_MAX);
   cleanup_free char *bytes = channel_entry_signed_bytes(entry, &size);
-  entry->signatures[at].key = key->id;
-  signing_key_sign(key, bytes, size, entry->signatures[at].text);
-  if (at == entry->n_signatures)
-    entry->n_signatures++;
+  entry->signatures.all[at].key = key->id;
+  signing_key_sign(key, bytes, size, entry->signatures.all[at].text);
+  if (at == entry->signatures.n)
+    entry->signatures.n++;
   return true;
 }
 
@@ -153,8 +195,8 @@ bool channel_entry_verify(const struct channel_entry *entry, const struct truste
   size_t size;
   cleanup_free char *bytes = channel_entry_signed_bytes(entry, &size);
   const struct channel_signature *wrong = NULL;
-  for (size_t i = 0; i < entry->n_signatures; i++) {
-    const struct channel_signature *signature = &entry->signatures[i];
+  for (size_t i = 0; i < entry->signatures.n; i++) {
+    const struct channel_signature *signature = &entry->signatures.all[i];
     const struct signing_key *key = trusted_keys_find(keys, &signature->key);
     if (key && signing_key_verify(key, bytes, size, signature->text))
       return true;
@@ -167,7 +209,7 @@ bool channel_entry_verify(const struct channel_entry *entry, const struct truste
                      "the entry of channel \"%s\" at counter %" PRId64 " is not what key %s signed: it was "
                      "changed on its way",
                      entry->channel, entry->counter, digest_format(&wrong->key, id));
-  if (!entry->n_signatures)
+  if (!entry->signatures.n)
     return error_set(error,
                      "the entry of channel \"%s\" at counter %" PRId64 " is not signed; `wavetune sign %s` signs "
                      "it",
@@ -175,6 +217,6 @@ bool channel_entry_verify(const struct channel_entry *entry, const struct truste
   return error_set(error,
                    "the entry of channel \"%s\" at counter %" PRId64 " is signed by %s%s, which is not trusted "
                    "here (%zu other key%s)",
-                   entry->channel, entry->counter, digest_format(&entry->signatures[0].key, id),
-                   entry->n_signatures > 1 ? " and others" : "", keys->n, keys->n == 1 ? " is" : "s are");
+                   entry->channel, entry->counter, digest_format(&entry->signatures.all[0].key, id),
+                   entry->signatures.n > 1 ? " and others" : "", keys->n, keys->n == 1 ? " is" : "s are");
 }

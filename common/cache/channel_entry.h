@@ -1,8 +1,9 @@
 /* The channel entry: what a (channel, environment, tag, regime) points at, and the signatures over it.
  *
- * JSON: {"channel": "stable", "counter": 4, "environment": {…}, "expires": "2026-12-24T00:00:00Z", "release": "sha256:…",
- *        "regime": "warm", "tag": "default"} with "expires" optional and "regime" only when it is warm; answers add "signatures": [{"key": "sha256:…", "signature": base64}],
- * "updated_at" and "match", which are not signed.
+ * JSON: {"channel": "stable", "counter": 4, "environment": {…}, "expires": "2026-12-24T00:00:00Z",
+ *        "release": "sha256:…", "regime": "warm", "tag": "default"}
+ * with "expires" optional and "regime" only when it is warm. Answers add what is not signed:
+ * "signatures": [{"key": "sha256:…", "signature": base64}], "updated_at", in a history "moved_by", and "match".
  * What is signed: the bytes "wavetune channel entry 1\n" followed by the canonical JSON of the signed members.
  * The counter starts at 1 and only grows; a rollback is a higher counter with an older release.
  *
@@ -12,6 +13,7 @@
 
 #include "common/cache/signing_key.h"
 #include "common/node/environment.h"
+#include "common/record/record.h"
 
 #define CHANNEL_NAME_MAX 64
 #define CHANNEL_SIGNATURES_MAX 8
@@ -22,6 +24,10 @@ struct channel_signature {
   struct digest key; /* the id */
   char text[SIGNATURE_TEXT_SIZE];
 };
+struct channel_signatures {
+  size_t n;
+  struct channel_signature all[CHANNEL_SIGNATURES_MAX]; /* each key once */
+};
 
 struct channel_entry {
   char *channel;
@@ -31,17 +37,27 @@ struct channel_entry {
   int64_t counter;
   struct digest release;
   int64_t expires_s; /* since 1970, UTC; 0: never */
-  size_t n_signatures;
-  struct channel_signature signatures[CHANNEL_SIGNATURES_MAX];
+  struct channel_signatures signatures;
+  /* What answers add, and nobody signs. */
+  char *updated_at;    /* RFC 3339 */
+  char *moved_by;      /* the token's name; of history alone, else NULL */
+  int64_t moved_by_id; /* FIELD_NONE: it is not known */
+  json_t *match;       /* of GET /v1/cache: which rule found the entry */
 };
+extern const struct record channel_entry_record, channel_signature_record;
 
-/* From an answer of the server; members that are not known are ignored (they are not signed), those above are strict. */
+/* Fields of records: "expires", an int64_t; "signatures", a struct channel_signatures. */
+extern const struct field_custom expires_field, channel_signatures_field;
+
+/* From an answer of the server; members that are not known are ignored (they are not signed), the others are strict. */
 must_check bool channel_entry_parse(const json_t *json, struct channel_entry *ret, struct error *error);
 void channel_entry_release(struct channel_entry *entry);
 #define cleanup_channel_entry __attribute__((cleanup(channel_entry_release)))
 
 /* The signed members (and "signatures" when with_signatures); a new reference. */
 must_check json_t *channel_entry_to_json(const struct channel_entry *entry, bool with_signatures);
+/* All that an answer says of it. */
+must_check json_t *channel_entry_to_answer(const struct channel_entry *entry);
 must_check char *channel_entry_signed_bytes(const struct channel_entry *entry, size_t *ret_size);
 
 /* Adds (or replaces) the key's signature; false when CHANNEL_SIGNATURES_MAX others are there. */
@@ -52,13 +68,8 @@ must_check bool channel_entry_sign(struct channel_entry *entry, const struct sig
 must_check bool channel_entry_verify(const struct channel_entry *entry, const struct trusted_keys *keys,
                                      struct error *error);
 
-/* Members of entries and of requests that make them. "expires" of an object, 0 where absent; "signatures" of an object,
- * none where absent, each key once; one signature. */
+/* "expires" of an object, 0 where it is absent. */
 must_check bool channel_expires_parse(const json_t *json, int64_t *ret_s, struct error *error);
-must_check bool channel_signatures_parse(const json_t *json, struct channel_signature all[CHANNEL_SIGNATURES_MAX],
-                                         size_t *ret_n, struct error *error);
-must_check bool channel_signature_parse(const json_t *json, const char *pointer, struct channel_signature *ret,
-                                        struct error *error);
 must_check json_t *channel_signatures_to_json(const struct channel_signature *all, size_t n); /* a new reference */
 
 #endif

@@ -3,6 +3,8 @@
  * Memory: an environment owns its strings. Threads: any, one to a value that is written. */
 #include "common/node/environment.h"
 
+#include "common/record/record.h"
+
 #define TEXT_MAX 200
 #define COMPUTE_UNITS_MAX 1000000
 
@@ -238,3 +240,13 @@ bool regime_get(const json_t *json, const char *pointer, enum regime *ret, struc
   return regime_parse(name, ret, error) ||
          error_pointer_prefix(error, json_pointer_member(at, sizeof at, pointer, "regime"));
 }
+
+static bool field_read(const json_t *value, void *to, struct error *error) {
+  return environment_parse(value, to, error);
+}
+static json_t *field_write(const void *at) { return environment_to_json(at); }
+static void field_release(void *at) { environment_release(at); }
+const struct field_custom environment_field = {.schema = "{\"$ref\": \"#/components/schemas/Environment\"}",
+                                               .read = field_read,
+                                               .write = field_write,
+                                               .release = field_release};

@@ -43,6 +43,10 @@ must_check bool environment_is_full(const struct environment *environment, struc
 /* Names of the members of a full environment that this one lacks, "platform" for rocm, cuda or cpu; a new reference. */
 must_check json_t *environment_missing(const struct environment *environment);
 
+/* A struct environment as a field of a record. */
+struct field_custom;
+extern const struct field_custom environment_field; /* common/record/record.h */
+
 must_check json_t *environment_to_json(const struct environment *environment); /* stated members only */
 must_check char *environment_format(const struct environment *environment);    /* "rocm 6.4.1, gpu …" for people */
 struct digest environment_digest(const struct environment *environment);

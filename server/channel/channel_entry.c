@@ -1,4 +1,4 @@
-/* From stated environment members to one channel entry, and the entry as JSON.
+/* From stated environment members to one channel entry, which is answered.
  *
  * Memory: rows live as long as the handler. Threads: database workers. */
 #include "server/channel/channel_entry.h"
@@ -6,71 +6,6 @@
 #include "server/cache/cache_lookup.h"
 #include "server/cache/compatibilities.h"
 #include "server/http/answers.h"
-#include "server/token/tokens.h"
-
-json_t *channel_row_to_json(const struct channel_row *row) {
-  json_t *entry = channel_entry_to_json(&row->entry, true);
-  ALWAYS(json_object_set_new(entry, "updated_at", json_string(row->updated_at)) == 0);
-  if (!row->moved_by)
-    return entry;
-  cleanup_free char *id = row->moved_by_id ? xasprintf("%lld", (long long)row->moved_by_id) : NULL;
-  ALWAYS(json_object_set_new(entry, "moved_by", json_string(row->moved_by)) == 0);
-  ALWAYS(json_object_set_new(entry, "moved_by_id", id ? json_string(id) : json_null()) == 0);
-  return entry;
-}
-
-void channel_row_answer(struct request *request, const struct channel_row *row) {
-  char etag[CHANNEL_ETAG_SIZE];
-  struct channel_state state = channel_row_state(row);
-  cleanup_free char *quoted = xasprintf("\"%s\"", channel_etag(&state, etag));
-  request_add_header(request, "ETag", quoted);
-  request_answer_json(request, 200, channel_row_to_json(row));
-}
-
-void channel_elsewhere_answer(struct request *request, const struct channel_row *row) {
-  struct error error;
-  char etag[CHANNEL_ETAG_SIZE], digest[DIGEST_TEXT_SIZE];
-  if (!row->entry.counter) {
-    error_set(&error,
-              "channel \"%s\" has no entry yet for this environment, tag and regime: there is nothing for If-Match to "
-              "match, and "
-              "its first counter is 1",
-              row->entry.channel);
-    request_problem_extra(request, 412, &error, json_pack("{s:n}", "etag"));
-    return;
-  }
-  struct channel_state state = channel_row_state(row);
-  error_set(&error, "channel \"%s\" is at counter %lld, release %s: read it, and decide again", row->entry.channel,
-            (long long)row->entry.counter, digest_format(&row->entry.release, digest));
-  cleanup_free char *quoted = xasprintf("\"%s\"", channel_etag(&state, etag));
-  request_add_header(request, "ETag", quoted);
-  request_problem_extra(request, 412, &error,
-                        json_pack("{s:s, s:o}", "etag", quoted, "entry", channel_row_to_json(row)));
-}
-
-void channel_contended_answer(struct request *request, const char *name) {
-  struct error error;
-  error_set(&error, "channel \"%s\" is being moved by others all the time; try again", name);
-  request_unavailable(request, &error);
-}
-
-bool channel_publisher_is_trusted(struct request *request, const struct channel_entry *entry) {
-  struct error error;
-  const struct trusted_keys *keys = server_publisher_keys(request->server);
-  if (!keys->n)
-    return true;
-  if (!entry->n_signatures)
-    error_set(&error,
-              "this server takes only what a publisher signed, and this is not signed; move channel \"%s\" with "
-              "--sign-key",
-              entry->channel);
-  else if (channel_entry_verify(entry, keys, &error))
-    return true;
-  else
-    error_prefix(&error, "this server takes only what a publisher signed, and ");
-  request_refuse(request, 403, &error);
-  return false;
-}
 
 static const char *query_get(const void *request, const char *name) { return request_query(request, name); }
 
@@ -118,6 +53,7 @@ static bool question_read(struct worker *worker, struct request *request, const 
   struct error error;
   const char *tag = request_query(request, "tag"), *regime = request_query(request, "regime");
   *ret = (struct question){.channel = channel, .tag = tag ? tag : "default"};
+
   if (!channel_name_check(channel, &error) || (regime && !regime_parse(regime, &ret->regime, &error)) ||
       !environment_from_texts(query_get, request, &ret->asked, &error)) {
     error.pointer[0] = 0; /* it would point into a body, and there is none */
@@ -170,7 +106,7 @@ static void remembered_answer(struct request *request, const struct channel_row 
                               const char *header) {
   char etag[CHANNEL_ETAG_SIZE];
   struct channel_state state = channel_row_state(row);
-  cleanup_json json_t *entry = channel_row_to_json(row);
+  cleanup_json json_t *entry = channel_entry_to_answer(&row->entry);
   if (match)
     ALWAYS(json_object_set_new(entry, "match", match) == 0);
   char *text = json_dumps(entry, JSON_COMPACT);
@@ -191,30 +127,18 @@ void channel_cache_answer(struct worker *worker, struct request *request, const 
   struct cache_resolved resolved;
   cleanup_question struct question question = {0};
   cleanup_compatibilities struct compatibilities declared = {0};
+
   if (!question_read(worker, request, channel, &question))
     return;
   if (widest == CACHE_RULE_COMPATIBLE && !compatibilities_load(worker->db, &declared, &error)) {
     answer_failure(request, &error);
     return;
   }
+
   const struct channel_row *row = row_choose(request, &question, widest, &declared, &resolved);
   if (!row)
     return;
   const struct environment *served = &row->entry.environment;
   cleanup_free char *header = cache_match_header(&question.asked, served, &resolved);
   remembered_answer(request, row, cache_match_to_json(&question.asked, served, &resolved), header);
-}
-
-bool channel_is_publishers(struct worker *worker, struct request *request, const char *channel) {
-  struct error error;
-  cleanup_free char *patterns = NULL;
-  bool may = false;
-  if (request->roles & TOKEN_ADMIN)
-    return true;
-  if (!token_moves_channel(worker->db, request->token_id, channel, &may, &patterns, &error))
-    answer_failure(request, &error);
-  else if (!may)
-    request_problem(request, 403, "", "the token \"%s\" publishes the channels %.500s, and \"%s\" is none of them",
-                    request->token_name, patterns, channel);
-  return may;
 }

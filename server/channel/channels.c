@@ -1,4 +1,4 @@
-/* Decisions about channels. Pure functions, any thread. */
+/* Decisions about channels, and the requests that they are about. Pure functions, any thread. */
 #include "server/channel/channels.h"
 
 #include <inttypes.h>
@@ -61,25 +61,54 @@ bool channel_precondition_check(const char *if_match, const char *if_none_match,
   return true;
 }
 
+static const struct field move_fields[] = {
+    {"release", FIELD_DIGEST, offsetof(struct channel_move, release), FIELD_REQUIRED},
+    {"counter", FIELD_INTEGER, offsetof(struct channel_move, counter), .least = 1, .most = INT64_MAX},
+    {"expires", FIELD_CUSTOM, offsetof(struct channel_move, expires_s), .custom = &expires_field},
+    {"signatures", FIELD_CUSTOM, offsetof(struct channel_move, signatures), .custom = &channel_signatures_field},
+};
+const struct record channel_move_record = RECORD("ChannelRequest", struct channel_move, move_fields);
+
 bool channel_move_parse(const json_t *json, struct channel_move *ret, struct error *error) {
-  static const char *const members[] = {"release", "counter", "expires", "signatures", NULL};
   struct channel_move move = {0};
-  if (!json_only_members(json, "", members, error) ||
-      !json_get_digest(json, "", "release", JSON_REQUIRED, &move.release, error) ||
-      !json_get_integer(json, "", "counter", JSON_OPTIONAL, 1, INT64_MAX, &move.counter, error) ||
-      !channel_expires_parse(json, &move.expires_s, error) ||
-      !channel_signatures_parse(json, move.signatures, &move.n_signatures, error))
+  if (!record_read(&channel_move_record, json, "", &move, error))
     return false;
-  if (move.n_signatures && !move.counter)
+  if (move.signatures.n && !move.counter)
     return error_at(error, "/counter", "state the counter too: it is a part of what the signatures are over");
   *ret = move;
   return true;
 }
 
+static const struct field signing_fields[] = {
+    {"environment", FIELD_CUSTOM, offsetof(struct channel_signing, environment), FIELD_REQUIRED,
+     .custom = &environment_field},
+    {"tag", FIELD_TEXT, offsetof(struct channel_signing, tag), FIELD_NOT_NULL, .about = "default: \"default\""},
+    {"regime", FIELD_ENUM, offsetof(struct channel_signing, regime), FIELD_NOT_NULL, .names = regime_names},
+    {"counter", FIELD_INTEGER, offsetof(struct channel_signing, counter), FIELD_REQUIRED, .least = 1,
+     .most = INT64_MAX},
+    {"signature", FIELD_RECORD, offsetof(struct channel_signing, signature), FIELD_REQUIRED,
+     .of = &channel_signature_record},
+};
+const struct record channel_signing_record = RECORD("SignatureRequest", struct channel_signing, signing_fields);
+
+bool channel_signing_parse(const json_t *json, struct channel_signing *ret, struct error *error) {
+  cleanup_channel_signing struct channel_signing signing = {.tag = xstrdup("default"), .regime = REGIME_COLD};
+  if (!record_read(&channel_signing_record, json, "", &signing, error))
+    return false;
+  *ret = signing;
+  signing = (struct channel_signing){0};
+  return true;
+}
+
+void channel_signing_release(struct channel_signing *signing) {
+  record_release(&channel_signing_record, signing);
+  *signing = (struct channel_signing){0};
+}
+
 static const struct channel_signature *signature_by(const struct channel_entry *entry, const struct digest *key) {
-  for (size_t i = 0; i < entry->n_signatures; i++)
-    if (digest_equal(&entry->signatures[i].key, key))
-      return &entry->signatures[i];
+  for (size_t i = 0; i < entry->signatures.n; i++)
+    if (digest_equal(&entry->signatures.all[i].key, key))
+      return &entry->signatures.all[i];
   return NULL;
 }
 
@@ -92,8 +121,8 @@ static bool move_is_done(const struct channel_entry *entry, const struct channel
   if (!digest_equal(&entry->release, &wanted->release) || entry->expires_s != wanted->expires_s ||
       (wanted->counter && entry->counter != wanted->counter))
     return false;
-  for (size_t i = 0; i < wanted->n_signatures; i++)
-    if (!signature_is_there(entry, &wanted->signatures[i]))
+  for (size_t i = 0; i < wanted->signatures.n; i++)
+    if (!signature_is_there(entry, &wanted->signatures.all[i]))
       return false;
   return true;
 }
@@ -114,38 +143,12 @@ enum channel_decision channel_decide(const struct channel_state *state, const st
   return CHANNEL_MOVE;
 }
 
-bool channel_signing_parse(const json_t *json, struct channel_signing *ret, struct error *error) {
-  static const char *const members[] = {"environment", "tag", "regime", "counter", "signature", NULL};
-  const char *tag = "default";
-  json_t *environment, *signature;
-  cleanup_channel_signing struct channel_signing signing = {0};
-  if (!json_only_members(json, "", members, error) ||
-      !json_get_object(json, "", "environment", JSON_REQUIRED, &environment, error) ||
-      !json_get_string(json, "", "tag", JSON_NOT_NULL, &tag, error) || !regime_get(json, "", &signing.regime, error) ||
-      !json_get_integer(json, "", "counter", JSON_REQUIRED, 1, INT64_MAX, &signing.counter, error) ||
-      !json_get_object(json, "", "signature", JSON_REQUIRED, &signature, error) ||
-      !channel_signature_parse(signature, "/signature", &signing.signature, error))
-    return false;
-  if (!environment_parse(environment, &signing.environment, error))
-    return error_pointer_prefix(error, "/environment");
-  signing.tag = xstrdup(tag);
-  *ret = signing;
-  signing = (struct channel_signing){0};
-  return true;
-}
-
-void channel_signing_release(struct channel_signing *signing) {
-  environment_release(&signing->environment);
-  free(signing->tag);
-  *signing = (struct channel_signing){0};
-}
-
 enum signing_decision channel_signing_decide(const struct channel_entry *entry, const struct channel_signing *signing) {
   if (entry->counter != signing->counter)
     return SIGNING_ELSEWHERE;
   if (signature_is_there(entry, &signing->signature))
     return SIGNING_KEEP;
-  if (entry->n_signatures == CHANNEL_SIGNATURES_MAX && !signature_by(entry, &signing->signature.key))
+  if (entry->signatures.n == CHANNEL_SIGNATURES_MAX && !signature_by(entry, &signing->signature.key))
     return SIGNING_FULL;
   return SIGNING_ADD;
 }

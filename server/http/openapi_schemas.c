@@ -329,28 +329,6 @@ const char openapi_schemas[] = JSON({
       "tag": {"type": "string"}, "regime": {"$ref": "#/components/schemas/Regime"}, "winners": {"type": "integer"}, "created_at": {"$ref": "#/components/schemas/Time"},
       "made_by": {"$ref": "#/components/schemas/By"}, "made_by_id": {"$ref": "#/components/schemas/ById"}}}},
     "next": {"$ref": "#/components/schemas/Next"}}},
-  "Signature": {"type": "object", "required": ["key", "signature"], "additionalProperties": false, "properties": {
-    "key": {"$ref": "#/components/schemas/Digest"},
-    "signature": {"type": "string", "pattern": "^[A-Za-z0-9+/]{86}==$"}}},
-  "ChannelRequest": {"type": "object", "required": ["release"], "additionalProperties": false, "properties": {
-    "release": {"$ref": "#/components/schemas/Digest"}, "counter": {"type": ["integer", "null"], "minimum": 1},
-    "expires": {"type": ["string", "null"], "pattern": "^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$"},
-    "signatures": {"type": ["array", "null"], "maxItems": 8, "items": {"$ref": "#/components/schemas/Signature"}}}},
-  "SignatureRequest": {"type": "object", "required": ["environment", "counter", "signature"], "additionalProperties": false,
-    "properties": {"environment": {"$ref": "#/components/schemas/Environment"}, "tag": {"type": "string", "default": "default"},
-    "regime": {"$ref": "#/components/schemas/Regime"},
-      "counter": {"type": "integer", "minimum": 1}, "signature": {"$ref": "#/components/schemas/Signature"}}},
-  "ChannelEntry": {"type": "object", "required": ["channel", "environment", "tag", "counter", "release", "signatures", "updated_at"], "properties": {
-    "channel": {"type": "string"}, "environment": {"$ref": "#/components/schemas/Environment"}, "tag": {"type": "string"},
-    "regime": {"$ref": "#/components/schemas/Regime"},
-    "counter": {"type": "integer"}, "release": {"$ref": "#/components/schemas/Digest"},
-    "expires": {"$ref": "#/components/schemas/Time"},
-    "signatures": {"type": "array", "items": {"$ref": "#/components/schemas/Signature"}},
-    "updated_at": {"$ref": "#/components/schemas/Time"}, "moved_by": {"$ref": "#/components/schemas/By"},
-    "moved_by_id": {"$ref": "#/components/schemas/ById"},
-    "match": {"type": "object", "required": ["rule", "differs"], "properties": {
-      "rule": {"type": "string", "enum": ["exact", "unstated", "minor", "compatible"]}, "differs": {"type": "object"},
-      "compatibility": {"type": "integer"}, "reason": {"type": "string"}}}}},
   "ChannelList": {"type": "object", "required": ["items", "next"], "properties": {
     "items": {"type": "array", "items": {"$ref": "#/components/schemas/ChannelEntry"}}, "next": {"$ref": "#/components/schemas/Next"}}},
   "CompatibilityRequest": {"type": "object", "required": ["asked", "served"], "additionalProperties": false, "properties": {

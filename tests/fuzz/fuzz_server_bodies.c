@@ -83,7 +83,7 @@ static void check_channel_bodies(const json_t *json) {
   if (!channel_move_parse(json, &move, &error))
     check_refusal(&error);
   else
-    ALWAYS(move.n_signatures <= CHANNEL_SIGNATURES_MAX && (move.counter >= 1 || !move.n_signatures));
+    ALWAYS(move.signatures.n <= CHANNEL_SIGNATURES_MAX && (move.counter >= 1 || !move.signatures.n));
   if (!channel_signing_parse(json, &signing, &error))
     check_refusal(&error);
   else
@@ -103,7 +103,7 @@ static void check_channel_entry(const json_t *json) {
   ALWAYS(channel_entry_parse(written, &again, &error));
   cleanup_free char *bytes = channel_entry_signed_bytes(&entry, &size),
                     *bytes_again = channel_entry_signed_bytes(&again, &size_again);
-  ALWAYS(size == size_again && memcmp(bytes, bytes_again, size) == 0 && again.n_signatures == entry.n_signatures);
+  ALWAYS(size == size_again && memcmp(bytes, bytes_again, size) == 0 && again.signatures.n == entry.signatures.n);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);

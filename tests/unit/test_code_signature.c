@@ -130,11 +130,11 @@ Test(code_signature, a_signature_of_one_kind_is_none_of_another) {
   struct channel_entry entry = {
       .channel = (char *)"stable", .tag = (char *)"default", .counter = 1, .release = code.kernel};
   cr_assert(channel_entry_sign(&entry, &key, &error));
-  json_t *signatures = channel_signatures_to_json(entry.signatures, 1);
+  json_t *signatures = channel_signatures_to_json(entry.signatures.all, 1);
   expect_refused(&code, json_incref(signatures), &key, "is not what key");
   expect_refused(&build, signatures, &key, "is not what key");
   struct code_signature kernels = code_sign(&code, &key, 0);
-  memcpy(entry.signatures[0].text, kernels.text, sizeof kernels.text);
+  memcpy(entry.signatures.all[0].text, kernels.text, sizeof kernels.text);
   struct trusted_keys keys = {1, &key};
   cr_expect_not(channel_entry_verify(&entry, &keys, &error));
   signing_key_release(&key);

@@ -150,13 +150,13 @@ Test(move, reads_a_counter_an_expiry_and_signatures) {
                                      "\"signatures\":[" SIGNATURE "]}");
   cr_expect_eq(move.counter, 7);
   cr_expect_eq(move.expires_s, 1798070400);
-  cr_expect_eq(move.n_signatures, (size_t)1);
-  cr_expect_str_eq(move.signatures[0].text, ZEROES);
+  cr_expect_eq(move.signatures.n, (size_t)1);
+  cr_expect_str_eq(move.signatures.all[0].text, ZEROES);
 }
 
 Test(move, of_what_is_not_asked_for_nothing_is_read) {
   struct channel_move move = move_of("{\"release\":\"" RELEASE "\"}");
-  cr_expect(move.counter == 0 && move.expires_s == 0 && move.n_signatures == 0);
+  cr_expect(move.counter == 0 && move.expires_s == 0 && move.signatures.n == 0);
 }
 
 Test(move, with_signatures_needs_the_counter_that_they_are_over) {
@@ -209,10 +209,10 @@ Test(decision, a_signed_move_that_is_repeated_is_kept_and_one_signed_otherwise_i
   struct channel_state state = {.counter = 3, .release = move.release};
   struct channel_entry entry = entry_of(&state);
   cr_expect_eq(decide_move(&state, &entry, &move), CHANNEL_REFUSE);
-  entry.n_signatures = 2;
-  entry.signatures[1] = move.signatures[0];
+  entry.signatures.n = 2;
+  entry.signatures.all[1] = move.signatures.all[0];
   cr_expect_eq(decide_move(&state, &entry, &move), CHANNEL_KEEP);
-  entry.signatures[1].text[0] = 'B';
+  entry.signatures.all[1].text[0] = 'B';
   cr_expect_eq(decide_move(&state, &entry, &move), CHANNEL_REFUSE);
 }
 
@@ -258,11 +258,11 @@ Test(signing, is_added_kept_replaced_or_finds_no_room) {
       signing_of("{\"environment\":{},\"counter\":3,\"signature\":" SIGNATURE "}");
   struct channel_entry entry = {.counter = 3};
   cr_expect_eq(channel_signing_decide(&entry, &signing), SIGNING_ADD);
-  entry.n_signatures = CHANNEL_SIGNATURES_MAX;
+  entry.signatures.n = CHANNEL_SIGNATURES_MAX;
   cr_expect_eq(channel_signing_decide(&entry, &signing), SIGNING_FULL);
-  entry.signatures[2] = signing.signature;
+  entry.signatures.all[2] = signing.signature;
   cr_expect_eq(channel_signing_decide(&entry, &signing), SIGNING_KEEP);
-  entry.signatures[2].text[0] = 'B';
+  entry.signatures.all[2].text[0] = 'B';
   cr_expect_eq(channel_signing_decide(&entry, &signing), SIGNING_ADD);
   entry.counter = 4;
   cr_expect_eq(channel_signing_decide(&entry, &signing), SIGNING_ELSEWHERE);

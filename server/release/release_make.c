@@ -66,11 +66,16 @@ bool release_candidate_read_verdict(struct release_candidate *candidate, json_t 
   return true;
 }
 
+static int place_compare(const struct digest *kernel, const char *key_text, const struct digest *other_kernel,
+                         const char *other_key_text) {
+  int order = memcmp(kernel->bytes, other_kernel->bytes, DIGEST_SIZE);
+  return order ? order : strcmp(key_text, other_key_text);
+}
+
 static int pin_to_candidate(const void *wanted, const void *element) {
   const struct release_candidate *candidate = wanted;
   const struct release_pin *pin = element;
-  int order = memcmp(candidate->kernel.bytes, pin->kernel.bytes, DIGEST_SIZE);
-  return order ? order : strcmp(candidate->key_text, pin->key_text);
+  return place_compare(&candidate->kernel, candidate->key_text, &pin->kernel, pin->key_text);
 }
 
 const struct release_pin *release_pin_of(const struct release_request *request,
@@ -82,8 +87,7 @@ const struct release_pin *release_pin_of(const struct release_request *request,
 
 static int served_compare(const void *a, const void *b) {
   const struct release_served_winner *left = a, *right = b;
-  int order = memcmp(left->kernel->hash.bytes, right->kernel->hash.bytes, DIGEST_SIZE);
-  return order ? order : strcmp(left->key_text, right->key_text);
+  return place_compare(&left->kernel->hash, left->key_text, &right->kernel->hash, right->key_text);
 }
 
 void release_served_init(struct release_served *served, struct release *release) {
@@ -113,8 +117,7 @@ void release_served_release(struct release_served *served) {
 static int served_to_candidate(const void *wanted, const void *element) {
   const struct release_candidate *candidate = wanted;
   const struct release_served_winner *served = element;
-  int order = memcmp(candidate->kernel.bytes, served->kernel->hash.bytes, DIGEST_SIZE);
-  return order ? order : strcmp(candidate->key_text, served->key_text);
+  return place_compare(&candidate->kernel, candidate->key_text, &served->kernel->hash, served->key_text);
 }
 
 static const struct release_served_winner *served_of(const struct release_served *served,
@@ -173,9 +176,7 @@ static void plan_skip_job(struct release_plan *plan, const struct release_candid
 
 static int by_name_kernel_and_key(const struct release_candidate *left, const struct release_candidate *right) {
   int order = strcmp(left->name, right->name);
-  if (!order)
-    order = memcmp(left->kernel.bytes, right->kernel.bytes, DIGEST_SIZE);
-  return order ? order : strcmp(left->key_text, right->key_text);
+  return order ? order : place_compare(&left->kernel, left->key_text, &right->kernel, right->key_text);
 }
 
 /* A group is one (kernel, key); in it the job that finished last comes first, then unfinished ones, then an import. */
@@ -250,39 +251,71 @@ static bool served_is_tainted(const struct release_served_winner *served, const 
 }
 
 /* Whether the job's winner may take the place of what is served; else why not. */
-static bool may_replace(const struct release_request *request, const struct release_served_winner *served,
-                        const struct release_candidate *candidate, struct error *ret_reason) {
+static bool may_replace(const struct release_served_winner *served, const struct release_candidate *job,
+                        double min_gain, struct error *ret_reason) {
   const struct release_config *config = served_config(served);
   uint64_t ordinal = config->ordinal;
-  if (!(config->has_ordinal && digest_equal(&config->space, &candidate->space)) &&
-      !space_config_from_json(candidate->points, config->values, &ordinal, ret_reason))
-    return error_set(ret_reason, "the space of job %lld does not have the config that is served",
-                     (long long)candidate->job);
-  return verdict_json_replaces(candidate->verdict, candidate->baseline, ordinal, request->min_gain, ret_reason);
+  if (!(config->has_ordinal && digest_equal(&config->space, &job->space)) &&
+      !space_config_from_json(job->points, config->values, &ordinal, ret_reason))
+    return error_set(ret_reason, "the space of job %lld does not have the config that is served", (long long)job->job);
+  return verdict_json_replaces(job->verdict, job->baseline, ordinal, min_gain, ret_reason);
 }
 
-/* Adds the winner of `newest` (NULL: there is none), what is served instead, or the import (NULL: there is none). Returns
- * what was added of the group, or NULL. */
-static const struct release_candidate *
-group_include(const struct release_request *request, const struct release_served_winner *served,
-              const struct release_candidate *group, size_t n, const struct release_candidate *newest,
-              const struct release_candidate *import, struct release_plan *plan) {
+enum release_choice release_choose(const struct release_rivals *rivals, double min_gain, struct error *ret_reason) {
+  const struct release_served_winner *served = rivals->served;
+  const struct release_candidate *job = rivals->job, *import = rivals->import;
+  if (!served)
+    return job ? RELEASE_JOB : import ? RELEASE_IMPORT : RELEASE_NOTHING;
+
+  const json_t *config = served_config(served)->values;
+  bool was_imported = served_is_imported(served);
+  if (job && json_equal(job->config, config)) /* perhaps of another space: then it is one release */
+    return was_imported ? RELEASE_JOB : RELEASE_SAME;
+  if (job)
+    return may_replace(served, job, min_gain, ret_reason) ? RELEASE_JOB : RELEASE_SERVED;
+
+  if (import && was_imported)
+    return json_equal(import->config, config) ? RELEASE_SAME : RELEASE_IMPORT;
+  error_set(ret_reason, "no job has a winner to replace it");
+  return RELEASE_SERVED;
+}
+
+/* Adds what is chosen for a group. */
+static enum release_choice choice_include(const struct release_request *request, const struct release_rivals *rivals,
+                                          const struct release_candidate *group, struct release_plan *plan) {
+  const struct release_candidate *job = rivals->job, *import = rivals->import;
   struct error reason;
-  bool can_stay =
-      served && !served_is_tainted(served, group, n) && !(request->refuse_self_timed && group[0].is_self_timed);
-  bool is_imported = can_stay && served_is_imported(served);
-  const struct release_candidate *better = newest ? newest : !can_stay || is_imported ? import : NULL;
-  if (better && can_stay && json_equal(served_config(served)->values, better->config) &&
-      !(newest && is_imported)) /* perhaps of another space: then it is one release */
-    plan_include(plan, (struct release_included){.candidate = better, .kept = served});
-  else if (better && (!can_stay || !newest || json_equal(served_config(served)->values, better->config) ||
-                      may_replace(request, served, newest, &reason)))
-    plan_include(plan, (struct release_included){.candidate = better, .ordinal = better->ordinal});
-  else if (newest)
-    plan_include(plan, (struct release_included){newest, NULL, served, xstrdup(reason.message), 0});
-  else if (can_stay)
-    plan_include(plan, (struct release_included){group, NULL, served, xstrdup("no job has a winner to replace it"), 0});
-  return better;
+  enum release_choice choice = release_choose(rivals, request->min_gain, &reason);
+
+  switch (choice) {
+  case RELEASE_NOTHING:
+    break;
+  case RELEASE_JOB:
+    plan_include(plan, (struct release_included){.candidate = job, .ordinal = job->ordinal});
+    break;
+  case RELEASE_IMPORT:
+    plan_include(plan, (struct release_included){.candidate = import});
+    break;
+  case RELEASE_SAME:
+    plan_include(plan, (struct release_included){.candidate = job ? job : import, .kept = rivals->served});
+    break;
+  case RELEASE_SERVED:
+    plan_include(plan, (struct release_included){.candidate = job ? job : group,
+                                                 .kept = rivals->served,
+                                                 .kept_reason = xstrdup(reason.message)});
+    break;
+  }
+  return choice;
+}
+
+/* What is served and may stay, unless something better is there; else NULL. */
+static const struct release_served_winner *served_that_may_stay(const struct release_request *request,
+                                                                const struct release_served *served,
+                                                                const struct release_candidate *group, size_t n) {
+  const struct release_served_winner *winner = served_of(served, group);
+  if (!winner || served_is_tainted(winner, group, n) || (request->refuse_self_timed && group->is_self_timed))
+    return NULL;
+  return winner;
 }
 
 static char *superseded_reason(const struct release_candidate *by) {
@@ -291,28 +324,42 @@ static char *superseded_reason(const struct release_candidate *by) {
                    : xstrdup("superseded by an import");
 }
 
-/* One (kernel, key) without a pin. */
+/* One (kernel, key) without a pin: `n` candidates, of which each is included, or kept as the one that did not take the
+ * place, or skipped with its reason. */
 static void group_plan(const struct release_request *request, const struct release_served *served,
                        const struct release_candidate *group, size_t n, struct release_plan *plan) {
+  /* Why each is skipped; NULL: it is not. */
+  cleanup_free char **reasons = xcalloc(n, sizeof *reasons);
   const struct release_candidate *newest = NULL, *former = NULL, *import = NULL;
   for (size_t i = 0; i < n; i++) {
-    cleanup_free char *reason = unusable_reason(request, &group[i]);
-    if (!reason && !group[i].job)
+    reasons[i] = unusable_reason(request, &group[i]);
+    if (reasons[i])
+      continue;
+    if (!group[i].job)
       import = &group[i];
-    else if (!reason && !former)
-      *(newest ? &former : &newest) = &group[i];
+    else if (!newest)
+      newest = &group[i];
+    else if (!former)
+      former = &group[i];
   }
+
   bool conflict = former && jobs_conflict(newest, former);
-  const struct release_candidate *included =
-      group_include(request, served_of(served, group), group, n, conflict ? NULL : newest, import, plan);
+  if (conflict) {
+    reasons[newest - group] = conflict_reason(former);
+    reasons[former - group] = conflict_reason(newest);
+  }
+
+  const struct release_rivals rivals = {
+      .served = served_that_may_stay(request, served, group, n), .job = conflict ? NULL : newest, .import = import};
+  enum release_choice choice = choice_include(request, &rivals, group, plan);
+  bool is_import = !rivals.job && (choice == RELEASE_IMPORT || choice == RELEASE_SAME);
+  const struct release_candidate *considered = is_import ? import : rivals.job;
+
   for (size_t i = 0; i < n; i++) {
-    char *reason = unusable_reason(request, &group[i]);
-    if (!reason && conflict && (&group[i] == newest || &group[i] == former))
-      reason = conflict_reason(&group[i] == newest ? former : newest);
-    else if (!reason && &group[i] != included)
-      reason = superseded_reason(group[i].job ? newest : included);
-    if (reason)
-      plan_skip_job(plan, &group[i], reason);
+    if (!reasons[i] && &group[i] != considered)
+      reasons[i] = superseded_reason(group[i].job ? newest : considered);
+    if (reasons[i])
+      plan_skip_job(plan, &group[i], reasons[i]);
   }
 }
 
@@ -462,38 +509,6 @@ const char *release_origin(const struct release_included *included) {
   return included->pin ? "pinned" : json_string_value(json_object_get(included->candidate->provenance, "origin"));
 }
 
-static void entry_fill_kept(const struct release_served_winner *kept, struct release_entry *entry) {
-  const struct release_config *config = served_config(kept);
-  entry->config = config->values;
-  entry->has_ordinal = config->has_ordinal;
-  entry->ordinal = config->ordinal;
-  entry->space = config->space;
-  entry->provenance = served_provenance(kept);
-  entry->ms = kept->winner->ms;
-  entry->n_ms = kept->winner->n_ms;
-  entry->job = kept->winner->job;
-}
-
-static json_t *pinned_provenance(const struct release_candidate *candidate) {
-  return json_pack("{s:s, s:O*}", "origin", "pinned", "build", job_build(candidate));
-}
-
-static void entry_fill_pinned(const struct release_included *included, const json_t *provenance,
-                              struct release_entry *entry) {
-  entry->config = included->pin->config;
-  entry->provenance = provenance;
-  entry->has_ordinal = included->candidate->job != 0;
-}
-
-static void entry_fill_own(const struct release_candidate *candidate, struct release_entry *entry) {
-  entry->config = candidate->config;
-  entry->provenance = candidate->provenance;
-  entry->ms = candidate->ms;
-  entry->n_ms = candidate->n_ms;
-  entry->job = candidate->job;
-  entry->has_ordinal = candidate->job != 0;
-}
-
 static bool winner_add(struct release_builder *builder, const struct release_included *included, struct error *error) {
   const struct release_candidate *candidate = included->candidate;
   const char *key_names[KEY_MEMBERS_MAX];
@@ -503,20 +518,38 @@ static bool winner_add(struct release_builder *builder, const struct release_inc
                      KEY_MEMBERS_MAX);
   for (size_t i = 0; i < n; i++)
     key_names[i] = json_string_value(json_array_get(candidate->key_names, i));
+
   struct release_entry entry = {.name = candidate->name,
                                 .kernel = candidate->kernel,
                                 .key_names = key_names,
                                 .n_key_names = n,
                                 .key = candidate->key,
+                                .has_ordinal = candidate->job != 0,
                                 .ordinal = included->ordinal,
                                 .space = candidate->space};
-  cleanup_json json_t *pinned = included->pin ? pinned_provenance(candidate) : NULL;
-  if (included->kept)
-    entry_fill_kept(included->kept, &entry);
-  else if (included->pin)
-    entry_fill_pinned(included, pinned, &entry);
-  else
-    entry_fill_own(candidate, &entry);
+  cleanup_json json_t *pinned = NULL;
+  if (included->kept) {
+    const struct release_winner *winner = included->kept->winner;
+    const struct release_config *config = served_config(included->kept);
+    entry.config = config->values;
+    entry.has_ordinal = config->has_ordinal;
+    entry.ordinal = config->ordinal;
+    entry.space = config->space;
+    entry.provenance = served_provenance(included->kept);
+    entry.ms = winner->ms;
+    entry.n_ms = winner->n_ms;
+    entry.job = winner->job;
+  } else if (included->pin) {
+    pinned = json_pack("{s:s, s:O*}", "origin", "pinned", "build", job_build(candidate));
+    entry.config = included->pin->config;
+    entry.provenance = pinned;
+  } else {
+    entry.config = candidate->config;
+    entry.provenance = candidate->provenance;
+    entry.ms = candidate->ms;
+    entry.n_ms = candidate->n_ms;
+    entry.job = candidate->job;
+  }
   return release_builder_add(builder, &entry, error);
 }
 

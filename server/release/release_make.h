@@ -132,6 +132,28 @@ must_check bool release_needs_space(const struct release_request *request, const
 must_check bool release_candidate_read_verdict(struct release_candidate *candidate, json_t *verdict,
                                                struct error *error);
 
+/* What becomes of a (kernel, key) that no pin decides:
+ *
+ *   served      its config is the job's    the job's is another     no job, but an import     neither
+ *   nothing     the job's                  the job's                the import                nothing
+ *   an import   the job's                  by the job's verdict     the newer import          what is served
+ *   a winner    the same                   by the job's verdict     what is served            what is served */
+enum release_choice {
+  RELEASE_NOTHING,
+  RELEASE_JOB,    /* the job's winner */
+  RELEASE_IMPORT, /* what was imported */
+  RELEASE_SAME,   /* the job's winner, or the import, is what is served, and keeps what was said of it */
+  RELEASE_SERVED, /* what is served stays, for a reason */
+};
+struct release_rivals {
+  const struct release_served_winner *served; /* NULL: nothing, or nothing that may stay */
+  const struct release_candidate *job;        /* the newest that is usable; NULL: there is none */
+  const struct release_candidate *import;     /* NULL: there is none that is usable */
+};
+/* `min_gain`: what a job's winner must save. *ret_reason is set for RELEASE_SERVED. */
+must_check enum release_choice release_choose(const struct release_rivals *rivals, double min_gain,
+                                              struct error *ret_reason);
+
 struct release_included {
   const struct release_candidate *candidate; /* of a pin: the job whose space, and build, have it */
   const struct release_pin *pin;             /* NULL: the candidate's own winner, or what is served */

@@ -472,6 +472,65 @@ Test(release_plan, a_served_version_of_an_edited_kernel_is_superseded) {
   cr_assert(string_starts(skipped_reason(&planned, 1), "superseded by kernel sha256:"));
 }
 
+/* A row of the table of choices: what is served (NULL: nothing) is B=2; the job (0: none) and the import (0: none) have
+ * these values of B; the job's winner takes `ratio` of its baseline's time, which is B=2. */
+static const struct chosen {
+  const char *served;
+  int job;
+  double ratio;
+  int import;
+  enum release_choice choice;
+} choices[] = {
+    {NULL, 0, 0, 0, RELEASE_NOTHING},
+    {NULL, 0, 0, 4, RELEASE_IMPORT},
+    {NULL, 4, 1, 0, RELEASE_JOB},
+    {NULL, 4, 1, 8, RELEASE_JOB},
+    {"imported", 0, 0, 0, RELEASE_SERVED},
+    {"imported", 0, 0, 2, RELEASE_SAME},
+    {"imported", 0, 0, 4, RELEASE_IMPORT},
+    {"imported", 2, 1, 0, RELEASE_JOB},
+    {"imported", 2, 1, 4, RELEASE_JOB},
+    {"imported", 4, 0.5, 0, RELEASE_JOB},
+    {"imported", 4, 0.99, 0, RELEASE_SERVED},
+    {"imported", 4, 0.99, 8, RELEASE_SERVED},
+    {"tuned", 0, 0, 0, RELEASE_SERVED},
+    {"tuned", 0, 0, 2, RELEASE_SERVED},
+    {"tuned", 0, 0, 4, RELEASE_SERVED},
+    {"tuned", 2, 1, 0, RELEASE_SAME},
+    {"tuned", 2, 1, 4, RELEASE_SAME},
+    {"tuned", 4, 0.5, 0, RELEASE_JOB},
+    {"tuned", 4, 0.5, 8, RELEASE_JOB},
+    {"tuned", 4, 0.99, 0, RELEASE_SERVED},
+    {"pinned", 2, 1, 0, RELEASE_SAME},
+    {"pinned", 4, 0.99, 0, RELEASE_SERVED},
+};
+
+Test(release_choice, is_that_of_its_table) {
+  for (size_t i = 0; i < ARRAY_LENGTH(choices); i++) {
+    const struct chosen *row = &choices[i];
+    struct error reason = {0};
+    struct release_candidates candidates =
+        candidates_make((const struct made[]){DONE(1, "softmax", 1, 1), IMPORT("softmax", 1, 1)}, 2);
+    struct release_candidate *job = &candidates.all[0], *import = &candidates.all[1];
+    job->baseline = 1;
+    job->verdict = json_pack("{s:[i], s:f, s:f, s:[]}", "equivalence_set", 3, "baseline_ratio", row->ratio,
+                             "baseline_upper", row->ratio, "finalists");
+    ALWAYS(json_object_set_new(job->config, "B", json_integer(row->job)) == 0);
+    ALWAYS(json_object_set_new(import->config, "B", json_integer(row->import)) == 0);
+    cleanup_release_served struct release_served served = {0};
+    if (row->served)
+      release_served_init(&served, served_release(1, &job->space, row->served));
+
+    const struct release_rivals rivals = {.served = row->served ? served.winners : NULL,
+                                          .job = row->job ? job : NULL,
+                                          .import = row->import ? import : NULL};
+    enum release_choice choice = release_choose(&rivals, 0.02, &reason);
+    cr_expect_eq(choice, row->choice, "row %zu: %d", i, (int)choice);
+    cr_expect_eq(choice == RELEASE_SERVED, reason.message[0] != '\0', "row %zu: \"%s\"", i, reason.message);
+    release_candidates_release(&candidates);
+  }
+}
+
 static struct release *release_of(const struct planned *planned) {
   struct error error;
   struct release *release = NULL;

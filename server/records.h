@@ -23,7 +23,11 @@
   RECORD_OF(channel_signature_record, "") \
   RECORD_OF(channel_entry_record, "") \
   RECORD_OF(channel_move_record, "") \
-  RECORD_OF(channel_signing_record, "")
+  RECORD_OF(channel_signing_record, "") \
+  RECORD_OF(release_request_record, "") \
+  RECORD_OF(release_item_record, "") \
+  RECORD_OF(release_answer_record, "") \
+  RECORD_OF(listed_release_record, "releases")
 /* clang-format on */
 
 #define X(variable, table) extern const struct record variable;

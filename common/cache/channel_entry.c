@@ -113,9 +113,9 @@ static const struct field entry_fields[] = {
     {"release", FIELD_DIGEST, AT(release), FIELD_REQUIRED},
     {"tag", FIELD_TEXT, AT(tag), FIELD_REQUIRED, .least = 1},
 
-    {"signatures", FIELD_CUSTOM, AT(signatures), 0, .custom = &channel_signatures_field},
+    {"signatures", FIELD_CUSTOM, AT(signatures), .custom = &channel_signatures_field},
 
-    {"updated_at", FIELD_TIME, AT(updated_at), FIELD_ANSWER},
+    {"updated_at", FIELD_TIME, AT(updated_at), FIELD_ANSWER | FIELD_NOT_NULL},
     {"moved_by", FIELD_TEXT, AT(moved_by), FIELD_ANSWER | FIELD_OMITTED,
      .schema = "{\"$ref\": \"#/components/schemas/By\"}"},
     {"moved_by_id", FIELD_ID, AT(moved_by_id), FIELD_ANSWER | FIELD_OMITTED,

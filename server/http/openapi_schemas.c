@@ -303,31 +303,9 @@ const char openapi_schemas[] = JSON({
   "HandBackRequest": {"type": "object", "required": ["epoch"], "properties": {
     "epoch": {"type": "integer"}, "reason": {"type": ["string", "null"]},
     "opening_us": {"type": "integer", "minimum": 0}}},
-  "ReleaseRequest": {"type": "object", "required": ["environment"], "additionalProperties": false, "properties": {
-    "environment": {"$ref": "#/components/schemas/Environment"}, "tag": {"type": "string", "default": "default"},
-    "regime": {"$ref": "#/components/schemas/Regime"},
-    "kernels": {"type": "array", "items": {"$ref": "#/components/schemas/Digest"}}, "as_of": {"$ref": "#/components/schemas/Time"},
-    "pins": {"type": "array", "items": {"type": "object", "required": ["kernel", "key", "config"], "properties": {
-      "kernel": {"$ref": "#/components/schemas/Digest"}, "key": {"$ref": "#/components/schemas/Key"},
-      "config": {"$ref": "#/components/schemas/Config"}}}},
-    "refuse_self_timed": {"type": "boolean", "default": false, "description": "leaves out winners of kernels in c, whose own code could state its time"},
-    "replaces": {"type": ["object", "null"], "additionalProperties": false, "properties": {
-      "channel": {"type": "string", "default": "stable"},
-      "min_gain": {"type": "number", "minimum": 0, "exclusiveMaximum": 1, "default": 0.02}}}}},
-  "ReleaseAnswer": {"type": "object", "required": ["release", "bytes", "winners", "included", "kept", "skipped", "replaces"], "properties": {
-    "release": {"$ref": "#/components/schemas/Digest"}, "bytes": {"type": "string"}, "winners": {"type": "integer"},
-    "included": {"type": "array", "items": {"type": "object", "required": ["name", "kernel", "key", "job", "origin"], "properties": {
-      "name": {"type": "string"}, "kernel": {"$ref": "#/components/schemas/Digest"}, "key": {"$ref": "#/components/schemas/Key"},
-      "job": {"type": ["string", "null"]}, "origin": {"type": "string", "enum": ["tuned", "pinned", "imported"]}}}}, "kept": {"type": "array", "items": {"type": "object"}},
-    "skipped": {"type": "array", "items": {"type": "object"}},
-    "replaces": {"type": ["object", "null"], "properties": {"channel": {"type": "string"}, "min_gain": {"type": "number"},
-      "etag": {"type": ["string", "null"]}}}}},
   "Release": {"type": "object", "description": "the canonical bytes, whose SHA-256 is the digest"},
   "ReleaseList": {"type": "object", "required": ["items", "next"], "properties": {
-    "items": {"type": "array", "items": {"type": "object", "required": ["release", "environment", "tag", "regime", "winners", "created_at"], "properties": {
-      "release": {"$ref": "#/components/schemas/Digest"}, "environment": {"$ref": "#/components/schemas/Environment"},
-      "tag": {"type": "string"}, "regime": {"$ref": "#/components/schemas/Regime"}, "winners": {"type": "integer"}, "created_at": {"$ref": "#/components/schemas/Time"},
-      "made_by": {"$ref": "#/components/schemas/By"}, "made_by_id": {"$ref": "#/components/schemas/ById"}}}},
+    "items": {"type": "array", "items": {"$ref": "#/components/schemas/ListedRelease"}},
     "next": {"$ref": "#/components/schemas/Next"}}},
   "ChannelList": {"type": "object", "required": ["items", "next"], "properties": {
     "items": {"type": "array", "items": {"$ref": "#/components/schemas/ChannelEntry"}}, "next": {"$ref": "#/components/schemas/Next"}}},

@@ -2,20 +2,38 @@
  * functions, any thread. */
 #include "server/release/release_make.h"
 
+#define AT(member) offsetof(struct release_candidate, member)
+static const struct field candidate_fields[] = {
+    {"job", FIELD_INTEGER, AT(job)},
+    {"name", FIELD_TEXT, AT(name)},
+    {"kernel", FIELD_DIGEST, AT(kernel)},
+    {"is_external", FIELD_BOOL, AT(is_external)},
+    {"is_self_timed", FIELD_BOOL, AT(is_self_timed)},
+    {"kernel_order", FIELD_INTEGER, AT(kernel_order)},
+    {"key_names", FIELD_JSON, AT(key_names)},
+    {"key", FIELD_JSON, AT(key)},
+    {"key_text", FIELD_TEXT, AT(key_text), FIELD_NO_COLUMN},
+    {"space", FIELD_DIGEST, AT(space)},
+    {"state", FIELD_TEXT, AT(state)},
+    {"reason", FIELD_TEXT, AT(reason)},
+    {"finished_us", FIELD_INTEGER, AT(finished_us)},
+    {"has_winner", FIELD_BOOL, AT(has_winner)},
+    {"ordinal", FIELD_INTEGER, AT(ordinal)},
+    {"baseline", FIELD_INTEGER, AT(baseline)},
+    {"config", FIELD_JSON, AT(config)},
+    {"provenance", FIELD_JSON, AT(provenance)},
+    {"verdict", FIELD_JSON, AT(verdict)},
+    {"flagged_by", FIELD_INTEGER, AT(flagged_by)},
+    {"flagged_ratio", FIELD_NUMBER, AT(flagged_ratio)},
+    {"quarantined", FIELD_TEXT, AT(quarantined)},
+};
+#undef AT
+const struct record release_candidate_record = RECORD(NULL, struct release_candidate, candidate_fields);
+
 void release_candidates_release(struct release_candidates *candidates) {
   for (size_t i = 0; i < candidates->n; i++) {
-    struct release_candidate *candidate = &candidates->all[i];
-    free(candidate->name);
-    json_decref(candidate->key_names);
-    json_decref(candidate->key);
-    free(candidate->key_text);
-    free(candidate->state);
-    free(candidate->reason);
-    json_decref(candidate->config);
-    json_decref(candidate->provenance);
-    json_decref(candidate->verdict);
-    free(candidate->equivalents);
-    free(candidate->quarantined);
+    free(candidates->all[i].equivalents);
+    record_release(&release_candidate_record, &candidates->all[i]);
   }
   free(candidates->all);
   for (size_t i = 0; i < candidates->n_spaces; i++)
@@ -44,7 +62,8 @@ static void ms_from_us(double us, struct release_candidate *candidate) {
   candidate->ms[0] = strtod(text, NULL);
 }
 
-bool release_candidate_read_verdict(struct release_candidate *candidate, json_t *verdict, struct error *error) {
+bool release_candidate_read_verdict(struct release_candidate *candidate, struct error *error) {
+  const json_t *verdict = candidate->verdict;
   const char *outcome;
   double winner_us = 0;
   json_t *set;
@@ -54,9 +73,8 @@ bool release_candidate_read_verdict(struct release_candidate *candidate, json_t 
     return false;
   if (!outcome_parse(outcome, &candidate->outcome))
     return error_at(error, "/verdict", "\"%.32s\" is no outcome of a verdict", outcome);
+
   size_t n = json_array_size(set);
-  json_decref(candidate->verdict);
-  candidate->verdict = json_incref(verdict);
   free(candidate->equivalents);
   candidate->equivalents = xcalloc(n ? n : 1, sizeof *candidate->equivalents);
   for (size_t i = 0; i < n; i++)
@@ -80,9 +98,9 @@ static int pin_to_candidate(const void *wanted, const void *element) {
 
 const struct release_pin *release_pin_of(const struct release_request *request,
                                          const struct release_candidate *candidate) {
-  if (!request->n_pins)
+  if (!request->pins.n)
     return NULL;
-  return bsearch(candidate, request->pins, request->n_pins, sizeof *request->pins, pin_to_candidate);
+  return bsearch(candidate, request->pins.all, request->pins.n, sizeof(struct release_pin), pin_to_candidate);
 }
 
 static int served_compare(const void *a, const void *b) {
@@ -194,7 +212,7 @@ static int candidates_compare(const void *a, const void *b) {
 
 /* Why a job's winner cannot be released (the caller's), or NULL. */
 static char *unusable_reason(const struct release_request *request, const struct release_candidate *candidate) {
-  if (request->has_as_of && (candidate->finished_us == 0 || candidate->finished_us > request->as_of_us))
+  if (request->as_of && (candidate->finished_us == 0 || candidate->finished_us > request->as_of_us))
     return xasprintf("not %s as of that time", candidate->job ? "finished" : "imported");
   if (request->refuse_self_timed && candidate->is_self_timed)
     return xstrdup(
@@ -285,7 +303,7 @@ static enum release_choice choice_include(const struct release_request *request,
                                           const struct release_candidate *group, struct release_plan *plan) {
   const struct release_candidate *job = rivals->job, *import = rivals->import;
   struct error reason;
-  enum release_choice choice = release_choose(rivals, request->min_gain, &reason);
+  enum release_choice choice = release_choose(rivals, request->replaces.min_gain, &reason);
 
   switch (choice) {
   case RELEASE_NOTHING:
@@ -418,8 +436,8 @@ static void pinned_plan(const struct release_pin *pin, const struct environment 
 }
 
 static bool kernel_is_named(const struct release_request *request, const struct digest *kernel) {
-  for (size_t i = 0; i < request->n_kernels; i++)
-    if (digest_equal(&request->kernels[i], kernel))
+  for (size_t i = 0; i < request->kernels.n; i++)
+    if (digest_equal(&request->kernels.all[i], kernel))
       return true;
   return false;
 }
@@ -461,13 +479,13 @@ static void kernels_supersede(const struct release_request *request, struct rele
 
 static void kernels_without_jobs_skip(const struct release_request *request,
                                       const struct release_candidates *candidates, struct release_plan *plan) {
-  for (size_t i = 0; i < request->n_kernels; i++) {
+  for (size_t i = 0; i < request->kernels.n; i++) {
     bool has_job = false;
     for (size_t j = 0; j < candidates->n && !has_job; j++)
-      has_job = digest_equal(&candidates->all[j].kernel, &request->kernels[i]);
+      has_job = digest_equal(&candidates->all[j].kernel, &request->kernels.all[i]);
     if (!has_job)
       plan_skip(plan, (struct release_skipped){
-                          NULL, request->kernels[i], NULL, 0,
+                          NULL, request->kernels.all[i], NULL, 0,
                           xstrdup("no job tunes this kernel for this environment and tag, and no import has it")});
   }
 }
@@ -475,9 +493,10 @@ static void kernels_without_jobs_skip(const struct release_request *request,
 void release_plan(const struct release_request *request, const struct environment *environment,
                   const struct release_served *served, struct release_candidates *candidates,
                   struct release_plan *ret_plan) {
-  size_t n_pins = request->n_pins;
-  cleanup_free bool *pin_is_used = xcalloc(n_pins ? n_pins : 1, sizeof *pin_is_used);
+  const struct release_pin *pins = request->pins.all;
+  cleanup_free bool *pin_is_used = xcalloc(request->pins.n + 1, sizeof *pin_is_used);
   *ret_plan = (struct release_plan){0};
+
   if (candidates->n)
     qsort(candidates->all, candidates->n, sizeof *candidates->all, candidates_compare);
   for (size_t first = 0, end; first < candidates->n; first = end) {
@@ -486,18 +505,19 @@ void release_plan(const struct release_request *request, const struct environmen
       ;
     const struct release_pin *pin = release_pin_of(request, group);
     if (pin) {
-      pin_is_used[pin - request->pins] = true;
+      pin_is_used[pin - pins] = true;
       pinned_plan(pin, environment, served_of(served, group), group, end - first, ret_plan);
     } else {
       group_plan(request, served, group, end - first, ret_plan);
     }
   }
   kernels_supersede(request, ret_plan);
-  for (size_t i = 0; i < n_pins; i++)
+
+  for (size_t i = 0; i < request->pins.n; i++)
     if (!pin_is_used[i])
       plan_skip(ret_plan,
                 (struct release_skipped){
-                    NULL, request->pins[i].kernel, request->pins[i].key, 0,
+                    NULL, pins[i].kernel, pins[i].key, 0,
                     xstrdup("pinned, but no job of this environment and tag has this kernel and key, so its space is "
                             "not known; submit the job first, or import a table that has it")});
   kernels_without_jobs_skip(request, candidates, ret_plan);

@@ -29,6 +29,7 @@
 #define WAVETUNE_SERVER_RELEASE_RELEASE_MAKE_H
 
 #include "common/cache/release_build.h"
+#include "common/record/record.h"
 #include "common/space/space.h"
 #include "common/verdict/verdict.h"
 
@@ -37,11 +38,11 @@
 #define RELEASE_TAG_MAX 128
 
 struct release_pin {
-  size_t index; /* in the request, for pointers */
   struct digest kernel;
   json_t *key;
-  char *key_text; /* canonical */
   json_t *config;
+  char *key_text; /* canonical */
+  size_t index;   /* in the request, for pointers */
 };
 
 /* The body of POST /v1/releases. */
@@ -49,16 +50,20 @@ struct release_request {
   struct environment environment; /* partial */
   char *tag;
   enum regime regime;
-  size_t n_kernels; /* 0: all */
-  struct digest *kernels;
-  bool has_as_of;
-  int64_t as_of_us; /* since 1970, UTC */
-  size_t n_pins;
-  struct release_pin *pins; /* sorted by (kernel, key_text), distinct */
-  char *channel;            /* whose release it replaces; NULL: none */
-  double min_gain;          /* what that takes */
-  bool refuse_self_timed;   /* no winners of kernels whose own code could state its time, unless they are pinned */
+  struct release_kernels {
+    size_t n; /* 0: all */
+    struct digest *all;
+  } kernels;
+  char *as_of; /* NULL: now */
+  int64_t as_of_us;
+  struct records pins; /* of struct release_pin; sorted by (kernel, key_text), distinct */
+  struct release_replaces {
+    char *channel;   /* whose release it replaces; NULL: none */
+    double min_gain; /* what that takes */
+  } replaces;
+  bool refuse_self_timed; /* no winners of kernels whose own code could state its time, unless they are pinned */
 };
+extern const struct record release_request_record;
 must_check bool release_request_parse(const json_t *json, struct release_request *ret, struct error *error);
 void release_request_release(struct release_request *request);
 #define cleanup_release_request __attribute__((cleanup(release_request_release)))
@@ -84,9 +89,9 @@ struct release_candidate {
   uint64_t ordinal, baseline;
   json_t *config;     /* its values */
   json_t *provenance; /* what the release says of it, with "origin" */
+  json_t *verdict;    /* verdict_to_json's; NULL: of an import */
   size_t n_ms;
   double ms[RELEASE_MS_MAX];
-  json_t *verdict; /* verdict_to_json's */
   enum verdict_outcome outcome;
   size_t n_equivalents;
   uint64_t *equivalents; /* the winner's equivalence set */
@@ -94,6 +99,8 @@ struct release_candidate {
   double flagged_ratio;  /* the winner's time to the default's, there */
   char *quarantined;     /* why its samples are not trusted, or NULL */
 };
+/* As its statements have it; points, key_text and what a verdict says are not in it. */
+extern const struct record release_candidate_record;
 struct release_candidates {
   size_t n;
   struct release_candidate *all;
@@ -128,9 +135,8 @@ const struct release_pin *release_pin_of(const struct release_request *request,
 must_check bool release_needs_space(const struct release_request *request, const struct release_served *served,
                                     const struct release_candidate *candidate);
 
-/* Reads {"verdict": "FASTER", "equivalence_set": [17, 19], "winner_us": 203.1, …} into the candidate. */
-must_check bool release_candidate_read_verdict(struct release_candidate *candidate, json_t *verdict,
-                                               struct error *error);
+/* Reads what the verdict, {"verdict": "FASTER", "equivalence_set": [17, 19], "winner_us": 203.1, …}, says of the winner. */
+must_check bool release_candidate_read_verdict(struct release_candidate *candidate, struct error *error);
 
 /* What becomes of a (kernel, key) that no pin decides:
  *

@@ -1,7 +1,10 @@
 /* Making releases and reading them, as they are and rendered.
  *
  * Memory: requests, candidates and plans live as long as the handler. Threads: database workers. */
+#include <math.h>
+
 #include "common/cache/format.h"
+#include "common/record/record.h"
 #include "server/cache/cache_lookup.h"
 #include "server/cache/cache_source.h"
 #include "server/cache/fetches.h"
@@ -12,77 +15,94 @@
 #include "server/release/releases.h"
 #include "server/server_private.h"
 
-static void object_set(json_t *object, const char *name, json_t *value) {
-  ALWAYS(json_object_set_new(object, name, value) == 0);
-}
+/* What became of a (kernel, key). */
+struct release_item {
+  const char *name;
+  struct digest kernel;
+  const json_t *key;
+  int64_t job; /* of what is kept: the one whose winner did not take the place */
+  const char *origin, *reason;
+};
+#define AT(member) offsetof(struct release_item, member)
+static const struct field item_fields[] = {
+    {"name", FIELD_TEXT, AT(name), FIELD_ANSWER},
+    {"kernel", FIELD_DIGEST, AT(kernel), FIELD_ANSWER | FIELD_REQUIRED},
+    {"key", FIELD_JSON, AT(key), FIELD_ANSWER, .schema = "{\"$ref\": \"#/components/schemas/Key\"}"},
+    {"job", FIELD_ID, AT(job), FIELD_ANSWER},
+    {"origin", FIELD_TEXT, AT(origin), FIELD_ANSWER | FIELD_OMITTED,
+     .schema = "{\"type\": \"string\", \"enum\": [\"tuned\", \"pinned\", \"imported\"]}",
+     .about = "of what is included"},
+    {"reason", FIELD_TEXT, AT(reason), FIELD_ANSWER | FIELD_OMITTED, .about = "of what is kept or skipped"},
+};
+#undef AT
+const struct record release_item_record = RECORD("ReleaseItem", struct release_item, item_fields);
 
-static json_t *job_text(int64_t job) {
-  char text[24];
-  snprintf(text, sizeof text, "%lld", (long long)job);
-  return job ? json_string(text) : json_null();
-}
+/* The channel whose release is replaced, with the entity tag that it had: moving it with If-Match replaces what was
+ * compared. */
+struct release_replaced {
+  const char *channel;
+  double min_gain;
+  const char *etag; /* quoted; NULL: it has no entry yet */
+};
+static const struct field replaced_fields[] = {
+    {"channel", FIELD_TEXT, offsetof(struct release_replaced, channel), FIELD_ANSWER | FIELD_NOT_NULL},
+    {"min_gain", FIELD_NUMBER, offsetof(struct release_replaced, min_gain), FIELD_ANSWER | FIELD_NOT_NULL},
+    {"etag", FIELD_TEXT, offsetof(struct release_replaced, etag), FIELD_ANSWER},
+};
+static const struct record replaced_record = RECORD(NULL, struct release_replaced, replaced_fields);
 
-static json_t *named(const char *name, const struct digest *kernel, const json_t *key, int64_t job) {
-  json_t *object = json_object();
-  object_set(object, "name", name ? json_string(name) : json_null());
-  object_set(object, "kernel", json_digest_text(kernel));
-  object_set(object, "key", key ? json_deep_copy(key) : json_null());
-  object_set(object, "job", job_text(job));
-  return object;
-}
+struct release_answer {
+  struct digest release;
+  const char *bytes;
+  int64_t winners;
+  struct records included, kept, skipped; /* of struct release_item */
+  struct release_replaced replaces;
+};
+#define AT(member) offsetof(struct release_answer, member)
+static const struct field answer_fields[] = {
+    {"release", FIELD_DIGEST, AT(release), FIELD_ANSWER | FIELD_NOT_NULL},
+    {"bytes", FIELD_TEXT, AT(bytes), FIELD_ANSWER | FIELD_NOT_NULL},
+    {"winners", FIELD_INTEGER, AT(winners), FIELD_ANSWER | FIELD_NOT_NULL},
+    {"included", FIELD_RECORDS, AT(included), FIELD_ANSWER | FIELD_NOT_NULL, .of = &release_item_record},
+    {"kept", FIELD_RECORDS, AT(kept), FIELD_ANSWER | FIELD_NOT_NULL, .of = &release_item_record},
+    {"skipped", FIELD_RECORDS, AT(skipped), FIELD_ANSWER | FIELD_NOT_NULL, .of = &release_item_record},
+    {"replaces", FIELD_RECORD, AT(replaces), FIELD_ANSWER, .of = &replaced_record},
+};
+#undef AT
+const struct record release_answer_record = RECORD("ReleaseAnswer", struct release_answer, answer_fields);
 
-static json_t *included_to_json(const struct release_plan *plan) {
-  json_t *array = json_array();
+static int64_t job_or_none(int64_t job) { return job ? job : FIELD_NONE; }
+
+/* Those that are kept for a reason, or the others; borrows of the plan. */
+static struct records included_items(const struct release_plan *plan, bool is_kept) {
+  struct release_item *items = xcalloc(plan->n_included + 1, sizeof *items);
+  size_t n = 0;
   for (size_t i = 0; i < plan->n_included; i++) {
     const struct release_included *included = &plan->included[i];
     const struct release_candidate *candidate = included->candidate;
-    if (included->kept_reason)
+    if ((included->kept_reason != NULL) != is_kept)
       continue;
-    bool pinned = included->pin != NULL;
-    json_t *object = named(candidate->name, &candidate->kernel, candidate->key, pinned ? 0 : candidate->job);
-    object_set(object, "origin", json_string(release_origin(included)));
-    ALWAYS(json_array_append_new(array, object) == 0);
+    items[n++] = (struct release_item){.name = candidate->name,
+                                       .kernel = candidate->kernel,
+                                       .key = candidate->key,
+                                       .job = included->pin ? FIELD_NONE : job_or_none(candidate->job),
+                                       .origin = is_kept ? NULL : release_origin(included),
+                                       .reason = included->kept_reason};
   }
-  return array;
+  return (struct records){n, items};
 }
 
-/* `job` is the one whose winner did not take the place. */
-static json_t *kept_to_json(const struct release_plan *plan) {
-  json_t *array = json_array();
-  for (size_t i = 0; i < plan->n_included; i++) {
-    const struct release_included *included = &plan->included[i];
-    if (!included->kept_reason)
-      continue;
-    json_t *object = named(included->candidate->name, &included->candidate->kernel, included->candidate->key,
-                           included->candidate->job);
-    object_set(object, "reason", json_string(included->kept_reason));
-    ALWAYS(json_array_append_new(array, object) == 0);
-  }
-  return array;
-}
-
-/* The channel whose release is replaced, with the entity tag that it had: who moves it with If-Match replaces what was
- * compared. */
-static json_t *replaces_to_json(const struct release_request *wanted, const struct channel_state *state) {
-  char etag[CHANNEL_ETAG_SIZE];
-  if (!wanted->channel)
-    return json_null();
-  cleanup_free char *quoted = state->counter ? xasprintf("\"%s\"", channel_etag(state, etag)) : NULL;
-  json_t *replaces =
-      json_pack("{s:s, s:f, s:s?}", "channel", wanted->channel, "min_gain", wanted->min_gain, "etag", quoted);
-  ALWAYS(replaces != NULL);
-  return replaces;
-}
-
-static json_t *skipped_to_json(const struct release_plan *plan) {
-  json_t *array = json_array();
+static struct records skipped_items(const struct release_plan *plan) {
+  struct release_item *items = xcalloc(plan->n_skipped + 1, sizeof *items);
   for (size_t i = 0; i < plan->n_skipped; i++) {
     const struct release_skipped *skipped = &plan->skipped[i];
-    json_t *object = named(skipped->name, &skipped->kernel, skipped->key, skipped->job);
-    object_set(object, "reason", json_string(skipped->reason));
-    ALWAYS(json_array_append_new(array, object) == 0);
+    items[i] = (struct release_item){.name = skipped->name,
+                                     .kernel = skipped->kernel,
+                                     .key = skipped->key,
+                                     .job = job_or_none(skipped->job),
+                                     .reason = skipped->reason};
   }
-  return array;
+  return (struct records){plan->n_skipped, items};
 }
 
 /* Which environment the request means; answers 422 and returns false when that is not one. */
@@ -117,64 +137,83 @@ static bool environment_choose(struct request *request, const struct release_req
   return false;
 }
 
-/* Takes over `replaces`. */
-static void plan_answer(struct worker *worker, struct request *request, const struct release_plan *plan,
-                        const struct environment *environment, const struct release_request *wanted, json_t *replaces) {
-  cleanup_json json_t *replaced = replaces;
+/* 422: nothing can be released. */
+static void nothing_answer(struct request *request, const struct release_plan *plan) {
   struct error error;
-  bool is_new;
-  cleanup_release struct release *release = NULL;
-  if (!plan->n_included) {
-    error_set(&error, "nothing can be released for this environment, tag and regime; \"skipped\" says why");
-    request_problem_extra(request, 422, &error, json_pack("{s:o}", "skipped", skipped_to_json(plan)));
-    return;
-  }
-  if (!release_from_plan(plan, environment, wanted->tag, wanted->regime, &release, &error) ||
-      !release_store(worker->db, release, request_author(request), &is_new, &error)) {
-    answer_failure(request, &error);
-    return;
-  }
-  fetches_note(&release->digest); /* made again, an old one is as good as new */
-  json_t *answer = json_object();
-  object_set(answer, "release", json_digest_text(&release->digest));
-  object_set(answer, "bytes", json_stringn(release->bytes, release->size));
-  object_set(answer, "winners", json_integer((json_int_t)release->n_winners));
-  object_set(answer, "included", included_to_json(plan));
-  object_set(answer, "kept", kept_to_json(plan));
-  object_set(answer, "skipped", skipped_to_json(plan));
-  object_set(answer, "replaces", TAKE(replaced));
-  request_answer_json(request, is_new ? 201 : 200, answer);
+  struct release_answer answer = {.skipped = skipped_items(plan)};
+  cleanup_json json_t *json = record_write(&release_answer_record, &answer);
+  error_set(&error, "nothing can be released for this environment, tag and regime; \"skipped\" says why");
+  request_problem_extra(request, 422, &error, json_pack("{s:O}", "skipped", json_object_get(json, "skipped")));
+  free(answer.skipped.all);
+}
+
+/* `state`: of the channel whose release was replaced. */
+static void release_answer(struct request *request, const struct release *release, bool is_new,
+                           const struct release_plan *plan, const struct release_request *wanted,
+                           const struct channel_state *state) {
+  char etag[CHANNEL_ETAG_SIZE];
+  cleanup_free char *quoted = state->counter ? xasprintf("\"%s\"", channel_etag(state, etag)) : NULL;
+  const char *channel = wanted->replaces.channel;
+  struct release_answer answer = {
+      .release = release->digest,
+      .bytes = release->bytes,
+      .winners = (int64_t)release->n_winners,
+      .included = included_items(plan, false),
+      .kept = included_items(plan, true),
+      .skipped = skipped_items(plan),
+      .replaces = {.channel = channel, .min_gain = channel ? wanted->replaces.min_gain : NAN, .etag = quoted}};
+
+  request_answer_json(request, is_new ? 201 : 200, record_write(&release_answer_record, &answer));
+  free(answer.included.all);
+  free(answer.kept.all);
+  free(answer.skipped.all);
 }
 
 void route_release_post(struct worker *worker, struct request *request) {
   static const char *const no_arguments[] = {NULL};
   struct error error;
   cleanup_release_request struct release_request wanted = {0};
-  cleanup_release_environments struct release_environments known = {0};
-  cleanup_release_served struct release_served served = {0};
-  cleanup_release_candidates struct release_candidates candidates = {0};
-  cleanup_release_plan struct release_plan plan = {0};
-  struct channel_state state = {0};
-  cleanup_environment struct environment environment = {0};
   if (!request_query_only(request, no_arguments))
     return;
   if (!release_request_parse(request->json, &wanted, &error)) {
     request_refuse(request, 422, &error);
     return;
   }
+
+  cleanup_release_environments struct release_environments known = {0};
+  cleanup_environment struct environment environment = {0};
   if (!release_environments_load(worker->db, wanted.tag, wanted.regime, &known, &error)) {
     answer_failure(request, &error);
     return;
   }
   if (!environment_choose(request, &wanted, &known, &environment))
     return;
-  if ((wanted.channel && !release_served_load(worker->db, &wanted, &environment, &served, &state, &error)) ||
+
+  struct channel_state state = {0};
+  cleanup_release_served struct release_served served = {0};
+  cleanup_release_candidates struct release_candidates candidates = {0};
+  if ((wanted.replaces.channel && !release_served_load(worker->db, &wanted, &environment, &served, &state, &error)) ||
       !release_candidates_load(worker->db, &wanted, &environment, &served, &candidates, &error)) {
     answer_failure(request, &error);
     return;
   }
+
+  cleanup_release_plan struct release_plan plan = {0};
   release_plan(&wanted, &environment, &served, &candidates, &plan);
-  plan_answer(worker, request, &plan, &environment, &wanted, replaces_to_json(&wanted, &state));
+  if (!plan.n_included) {
+    nothing_answer(request, &plan);
+    return;
+  }
+
+  bool is_new;
+  cleanup_release struct release *release = NULL;
+  if (!release_from_plan(&plan, &environment, wanted.tag, wanted.regime, &release, &error) ||
+      !release_store(worker->db, release, request_author(request), &is_new, &error)) {
+    answer_failure(request, &error);
+    return;
+  }
+  fetches_note(&release->digest); /* made again, an old one is as good as new */
+  release_answer(request, release, is_new, &plan, &wanted, &state);
 }
 
 /* The bytes of the release that the path names; answers and returns NULL when there is none. */

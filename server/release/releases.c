@@ -1,8 +1,11 @@
-/* SQL of releases. Memory and threads: as the header says. */
+/* Releases in the database. Memory and threads: as the header says. */
 #include "server/release/releases.h"
 
 #include "common/base/log.h"
+#include "server/db/db_record.h"
 #include "server/db/values.h"
+#include "server/records.h"
+#include "server/release/release.sql.h"
 
 void release_environments_release(struct release_environments *environments) {
   for (size_t i = 0; i < environments->n; i++)
@@ -11,29 +14,15 @@ void release_environments_release(struct release_environments *environments) {
   *environments = (struct release_environments){0};
 }
 
-/* Those that were tuned for: a job that waits or was cancelled, perhaps for an environment that nobody has, must not make
- * a partial environment ambiguous. */
-static const struct statement release_environments_statement = {
-    "release_environments",
-    /* From one environment to the next by the index: a table may have been imported a million times over. */
-    "WITH RECURSIVE imported AS ((SELECT environment_digest, environment, id FROM imports WHERE tag = $1"
-    "   ORDER BY environment_digest LIMIT 1) UNION ALL SELECT next.* FROM imported CROSS JOIN LATERAL"
-    "  (SELECT environment_digest, environment, id FROM imports WHERE tag = $1"
-    "    AND environment_digest > imported.environment_digest ORDER BY environment_digest LIMIT 1) next)"
-    " SELECT identity FROM (SELECT DISTINCT ON (digest) digest, identity, later, id FROM ("
-    "  SELECT digest, identity, false AS later, id FROM environments WHERE id IN"
-    "   (SELECT environment_id FROM jobs WHERE tag = $1 AND regime = $2 AND state IN ('done', 'failed'))"
-    "  UNION ALL SELECT environment_digest, environment, true, id FROM imported) every"
-    " ORDER BY digest, later, id) one ORDER BY later, id"};
-
 bool release_environments_load(struct db *db, const char *tag, enum regime regime, struct release_environments *ret,
                                struct error *error) {
-  struct db_parameters parameters = {0};
-  db_text(&parameters, tag);
-  db_text(&parameters, regime_name(regime));
   cleanup_rows struct db_rows *rows = NULL;
-  if (!db_run(db, &release_environments_statement, &parameters, &rows, error))
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_text(&parameters, "tag", tag);
+  bind_text(&parameters, "regime", regime_name(regime));
+  if (!db_run(db, &sql_release_environments, &parameters, &rows, error))
     return false;
+
   struct release_environments environments = {.all = xcalloc((size_t)db_count(rows) + 1, sizeof *environments.all)};
   for (int row = 0; row < db_count(rows); row++) {
     cleanup_json json_t *identity = db_get_json(rows, row, "identity");
@@ -44,28 +33,56 @@ bool release_environments_load(struct db *db, const char *tag, enum regime regim
   return true;
 }
 
-/* The keys by which agents let the winner through, where all that measured it in the final asked for a signature; nothing is
- * looked up of what nobody signed. */
-#define SQL_MEASURED_KEY(member, signed_sql)                                                                           \
-  "CASE WHEN EXISTS (SELECT FROM code_signatures c WHERE c.digest = " signed_sql ") THEN"                              \
-  " (SELECT CASE WHEN bool_and(m.conditions ->> '" member "' IS NOT NULL) THEN"                                        \
-  "   string_agg(DISTINCT m.conditions ->> '" member "', ' ') END FROM measurements m WHERE m.job_id = w.job_id"       \
-  "   AND m.stage = 'final' AND m.config = w.config AND NOT m.late) END"
+bool release_served_load(struct db *db, const struct release_request *request, const struct environment *environment,
+                         struct release_served *ret_served, struct channel_state *ret_state, struct error *error) {
+  struct digest environment_id = environment_digest(environment);
+  cleanup_rows struct db_rows *rows = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_text(&parameters, "channel", request->replaces.channel);
+  bind_text(&parameters, "tag", request->tag);
+  bind_text(&parameters, "regime", regime_name(request->regime));
+  bind_digest(&parameters, "environment_digest", &environment_id);
+  if (!db_run(db, &sql_release_served, &parameters, &rows, error))
+    return false;
+  if (!db_count(rows))
+    return true;
 
-static const struct statement release_candidates_statement = {
-    "release_candidates",
-    "SELECT j.id, k.name, k.id AS kernel_order, k.manifest -> 'key' AS key_names, j.kernel, j.key, j.space_digest,"
-    "  j.state, j.reason, j.build, k.language = 'c' AS is_self_timed,"
-    "  COALESCE((extract(epoch FROM j.finished_at) * 1000000)::bigint, 0) AS finished_us, w.config, w.config_values,"
-    "  (SELECT sum(device_us + opening_us) FROM leases WHERE job_id = w.job_id)::bigint AS device_us,"
-    "  " SQL_MEASURED_KEY("kernel_key", "j.kernel") " AS kernel_key, " SQL_MEASURED_KEY(
-        "build_key",
-        "j.build") " AS build_key,"
-                   "  j.baseline, w.verdict, w.flagged ->> 'job' AS flagged_by, w.flagged ->> 'ratio' AS "
-                   "flagged_ratio, w.quarantined"
-                   " FROM jobs j JOIN kernels k ON k.hash = j.kernel LEFT JOIN winners w ON w.job_id = j.id"
-                   " WHERE j.environment_id = (SELECT id FROM environments WHERE digest = $1::bytea) AND j.tag = $2"
-                   "  AND ($3::bytea[] IS NULL OR j.kernel = ANY ($3::bytea[])) AND j.regime = $4"};
+  size_t size;
+  cleanup_free uint8_t *bytes = db_get_bytes(rows, 0, "bytes", &size);
+  cleanup_free char *text = xstrndup((const char *)bytes, size);
+  const struct digest served = db_get_digest(rows, 0, "release");
+  struct release *release;
+  struct error unread;
+  if (release_take(&text, size, &served, &release, &unread))
+    release_served_init(ret_served, release);
+  else /* an older wavetune's: nobody can fetch it any more, so it is not to be kept and must not stand in the way */
+    log_warning("publish: the release that channel %s serves is not compared with: %s", request->replaces.channel,
+                unread.message);
+  *ret_state = (struct channel_state){db_get_integer(rows, 0, "counter"), served, db_get_integer(rows, 0, "signings")};
+  return true;
+}
+
+/* Jobs and imports of the environment, tag and kernels; of jobs, also of the regime. */
+static bool candidates_run(struct db *db, const struct statement *statement, const struct release_request *request,
+                           const struct environment *environment, struct db_rows **ret_rows, struct error *error) {
+  struct digest environment_id = environment_digest(environment);
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_digest(&parameters, "environment_digest", &environment_id);
+  bind_text(&parameters, "tag", request->tag);
+  bind_taken(&parameters, "regime", xstrdup(regime_name(request->regime)), true);
+
+  struct db_array kernels;
+  db_array_init(&kernels);
+  for (size_t i = 0; i < request->kernels.n; i++)
+    db_array_digest(&kernels, &request->kernels.all[i]);
+  if (request->kernels.n) {
+    bind_array(&parameters, "kernels", &kernels);
+  } else {
+    db_array_release(&kernels);
+    bind_text(&parameters, "kernels", NULL);
+  }
+  return db_run(db, statement, &parameters, ret_rows, error);
+}
 
 /* Seconds with three digits: thousands of winners then share a few hundred provenances, where each of them would have one
  * of its own, which every start of a container reads. */
@@ -75,57 +92,31 @@ static double seconds_round(int64_t us) {
   return strtod(text, NULL);
 }
 
-static json_t *tuned_provenance(const struct db_rows *rows, int row) {
-  json_t *provenance = json_pack("{s:s}", "origin", "tuned");
+static bool job_read(const struct db_rows *rows, int row, struct release_candidate *job, struct error *error) {
+  db_read(rows, row, &release_candidate_record, job);
+  job->key_text = json_canonical(job->key);
+
   int64_t device_us = db_get_integer(rows, row, "device_us"); /* 0: no winner, or nothing reported it */
   if (device_us)
-    ALWAYS(json_object_set_new(provenance, "spent_device_seconds", json_real(seconds_round(device_us))) == 0);
-  if (!db_is_null(rows, row, "build")) {
-    struct digest build = db_get_digest(rows, row, "build");
-    ALWAYS(json_object_set_new(provenance, "build", json_digest_text(&build)) == 0);
-  }
-  static const char *const keys[] = {"kernel_key", "build_key"};
-  for (size_t i = 0; i < ARRAY_LENGTH(keys); i++)
-    if (!db_is_null(rows, row, keys[i]))
-      ALWAYS(json_object_set_new(provenance, keys[i], json_string(db_get(rows, row, keys[i]))) == 0);
-  return provenance;
-}
+    ALWAYS(json_object_set_new(job->provenance, "spent_device_seconds", json_real(seconds_round(device_us))) == 0);
 
-static bool candidate_read(const struct db_rows *rows, int row, struct release_candidate *candidate,
-                           struct error *error) {
-  *candidate = (struct release_candidate){
-      .job = db_get_integer(rows, row, "id"),
-      .name = xstrdup(db_get(rows, row, "name")),
-      .kernel = db_get_digest(rows, row, "kernel"),
-      .kernel_order = db_get_integer(rows, row, "kernel_order"),
-      .is_self_timed = db_get_bool(rows, row, "is_self_timed"),
-      .key_names = db_get_json(rows, row, "key_names"),
-      .key = db_get_json(rows, row, "key"),
-      .space = db_get_digest(rows, row, "space_digest"),
-      .state = xstrdup(db_get(rows, row, "state")),
-      .reason = db_is_null(rows, row, "reason") ? NULL : xstrdup(db_get(rows, row, "reason")),
-      .finished_us = db_get_integer(rows, row, "finished_us"),
-      .has_winner = !db_is_null(rows, row, "config"),
-  };
-  candidate->key_text = json_canonical(candidate->key);
-  candidate->provenance = tuned_provenance(rows, row);
-  if (!candidate->has_winner)
+  if (!job->has_winner || release_candidate_read_verdict(job, error))
     return true;
-  candidate->ordinal = (uint64_t)db_get_integer(rows, row, "config");
-  candidate->baseline = (uint64_t)db_get_integer(rows, row, "baseline");
-  candidate->config = db_get_json(rows, row, "config_values");
-  candidate->flagged_by = db_get_integer(rows, row, "flagged_by");
-  candidate->flagged_ratio = db_get_double(rows, row, "flagged_ratio");
-  candidate->quarantined = db_is_null(rows, row, "quarantined") ? NULL : xstrdup(db_get(rows, row, "quarantined"));
-  cleanup_json json_t *verdict = db_get_json(rows, row, "verdict");
-  if (release_candidate_read_verdict(candidate, verdict, error))
-    return true;
-  error_prefix(error, "the verdict stored for job %lld cannot be read: ", (long long)candidate->job);
+  error_prefix(error, "the verdict stored for job %lld cannot be read: ", (long long)job->job);
   return error_become(error, ERROR_DAMAGED);
 }
 
-static const struct statement release_spaces_statement = {
-    "release_spaces", "SELECT digest, space FROM spaces WHERE digest = ANY ($1::bytea[])"};
+static void import_read(const struct db_rows *rows, int row, struct release_candidate *import) {
+  db_read(rows, row, &release_candidate_record, import);
+  import->key_text = json_canonical(import->key);
+  import->outcome = VERDICT_SAME;
+  ALWAYS(json_object_set_new(import->provenance, "origin", json_string("imported")) == 0);
+  ALWAYS(json_object_set_new(import->provenance, "format", json_string(db_get(rows, row, "format"))) == 0);
+
+  cleanup_json json_t *ms = db_get_json(rows, row, "ms");
+  for (; import->n_ms < json_array_size(ms) && import->n_ms < RELEASE_MS_MAX; import->n_ms++)
+    import->ms[import->n_ms] = json_number_value(json_array_get(ms, import->n_ms));
+}
 
 static bool spaces_read(const struct db_rows *rows, const struct release_request *request,
                         const struct release_served *served, struct release_candidates *candidates,
@@ -139,9 +130,12 @@ static bool spaces_read(const struct db_rows *rows, const struct release_request
       return error_become(error, ERROR_DAMAGED);
     }
     candidates->n_spaces++;
-    for (size_t i = 0; i < candidates->n; i++)
-      if (digest_equal(&candidates->all[i].space, &digest) && release_needs_space(request, served, &candidates->all[i]))
-        candidates->all[i].points = candidates->spaces[row];
+
+    for (size_t i = 0; i < candidates->n; i++) {
+      struct release_candidate *candidate = &candidates->all[i];
+      if (digest_equal(&candidate->space, &digest) && release_needs_space(request, served, candidate))
+        candidate->points = candidates->spaces[row];
+    }
   }
   return true;
 }
@@ -153,114 +147,31 @@ static bool spaces_load(struct db *db, const struct release_request *request, co
   for (size_t i = 0; i < candidates->n; i++)
     if (release_needs_space(request, served, &candidates->all[i]))
       db_array_digest(&digests, &candidates->all[i].space);
-  struct db_parameters parameters = {0};
-  db_text(&parameters, db_array_finish(&digests));
+  bool is_needed = digests.n > 0;
+
   cleanup_rows struct db_rows *rows = NULL;
-  bool ok = digests.n == 0 || (db_run(db, &release_spaces_statement, &parameters, &rows, error) &&
-                               spaces_read(rows, request, served, candidates, error));
-  db_array_release(&digests);
-  return ok;
-}
-
-static const struct statement release_served_statement = {
-    "release_served",
-    "SELECT c.counter, c.release, c.signings, r.bytes FROM channels c JOIN releases r ON r.digest = c.release"
-    " WHERE c.name = $1 AND c.tag = $2 AND c.environment_digest = $3::bytea AND c.regime = $4"};
-
-bool release_served_load(struct db *db, const struct release_request *request, const struct environment *environment,
-                         struct release_served *ret_served, struct channel_state *ret_state, struct error *error) {
-  struct digest digest = environment_digest(environment);
-  struct db_parameters parameters = {0};
-  db_text(&parameters, request->channel);
-  db_text(&parameters, request->tag);
-  db_digest(&parameters, &digest);
-  db_text(&parameters, regime_name(request->regime));
-  cleanup_rows struct db_rows *rows = NULL;
-  if (!db_run(db, &release_served_statement, &parameters, &rows, error))
-    return false;
-  if (!db_count(rows))
-    return true;
-  size_t size;
-  cleanup_free uint8_t *bytes = db_get_bytes(rows, 0, "bytes", &size);
-  cleanup_free char *text = xstrndup((const char *)bytes, size);
-  const struct digest served = db_get_digest(rows, 0, "release");
-  struct release *release;
-  struct error unread;
-  if (release_take(&text, size, &served, &release, &unread))
-    release_served_init(ret_served, release);
-  else /* an older wavetune's: what nobody can fetch any more is not to be kept, and must not stand in the way */
-    log_warning("publish: the release that channel %s serves is not compared with: %s", request->channel,
-                unread.message);
-  *ret_state = (struct channel_state){db_get_integer(rows, 0, "counter"), served, db_get_integer(rows, 0, "signings")};
-  return true;
-}
-
-static const struct statement release_imports_statement = {
-    "release_imports",
-    "SELECT k.name, k.id AS kernel_order, k.language = 'external' AS is_external, k.manifest -> 'key' AS key_names,"
-    "  i.kernel, i.key, i.config, to_json(i.ms) AS ms, i.provenance, i.format,"
-    "  (extract(epoch FROM i.imported_at) * 1000000)::bigint AS imported_us"
-    " FROM imports i JOIN kernels k ON k.hash = i.kernel"
-    " WHERE i.environment_digest = $1::bytea AND i.tag = $2 AND ($3::bytea[] IS NULL OR i.kernel = ANY ($3::bytea[]))"};
-
-static struct release_candidate import_read(const struct db_rows *rows, int row) {
-  struct release_candidate import = {
-      .name = xstrdup(db_get(rows, row, "name")),
-      .kernel = db_get_digest(rows, row, "kernel"),
-      .is_external = db_get_bool(rows, row, "is_external"),
-      .kernel_order = db_get_integer(rows, row, "kernel_order"),
-      .key_names = db_get_json(rows, row, "key_names"),
-      .key = db_get_json(rows, row, "key"),
-      .state = xstrdup("done"),
-      .finished_us = db_get_integer(rows, row, "imported_us"),
-      .has_winner = true,
-      .outcome = VERDICT_SAME,
-      .config = db_get_json(rows, row, "config"),
-      .provenance = db_get_json(rows, row, "provenance"),
-  };
-  import.key_text = json_canonical(import.key);
-  ALWAYS(json_object_set_new(import.provenance, "origin", json_string("imported")) == 0);
-  ALWAYS(json_object_set_new(import.provenance, "format", json_string(db_get(rows, row, "format"))) == 0);
-  cleanup_json json_t *ms = db_get_json(rows, row, "ms");
-  for (; import.n_ms < json_array_size(ms) && import.n_ms < RELEASE_MS_MAX; import.n_ms++)
-    import.ms[import.n_ms] = json_number_value(json_array_get(ms, import.n_ms));
-  return import;
-}
-
-/* The rows of a statement over environment, tag, kernels and, of jobs, the regime: what was imported has none. */
-static bool candidates_run(struct db *db, const struct statement *statement, const struct release_request *request,
-                           const struct digest *environment, struct db_rows **ret_rows, struct error *error) {
-  struct db_array kernels;
-  db_array_init(&kernels);
-  for (size_t i = 0; i < request->n_kernels; i++)
-    db_array_digest(&kernels, &request->kernels[i]);
-  const char *kernels_text = db_array_finish(&kernels);
-  struct db_parameters parameters = {0};
-  db_digest(&parameters, environment);
-  db_text(&parameters, request->tag);
-  db_text(&parameters, request->n_kernels ? kernels_text : NULL);
-  if (statement == &release_candidates_statement)
-    db_text(&parameters, regime_name(request->regime));
-  bool ok = db_run(db, statement, &parameters, ret_rows, error);
-  db_array_release(&kernels);
-  return ok;
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_array(&parameters, "digests", &digests);
+  return !is_needed || (db_run(db, &sql_release_spaces, &parameters, &rows, error) &&
+                        spaces_read(rows, request, served, candidates, error));
 }
 
 bool release_candidates_load(struct db *db, const struct release_request *request,
                              const struct environment *environment, const struct release_served *served,
                              struct release_candidates *ret, struct error *error) {
-  struct digest digest = environment_digest(environment);
   cleanup_rows struct db_rows *jobs = NULL, *imports = NULL;
-  if (!candidates_run(db, &release_candidates_statement, request, &digest, &jobs, error) ||
-      !candidates_run(db, &release_imports_statement, request, &digest, &imports, error))
+  if (!candidates_run(db, &sql_release_candidates, request, environment, &jobs, error) ||
+      !candidates_run(db, &sql_release_imports, request, environment, &imports, error))
     return false;
-  cleanup_release_candidates struct release_candidates candidates = {
-      .all = xcalloc((size_t)(db_count(jobs) + db_count(imports)) + 1, sizeof *candidates.all)};
+
+  size_t n = (size_t)(db_count(jobs) + db_count(imports));
+  cleanup_release_candidates struct release_candidates candidates = {.all = xcalloc(n + 1, sizeof *candidates.all)};
   for (int row = 0; row < db_count(jobs); row++)
-    if (!candidate_read(jobs, row, &candidates.all[candidates.n++], error))
+    if (!job_read(jobs, row, &candidates.all[candidates.n++], error))
       return false;
   for (int row = 0; row < db_count(imports); row++)
-    candidates.all[candidates.n++] = import_read(imports, row);
+    import_read(imports, row, &candidates.all[candidates.n++]);
+
   if (!spaces_load(db, request, served, &candidates, error))
     return false;
   *ret = candidates;
@@ -268,48 +179,44 @@ bool release_candidates_load(struct db *db, const struct release_request *reques
   return true;
 }
 
-static const struct statement release_store_statement = {
-    "release_store", "INSERT INTO releases (digest, environment_digest, environment, tag, winners, bytes, regime,"
-                     "  made_by, made_by_id)"
-                     " VALUES ($1::bytea, $2::bytea, $3::json, $4, $5::integer, $6::bytea, $7, $8, $9::bigint)"
-                     " ON CONFLICT (digest) DO NOTHING"};
-
 bool release_store(struct db *db, const struct release *release, const struct author *author, bool *ret_is_new,
                    struct error *error) {
-  struct digest environment = environment_digest(&release->environment);
-  cleanup_json json_t *json = environment_to_json(&release->environment);
-  cleanup_free char *text = json_canonical(json);
-  struct db_parameters parameters = {0};
-  db_digest(&parameters, &release->digest);
-  db_digest(&parameters, &environment);
-  db_text(&parameters, text);
-  db_text(&parameters, release->tag);
-  db_integer(&parameters, (int64_t)release->n_winners);
-  db_bytes(&parameters, release->bytes, release->size);
-  db_text(&parameters, regime_name(release->regime));
-  db_author(&parameters, author);
+  struct digest environment_id = environment_digest(&release->environment);
+  cleanup_json json_t *environment = environment_to_json(&release->environment);
   cleanup_rows struct db_rows *rows = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_digest(&parameters, "digest", &release->digest);
+  bind_digest(&parameters, "environment_digest", &environment_id);
+  bind_taken(&parameters, "environment", json_canonical(environment), false);
+  bind_text(&parameters, "tag", release->tag);
+  bind_text(&parameters, "regime", regime_name(release->regime));
+  bind_integer(&parameters, "winners", (int64_t)release->n_winners);
+  bind_bytes(&parameters, "bytes", release->bytes, release->size);
+  bind_author(&parameters, author);
+
   if (!db_begin(db, error))
     return false;
-  bool ok = db_run(db, &release_store_statement, &parameters, &rows, error);
-  *ret_is_new = ok && db_affected(rows) == 1;
-  if (*ret_is_new)
+  bool ok = db_run(db, &sql_release_store, &parameters, &rows, error);
+  bool is_new = ok && db_affected(rows) == 1;
+  if (is_new)
     ok = audit_note_digest(db, author, AUDIT_RELEASE, &release->digest,
                            json_pack("{s:s, s:s, s:I}", "tag", release->tag, "regime", regime_name(release->regime),
                                      "winners", (json_int_t)release->n_winners),
                            error);
-  return db_end(db, ok, error);
+  if (!db_end(db, ok, error))
+    return false;
+
+  *ret_is_new = is_new;
+  return true;
 }
 
-static const struct statement release_load_statement = {"release_load",
-                                                        "SELECT bytes FROM releases WHERE digest = $1::bytea"};
-
 bool release_load(struct db *db, const struct digest *digest, char **ret_bytes, size_t *ret_size, struct error *error) {
-  struct db_parameters parameters = {0};
-  db_digest(&parameters, digest);
   cleanup_rows struct db_rows *rows = NULL;
-  if (!db_run(db, &release_load_statement, &parameters, &rows, error))
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_digest(&parameters, "digest", digest);
+  if (!db_run(db, &sql_release_load, &parameters, &rows, error))
     return false;
+
   *ret_bytes = NULL;
   *ret_size = 0;
   if (db_count(rows)) {
@@ -319,22 +226,41 @@ bool release_load(struct db *db, const struct digest *digest, char **ret_bytes, 
   return true;
 }
 
-static const struct statement releases_list_statement = {
-    "releases_list", "SELECT id, json_build_object('release', 'sha256:' || encode(digest, 'hex'), 'environment', "
-                     "environment, 'tag', tag, 'regime', regime,"
-                     "  'winners', winners, 'created_at', " SQL_TIME("created_at") ", " SQL_BY(
-                         "r", "made_by") ") AS item"
-                                         " FROM releases r WHERE id < $1 ORDER BY id DESC LIMIT $2"};
+struct listed_release {
+  struct digest release;
+  json_t *environment;
+  char *tag;
+  enum regime regime;
+  int64_t winners;
+  char *created_at, *made_by;
+  int64_t made_by_id;
+};
+#define AT(member) offsetof(struct listed_release, member)
+static const struct field listed_fields[] = {
+    {"release", FIELD_DIGEST, AT(release), FIELD_ANSWER | FIELD_NOT_NULL, "digest"},
+    {"environment", FIELD_JSON, AT(environment), FIELD_ANSWER | FIELD_NOT_NULL,
+     .schema = "{\"$ref\": \"#/components/schemas/Environment\"}"},
+    {"tag", FIELD_TEXT, AT(tag), FIELD_ANSWER | FIELD_NOT_NULL},
+    {"regime", FIELD_ENUM, AT(regime), FIELD_ANSWER | FIELD_NOT_NULL, .names = regime_names},
+    {"winners", FIELD_INTEGER, AT(winners), FIELD_ANSWER | FIELD_NOT_NULL},
+    {"created_at", FIELD_TIME, AT(created_at), FIELD_ANSWER | FIELD_NOT_NULL},
+    {"made_by", FIELD_TEXT, AT(made_by), FIELD_ANSWER | FIELD_NOT_NULL,
+     .schema = "{\"$ref\": \"#/components/schemas/By\"}"},
+    {"made_by_id", FIELD_ID, AT(made_by_id), FIELD_ANSWER | FIELD_NOT_NULL, .schema = SCHEMA_BY_ID},
+};
+#undef AT
+const struct record listed_release_record = RECORD("ListedRelease", struct listed_release, listed_fields);
 
 bool releases_list(struct db *db, int64_t before, int64_t limit, json_t **ret_items, int64_t *ret_next,
                    struct error *error) {
-  struct db_parameters parameters = {0};
-  db_integer(&parameters, before);
-  db_integer(&parameters, limit + 1);
   cleanup_rows struct db_rows *rows = NULL;
-  if (!db_run(db, &releases_list_statement, &parameters, &rows, error))
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_integer(&parameters, "before", before);
+  bind_integer(&parameters, "limit", limit);
+  if (!db_run(db, &sql_releases_list, &parameters, &rows, error))
     return false;
-  *ret_items = db_get_json_rows(rows, "item");
+
+  *ret_items = db_rows_to_json(rows, &listed_release_record);
   *ret_next = 0;
   if (db_count(rows) > limit) {
     ALWAYS(json_array_remove(*ret_items, (size_t)limit) == 0);

@@ -722,14 +722,14 @@ Test(release_candidate, reads_the_verdict_that_the_job_stored) {
   struct release_candidate candidate = {0};
   cleanup_json json_t *verdict =
       json_pack("{s:s, s:[i, i], s:f}", "verdict", "SAME", "equivalence_set", 17, 19, "winner_us", 203.1);
-  cr_assert(release_candidate_read_verdict(&candidate, verdict, &error));
+  candidate.verdict = verdict;
+  cr_assert(release_candidate_read_verdict(&candidate, &error));
   cr_assert_eq(candidate.outcome, VERDICT_SAME);
   cr_assert_eq(candidate.n_equivalents, 2);
   cr_assert_eq(candidate.equivalents[1], 19);
   cr_assert_eq(candidate.n_ms, 1);
   cr_assert_eq(candidate.ms[0], 0.2031);
   free(candidate.equivalents);
-  json_decref(candidate.verdict);
 }
 
 Test(release_candidate, refuses_a_verdict_without_an_outcome_or_with_an_unknown_one) {
@@ -737,8 +737,10 @@ Test(release_candidate, refuses_a_verdict_without_an_outcome_or_with_an_unknown_
   struct release_candidate candidate = {0};
   cleanup_json json_t *none = json_pack("{s:[]}", "equivalence_set");
   cleanup_json json_t *unknown = json_pack("{s:s, s:[]}", "verdict", "BETTER", "equivalence_set");
-  cr_assert_not(release_candidate_read_verdict(&candidate, none, &error));
-  cr_assert_not(release_candidate_read_verdict(&candidate, unknown, &error));
+  candidate.verdict = none;
+  cr_assert_not(release_candidate_read_verdict(&candidate, &error));
+  candidate.verdict = unknown;
+  cr_assert_not(release_candidate_read_verdict(&candidate, &error));
   cr_assert_str_eq(error.message, "\"BETTER\" is no outcome of a verdict");
 }
 

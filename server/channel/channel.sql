@@ -1,5 +1,5 @@
--- Channels: where each (name, tag, regime, environment) points, its history, and who signed its entries
--- (server/channel/channels.h). An entry's expiry is what was signed: text to the second.
+-- Channels: where each (name, tag, regime, environment) points, its history, and who signed its
+-- entries (server/channel/channels.h). An entry's expiry is as it was signed: text to the second.
 
 -- name: channel_rows
 SELECT c.id, c.name, r.environment, c.tag, c.regime, c.counter, c.release, c.signings,
@@ -8,8 +8,8 @@ SELECT c.id, c.name, r.environment, c.tag, c.regime, c.counter, c.release, c.sig
         FROM channel_entries e
         WHERE e.name = c.name AND e.tag = c.tag AND e.regime = c.regime
           AND e.environment_digest = c.environment_digest AND e.counter = c.counter) AS expires,
-       (SELECT COALESCE(json_agg(json_build_object('key', digest_text(s.key), 'signature', s.signature)
-                                 ORDER BY s.key), '[]')
+       (SELECT COALESCE(json_agg(json_build_object('key', digest_text(s.key),
+                                                   'signature', s.signature) ORDER BY s.key), '[]')
         FROM channel_signatures s
         WHERE s.name = c.name AND s.tag = c.tag AND s.regime = c.regime
           AND s.environment_digest = c.environment_digest AND s.counter = c.counter) AS signatures
@@ -26,8 +26,8 @@ SELECT c.id, c.name, r.environment, c.tag, c.regime, c.counter, c.release, c.sig
         FROM channel_entries e
         WHERE e.name = c.name AND e.tag = c.tag AND e.regime = c.regime
           AND e.environment_digest = c.environment_digest AND e.counter = c.counter) AS expires,
-       (SELECT COALESCE(json_agg(json_build_object('key', digest_text(s.key), 'signature', s.signature)
-                                 ORDER BY s.key), '[]')
+       (SELECT COALESCE(json_agg(json_build_object('key', digest_text(s.key),
+                                                   'signature', s.signature) ORDER BY s.key), '[]')
         FROM channel_signatures s
         WHERE s.name = c.name AND s.tag = c.tag AND s.regime = c.regime
           AND s.environment_digest = c.environment_digest AND s.counter = c.counter) AS signatures
@@ -37,17 +37,17 @@ WHERE c.id > :after::bigint
 ORDER BY c.id
 LIMIT :limit::bigint + 1;
 
--- The place that a release has in a channel, whether it was moved there before or not: then the counter is 0.
+-- The place that a release has in a channel. Where nothing was moved there before the counter is 0.
 -- name: channel_of_release
-SELECT c.id, :name::text AS name, r.environment, r.tag, r.regime, COALESCE(c.counter, 0) AS counter, c.release,
-       COALESCE(c.signings, 0) AS signings, rfc3339(c.updated_at) AS updated_at, NULL AS moved_by,
-       NULL AS moved_by_id,
+SELECT c.id, :name::text AS name, r.environment, r.tag, r.regime,
+       COALESCE(c.counter, 0) AS counter, c.release, COALESCE(c.signings, 0) AS signings,
+       rfc3339(c.updated_at) AS updated_at, NULL AS moved_by, NULL AS moved_by_id,
        (SELECT to_json(to_char(e.expires_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'))
         FROM channel_entries e
         WHERE e.name = c.name AND e.tag = c.tag AND e.regime = c.regime
           AND e.environment_digest = c.environment_digest AND e.counter = c.counter) AS expires,
-       (SELECT COALESCE(json_agg(json_build_object('key', digest_text(s.key), 'signature', s.signature)
-                                 ORDER BY s.key), '[]')
+       (SELECT COALESCE(json_agg(json_build_object('key', digest_text(s.key),
+                                                   'signature', s.signature) ORDER BY s.key), '[]')
         FROM channel_signatures s
         WHERE s.name = c.name AND s.tag = c.tag AND s.regime = c.regime
           AND s.environment_digest = c.environment_digest AND s.counter = c.counter) AS signatures
@@ -58,11 +58,11 @@ WHERE r.digest = :release::bytea;
 
 -- All entries that one row of channels ever had.
 -- name: channel_entries_list
-SELECT c.counter AS id, c.name, :environment::json AS environment, c.tag, c.regime, c.counter, c.release,
-       0 AS signings, rfc3339(c.moved_at) AS updated_at, c.moved_by, c.moved_by_id,
+SELECT c.counter AS id, c.name, :environment::json AS environment, c.tag, c.regime, c.counter,
+       c.release, 0 AS signings, rfc3339(c.moved_at) AS updated_at, c.moved_by, c.moved_by_id,
        to_json(to_char(c.expires_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')) AS expires,
-       (SELECT COALESCE(json_agg(json_build_object('key', digest_text(s.key), 'signature', s.signature)
-                                 ORDER BY s.key), '[]')
+       (SELECT COALESCE(json_agg(json_build_object('key', digest_text(s.key),
+                                                   'signature', s.signature) ORDER BY s.key), '[]')
         FROM channel_signatures s
         WHERE s.name = c.name AND s.tag = c.tag AND s.regime = c.regime
           AND s.environment_digest = c.environment_digest AND s.counter = c.counter) AS signatures
@@ -73,9 +73,9 @@ WHERE c.name = :name AND c.tag = :tag AND c.regime = :regime
 ORDER BY c.counter DESC
 LIMIT :limit::bigint + 1;
 
--- From exactly the counter and the signings that were read; counter 0: there was no row. A counter never comes back, so
--- these two tell the state. What this statement inserts it cannot read: expiry and signatures are answered as they were
--- given.
+-- From exactly the counter and the signings that were read; counter 0: there was no row. A counter
+-- never comes back, so these two tell the state. What this statement inserts it cannot read: expiry
+-- and signatures are answered as they were given.
 -- name: channel_move
 WITH target AS (
   SELECT digest, environment_digest, environment, tag, regime
@@ -92,7 +92,8 @@ WITH target AS (
   UPDATE channels c
   SET release = t.digest, counter = c.counter + 1, updated_at = now()
   FROM target t
-  WHERE c.name = :name AND c.tag = t.tag AND c.regime = t.regime AND c.environment_digest = t.environment_digest
+  WHERE c.name = :name AND c.tag = t.tag AND c.regime = t.regime
+    AND c.environment_digest = t.environment_digest
     AND c.counter = :from_counter AND c.signings = :from_signings::bigint
   RETURNING c.*
 ), c AS (
@@ -100,21 +101,21 @@ WITH target AS (
   UNION ALL
   SELECT * FROM moved
 ), entry AS (
-  INSERT INTO channel_entries (name, environment_digest, tag, regime, counter, release, moved_by, moved_by_id,
-                               moved_at, expires_at)
-  SELECT name, environment_digest, tag, regime, counter, release, :author, :author_id::bigint, updated_at,
-         (:expires::json #>> '{}')::timestamptz
+  INSERT INTO channel_entries (name, environment_digest, tag, regime, counter, release,
+                               moved_by, moved_by_id, moved_at, expires_at)
+  SELECT name, environment_digest, tag, regime, counter, release,
+         :author, :author_id::bigint, updated_at, (:expires::json #>> '{}')::timestamptz
   FROM c
 ), signed AS (
-  INSERT INTO channel_signatures (name, environment_digest, tag, regime, counter, key, signature, added_by,
-                                  added_by_id)
-  SELECT name, environment_digest, tag, regime, counter, decode(substr(s ->> 'key', 8), 'hex'), s ->> 'signature',
-         :author, :author_id
+  INSERT INTO channel_signatures (name, environment_digest, tag, regime, counter,
+                                  key, signature, added_by, added_by_id)
+  SELECT name, environment_digest, tag, regime, counter,
+         decode(substr(s ->> 'key', 8), 'hex'), s ->> 'signature', :author, :author_id
   FROM c, json_array_elements(:signatures::json) s
 )
 SELECT c.id, c.name, t.environment, c.tag, c.regime, c.counter, c.release, c.signings,
-       rfc3339(c.updated_at) AS updated_at, NULL AS moved_by, NULL AS moved_by_id, :expires::json AS expires,
-       :signatures::json AS signatures
+       rfc3339(c.updated_at) AS updated_at, NULL AS moved_by, NULL AS moved_by_id,
+       :expires::json AS expires, :signatures::json AS signatures
 FROM c, target t;
 
 -- To exactly the state that was read; a key's signature replaces the one that it had there.
@@ -125,17 +126,20 @@ WITH c AS (
   WHERE id = :id AND counter = :counter AND signings = :signings
   RETURNING *
 ), added AS (
-  INSERT INTO channel_signatures (name, environment_digest, tag, regime, counter, key, signature, added_by,
-                                  added_by_id)
-  SELECT name, environment_digest, tag, regime, counter, :key::bytea, :signature, :author, :author_id::bigint
+  INSERT INTO channel_signatures (name, environment_digest, tag, regime, counter,
+                                  key, signature, added_by, added_by_id)
+  SELECT name, environment_digest, tag, regime, counter,
+         :key::bytea, :signature, :author, :author_id::bigint
   FROM c
   ON CONFLICT (name, tag, regime, environment_digest, counter, key) DO UPDATE
-  SET signature = excluded.signature, added_by = excluded.added_by, added_by_id = excluded.added_by_id,
-      added_at = excluded.added_at
+  SET signature = excluded.signature, added_by = excluded.added_by,
+      added_by_id = excluded.added_by_id, added_at = excluded.added_at
 )
 SELECT id FROM c;
 
 -- name: lookups_state
 SELECT hashtextextended(
-         concat_ws(' ', (SELECT sum(counter + signings) FROM channels),
-                   (SELECT string_agg(id || ':' || xmin, ' ' ORDER BY id) FROM compatibilities)), 0) AS state;
+         concat_ws(' ',
+                   (SELECT sum(counter + signings) FROM channels),
+                   (SELECT string_agg(id || ':' || xmin, ' ' ORDER BY id) FROM compatibilities)),
+         0) AS state;

@@ -1,8 +1,9 @@
 -- Releases: what they can be made of, keeping them, reading them (server/release/releases.h).
 
--- Environments that were tuned for or imported for, each once. A job that waits or was cancelled, perhaps for an
--- environment that nobody has, must not make a partial environment ambiguous. Of imports it is read from one environment
--- to the next by the index: a table may have been imported a million times over.
+-- Environments that were tuned for or imported for, each once. A job that waits or was cancelled,
+-- perhaps for an environment that nobody has, must not make a partial environment ambiguous.
+-- Imports are read from one environment to the next by the index: a table may have been imported a
+-- million times over.
 -- name: release_environments
 WITH RECURSIVE imported AS (
   (SELECT environment_digest, environment, id
@@ -44,15 +45,17 @@ JOIN releases r ON r.digest = c.release
 WHERE c.name = :channel AND c.tag = :tag AND c.environment_digest = :environment_digest::bytea
   AND c.regime = :regime;
 
--- Every job of the environment, tag and regime, with its winner where it has one. kernel_key and build_key are the keys by
--- which agents let the winner through, where all that measured it in the final asked for a signature; nothing is looked
--- up of what nobody signed.
+-- Every job of the environment, tag and regime, with its winner where it has one. kernel_key and
+-- build_key are the keys by which agents let the winner through, where all that measured it in the
+-- final asked for a signature; nothing is looked up of what nobody signed.
 -- name: release_candidates
-SELECT j.id AS job, k.name, j.kernel, false AS is_external, k.language = 'c' AS is_self_timed, k.id AS kernel_order,
-       k.manifest -> 'key' AS key_names, j.key, j.space_digest AS space, j.state, j.reason,
+SELECT j.id AS job, k.name, j.kernel, false AS is_external, k.language = 'c' AS is_self_timed,
+       k.id AS kernel_order, k.manifest -> 'key' AS key_names, j.key, j.space_digest AS space,
+       j.state, j.reason,
        COALESCE((extract(epoch FROM j.finished_at) * 1000000)::bigint, 0) AS finished_us,
-       w.config IS NOT NULL AS has_winner, COALESCE(w.config, 0) AS ordinal, COALESCE(j.baseline, 0) AS baseline,
-       w.config_values AS config, w.verdict, COALESCE((w.flagged ->> 'job')::bigint, 0) AS flagged_by,
+       w.config IS NOT NULL AS has_winner, COALESCE(w.config, 0) AS ordinal,
+       COALESCE(j.baseline, 0) AS baseline, w.config_values AS config, w.verdict,
+       COALESCE((w.flagged ->> 'job')::bigint, 0) AS flagged_by,
        (w.flagged ->> 'ratio')::double precision AS flagged_ratio, w.quarantined,
        json_strip_nulls(json_build_object(
          'origin', 'tuned',
@@ -62,13 +65,15 @@ SELECT j.id AS job, k.name, j.kernel, false AS is_external, k.language = 'c' AS 
               THEN (SELECT CASE WHEN bool_and(m.conditions ->> 'kernel_key' IS NOT NULL)
                                 THEN string_agg(DISTINCT m.conditions ->> 'kernel_key', ' ') END
                     FROM measurements m
-                    WHERE m.job_id = w.job_id AND m.stage = 'final' AND m.config = w.config AND NOT m.late) END,
+                    WHERE m.job_id = w.job_id AND m.stage = 'final' AND m.config = w.config
+                      AND NOT m.late) END,
          'build_key',
          CASE WHEN EXISTS (SELECT FROM code_signatures c WHERE c.digest = j.build)
               THEN (SELECT CASE WHEN bool_and(m.conditions ->> 'build_key' IS NOT NULL)
                                 THEN string_agg(DISTINCT m.conditions ->> 'build_key', ' ') END
                     FROM measurements m
-                    WHERE m.job_id = w.job_id AND m.stage = 'final' AND m.config = w.config AND NOT m.late) END
+                    WHERE m.job_id = w.job_id AND m.stage = 'final' AND m.config = w.config
+                      AND NOT m.late) END
        )) AS provenance,
        (SELECT sum(device_us + opening_us) FROM leases WHERE job_id = w.job_id)::bigint AS device_us
 FROM jobs j
@@ -81,7 +86,8 @@ WHERE j.environment_id = (SELECT id FROM environments WHERE digest = :environmen
 -- The same of what was imported, which has no job, no regime and no space.
 -- name: release_imports
 SELECT 0 AS job, k.name, i.kernel, k.language = 'external' AS is_external, false AS is_self_timed,
-       k.id AS kernel_order, k.manifest -> 'key' AS key_names, i.key, NULL AS space, 'done' AS state, NULL AS reason,
+       k.id AS kernel_order, k.manifest -> 'key' AS key_names, i.key, NULL AS space,
+       'done' AS state, NULL AS reason,
        (extract(epoch FROM i.imported_at) * 1000000)::bigint AS finished_us,
        true AS has_winner, 0 AS ordinal, 0 AS baseline, i.config, NULL AS verdict, 0 AS flagged_by,
        NULL AS flagged_ratio, NULL AS quarantined, i.provenance, i.format, to_json(i.ms) AS ms
@@ -96,9 +102,10 @@ FROM spaces
 WHERE digest = ANY (:digests::bytea[]);
 
 -- name: release_store
-INSERT INTO releases (digest, environment_digest, environment, tag, winners, bytes, regime, made_by, made_by_id)
-VALUES (:digest::bytea, :environment_digest::bytea, :environment::json, :tag, :winners::integer, :bytes::bytea,
-        :regime, :author, :author_id::bigint)
+INSERT INTO releases (digest, environment_digest, environment, tag, winners, bytes, regime,
+                      made_by, made_by_id)
+VALUES (:digest::bytea, :environment_digest::bytea, :environment::json, :tag, :winners::integer,
+        :bytes::bytea, :regime, :author, :author_id::bigint)
 ON CONFLICT (digest) DO NOTHING;
 
 -- name: release_load
@@ -108,7 +115,8 @@ WHERE digest = :digest::bytea;
 
 -- One more than the page has, to know whether there is another page.
 -- name: releases_list
-SELECT id, digest, environment, tag, regime, winners, rfc3339(created_at) AS created_at, made_by, made_by_id
+SELECT id, digest, environment, tag, regime, winners, rfc3339(created_at) AS created_at,
+       made_by, made_by_id
 FROM releases
 WHERE id < :before::bigint
 ORDER BY id DESC

@@ -70,17 +70,10 @@ static bool candidates_run(struct db *db, const struct statement *statement, con
   bind_digest(&parameters, "environment_digest", &environment_id);
   bind_text(&parameters, "tag", request->tag);
   bind_taken(&parameters, "regime", xstrdup(regime_name(request->regime)), true);
-
-  struct db_array kernels;
-  db_array_init(&kernels);
-  for (size_t i = 0; i < request->kernels.n; i++)
-    db_array_digest(&kernels, &request->kernels.all[i]);
-  if (request->kernels.n) {
-    bind_array(&parameters, "kernels", &kernels);
-  } else {
-    db_array_release(&kernels);
+  if (request->kernels.n)
+    bind_digests(&parameters, "kernels", request->kernels.all, request->kernels.n);
+  else
     bind_text(&parameters, "kernels", NULL);
-  }
   return db_run(db, statement, &parameters, ret_rows, error);
 }
 
@@ -142,18 +135,19 @@ static bool spaces_read(const struct db_rows *rows, const struct release_request
 
 static bool spaces_load(struct db *db, const struct release_request *request, const struct release_served *served,
                         struct release_candidates *candidates, struct error *error) {
-  struct db_array digests;
-  db_array_init(&digests);
+  cleanup_free struct digest *digests = xcalloc(candidates->n + 1, sizeof *digests);
+  size_t n = 0;
   for (size_t i = 0; i < candidates->n; i++)
     if (release_needs_space(request, served, &candidates->all[i]))
-      db_array_digest(&digests, &candidates->all[i].space);
-  bool is_needed = digests.n > 0;
+      digests[n++] = candidates->all[i].space;
+  if (!n)
+    return true;
 
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
-  bind_array(&parameters, "digests", &digests);
-  return !is_needed || (db_run(db, &sql_release_spaces, &parameters, &rows, error) &&
-                        spaces_read(rows, request, served, candidates, error));
+  bind_digests(&parameters, "digests", digests, n);
+  return db_run(db, &sql_release_spaces, &parameters, &rows, error) &&
+         spaces_read(rows, request, served, candidates, error);
 }
 
 bool release_candidates_load(struct db *db, const struct release_request *request,
@@ -164,7 +158,7 @@ bool release_candidates_load(struct db *db, const struct release_request *reques
       !candidates_run(db, &sql_release_imports, request, environment, &imports, error))
     return false;
 
-  size_t n = (size_t)(db_count(jobs) + db_count(imports));
+  size_t n = (size_t)db_count(jobs) + (size_t)db_count(imports);
   cleanup_release_candidates struct release_candidates candidates = {.all = xcalloc(n + 1, sizeof *candidates.all)};
   for (int row = 0; row < db_count(jobs); row++)
     if (!job_read(jobs, row, &candidates.all[candidates.n++], error))
@@ -260,11 +254,6 @@ bool releases_list(struct db *db, int64_t before, int64_t limit, json_t **ret_it
   if (!db_run(db, &sql_releases_list, &parameters, &rows, error))
     return false;
 
-  *ret_items = db_rows_to_json(rows, &listed_release_record);
-  *ret_next = 0;
-  if (db_count(rows) > limit) {
-    ALWAYS(json_array_remove(*ret_items, (size_t)limit) == 0);
-    *ret_next = db_get_integer(rows, (int)limit - 1, "id");
-  }
+  db_page_to_json(rows, &listed_release_record, limit, ret_items, ret_next);
   return true;
 }

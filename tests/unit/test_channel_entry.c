@@ -72,6 +72,46 @@ Test(channel_entry, without_an_expiry_its_bytes_do_not_name_one) {
   cr_expect_eq(strstr(bytes, "expires"), NULL);
 }
 
+Test(channel_entry, names_its_regime_only_when_it_is_warm) {
+  size_t size;
+  cleanup_channel_entry struct channel_entry cold = parsed(WITHOUT_END ",\"regime\":\"cold\"}"),
+                                             warm = parsed(WITHOUT_END ",\"regime\":\"warm\"}");
+  cleanup_free char *cold_bytes = channel_entry_signed_bytes(&cold, &size),
+                    *warm_bytes = channel_entry_signed_bytes(&warm, &size);
+  cr_expect_null(strstr(cold_bytes, "regime"), "%s", cold_bytes);
+  cr_expect_not_null(strstr(warm_bytes, ",\"regime\":\"warm\",\"release\":"), "%s", warm_bytes);
+  cr_expect_eq(warm.regime, REGIME_WARM);
+}
+
+#define HISTORY                                                                                                        \
+  WITHOUT_END ",\"updated_at\":\"2026-01-01T00:00:00.000Z\",\"moved_by\":\"ci\",\"moved_by_id\":\"7\","                \
+              "\"match\":{\"rule\":\"exact\",\"differs\":{}},\"signatures\":[],\"later\":1}"
+
+Test(channel_entry, does_not_sign_what_answers_add) {
+  size_t size;
+  cleanup_channel_entry struct channel_entry entry = parsed(HISTORY), alone = parsed(WITHOUT_END "}");
+  cleanup_free char *bytes = channel_entry_signed_bytes(&entry, &size),
+                    *alone_bytes = channel_entry_signed_bytes(&alone, &size);
+  cr_expect_str_eq(bytes, alone_bytes);
+  cr_expect_eq(entry.moved_by_id, 7);
+}
+
+Test(channel_entry, is_answered_with_all_that_is_known) {
+  cleanup_channel_entry struct channel_entry entry = parsed(HISTORY);
+  cleanup_json json_t *known = channel_entry_to_answer(&entry), *wanted = json_loads(HISTORY, 0, NULL);
+  json_object_del(wanted, "later");
+  cleanup_free char *text = json_canonical(known);
+  cr_expect(json_equal(known, wanted), "%s", text);
+  entry.moved_by_id = FIELD_NONE;
+  cleanup_json json_t *unknown = channel_entry_to_answer(&entry);
+  cr_expect(json_is_null(json_object_get(unknown, "moved_by_id")));
+}
+
+Test(channel_entry, whose_time_or_author_is_none_is_refused) {
+  expect_refused(WITHOUT_END ",\"updated_at\":7}", "/updated_at", "");
+  expect_refused(WITHOUT_END ",\"moved_by_id\":\"ci\"}", "/moved_by_id", "");
+}
+
 Test(channel_entry, members_that_are_missing_or_wrong_are_refused_by_name) {
   expect_refused("[]", "", "must be an object");
   expect_refused("{}", "/channel", "");

@@ -105,15 +105,15 @@ const struct field_custom channel_signatures_field = {
 enum { FIELDS_SIGNED = 7, FIELDS_WITH_SIGNATURES };
 #define AT(member) offsetof(struct channel_entry, member)
 static const struct field entry_fields[] = {
-    {"channel", FIELD_TEXT, AT(channel), FIELD_REQUIRED, .column = "name"},
-    {"counter", FIELD_INTEGER, AT(counter), FIELD_REQUIRED, .least = 1, .most = INT64_MAX},
-    {"environment", FIELD_CUSTOM, AT(environment), FIELD_REQUIRED, .custom = &environment_field},
-    {"expires", FIELD_CUSTOM, AT(expires_s), FIELD_OMITTED, .custom = &expires_field},
-    {"regime", FIELD_ENUM, AT(regime), FIELD_NOT_NULL | FIELD_OMITTED, .names = regime_names},
-    {"release", FIELD_DIGEST, AT(release), FIELD_REQUIRED},
-    {"tag", FIELD_TEXT, AT(tag), FIELD_REQUIRED, .least = 1},
+    {"channel", FIELD_TEXT, AT(channel), FIELD_ANSWER | FIELD_REQUIRED, .column = "name"},
+    {"counter", FIELD_INTEGER, AT(counter), FIELD_ANSWER | FIELD_REQUIRED, .least = 1, .most = INT64_MAX},
+    {"environment", FIELD_CUSTOM, AT(environment), FIELD_ANSWER | FIELD_REQUIRED, .custom = &environment_field},
+    {"expires", FIELD_CUSTOM, AT(expires_s), FIELD_ANSWER | FIELD_OMITTED, .custom = &expires_field},
+    {"regime", FIELD_ENUM, AT(regime), FIELD_ANSWER | FIELD_NOT_NULL | FIELD_OMITTED, .names = regime_names},
+    {"release", FIELD_DIGEST, AT(release), FIELD_ANSWER | FIELD_REQUIRED},
+    {"tag", FIELD_TEXT, AT(tag), FIELD_ANSWER | FIELD_REQUIRED, .least = 1},
 
-    {"signatures", FIELD_CUSTOM, AT(signatures), .custom = &channel_signatures_field},
+    {"signatures", FIELD_CUSTOM, AT(signatures), FIELD_ANSWER | FIELD_NOT_NULL, .custom = &channel_signatures_field},
 
     {"updated_at", FIELD_TIME, AT(updated_at), FIELD_ANSWER | FIELD_NOT_NULL},
     {"moved_by", FIELD_TEXT, AT(moved_by), FIELD_ANSWER | FIELD_OMITTED,

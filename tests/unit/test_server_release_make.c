@@ -799,6 +799,30 @@ Test(release_request, refuses_a_pin_whose_key_or_config_is_not_flat) {
                    "/pins/0/key/M");
   cr_assert_str_eq(refused_at("{\"environment\": {}, \"pins\": [" PIN(HASH_A, "{\"M\": 1}", "{\"B\": []}") "]}"),
                    "/pins/0/config");
+  cr_assert_str_eq(refused_at("{\"environment\": {}, \"pins\": [" PIN(HASH_A, "{\"M\": 1}", "1") "]}"),
+                   "/pins/0/config");
+  cr_assert_str_eq(refused_at("{\"environment\": {}, \"pins\": [" PIN(HASH_A, "1", "{}") "]}"), "/pins/0/key");
+}
+
+Test(release_request, refuses_kernels_that_are_no_array) {
+  cr_assert_str_eq(refused_at("{\"environment\": {}, \"kernels\": {}}"), "/kernels");
+  cr_assert_str_eq(refused_at("{\"environment\": {}, \"kernels\": null}"), "/kernels");
+}
+
+Test(release_request, replaces_a_channel_only_where_it_says_so) {
+  struct error error;
+  cleanup_release_request struct release_request none = {0}, null = {0}, usual = {0}, other = {0};
+  cr_assert(request_try("{\"environment\": {}}", &none, &error));
+  cr_assert(request_try("{\"environment\": {}, \"replaces\": null}", &null, &error));
+  cr_assert(request_try("{\"environment\": {}, \"replaces\": {}}", &usual, &error));
+  cr_assert(
+      request_try("{\"environment\": {}, \"replaces\": {\"channel\": \"night\", \"min_gain\": 0}}", &other, &error));
+  cr_expect_null(none.replaces.channel);
+  cr_expect_null(null.replaces.channel);
+  cr_expect_str_eq(usual.replaces.channel, "stable");
+  cr_expect_eq(usual.replaces.min_gain, VERDICT_MIN_GAIN);
+  cr_expect_str_eq(other.replaces.channel, "night");
+  cr_expect_eq(other.replaces.min_gain, 0);
 }
 
 Test(release_request, refuses_what_is_no_time) {

@@ -140,6 +140,14 @@ void bind_digests(struct db_parameters *parameters, const char *name, const stru
   bind_array(parameters, name, &array);
 }
 
+void bind_integers(struct db_parameters *parameters, const char *name, const int64_t *integers, size_t n) {
+  struct db_array array;
+  db_array_init(&array);
+  for (size_t i = 0; i < n; i++)
+    db_array_integer(&array, integers[i]);
+  bind_array(parameters, name, &array);
+}
+
 void bind_ranges(struct db_parameters *parameters, const char *name, const struct config_ranges *ranges) {
   bind_taken(parameters, name, multirange_format(ranges), false);
 }

@@ -21,6 +21,8 @@ void bind_digests(struct db_parameters *parameters, const char *name, const stru
                   size_t n); /* bytea[] */
 void bind_ranges(struct db_parameters *parameters, const char *name, const struct config_ranges *ranges);
 void bind_json(struct db_parameters *parameters, const char *name, const json_t *json); /* NULL: null */
+void bind_integers(struct db_parameters *parameters, const char *name, const int64_t *integers,
+                   size_t n); /* bigint[] */
 
 /* Sets every field that has a column from the column of its name, which must be in the result; what it held before is
  * lost, not freed. Release the object. */

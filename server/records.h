@@ -27,7 +27,17 @@
   RECORD_OF(release_request_record, "") \
   RECORD_OF(release_item_record, "") \
   RECORD_OF(release_answer_record, "") \
-  RECORD_OF(listed_release_record, "releases")
+  RECORD_OF(listed_release_record, "releases") \
+  RECORD_OF(job_request_record, "") \
+  RECORD_OF(job_answer_record, "") \
+  RECORD_OF(job_budget_record, "") \
+  RECORD_OF(job_search_record, "jobs") \
+  RECORD_OF(job_finals_record, "jobs") \
+  RECORD_OF(job_item_record, "") \
+  RECORD_OF(job_record, "") \
+  RECORD_OF(job_winner_item_record, "") \
+  RECORD_OF(job_winner_record, "") \
+  RECORD_OF(job_event_record, "job_events")
 /* clang-format on */
 
 #define X(variable, table) extern const struct record variable;

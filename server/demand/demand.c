@@ -175,12 +175,11 @@ static bool wanted_queue(struct worker *worker, const struct demand_wanted *want
     error_set(refused, "no live agent matches its environment, so a job would only wait");
   else if (is_right) {
     submission.stored = row;
-    row->author = row->raiser = author;
     ok = jobs_find(worker->db, &row, 1, error) && jobs_incumbents(worker->db, &row, 1, error);
-    bool is_planned = ok && (row->known || submission_plan(&submission, JOB_POINTS_MAX, refused));
+    bool is_planned = ok && (row->known.id || submission_plan(&submission, JOB_POINTS_MAX, refused));
     if (is_planned) {
-      ok = row->known || submissions_store(worker, &row, 1, error);
-      *ret_job = ok ? row->id : 0;
+      ok = row->known.id || submissions_store(worker, &row, 1, author, error);
+      *ret_job = ok ? row->known.id : 0;
     }
   }
   submission_release(&submission);

@@ -184,62 +184,27 @@ const char openapi_schemas[] = JSON({
       "variants": {"type": "integer"}, "created_at": {"$ref": "#/components/schemas/Time"},
       "made_by": {"$ref": "#/components/schemas/By"}, "made_by_id": {"$ref": "#/components/schemas/ById"}}}},
     "next": {"$ref": "#/components/schemas/Next"}}},
-  "Budget": {"type": ["object", "null"], "properties": {"device_seconds": {"type": "number", "minimum": 0.0018}}},
-  "Search": {"type": ["object", "null"], "required": ["strategy", "trials"], "additionalProperties": false, "properties": {
-    "strategy": {"type": "string", "enum": ["random", "descent", "evolution"]}, "trials": {"type": "integer", "minimum": 1, "maximum": 100000}}},
-  "Finals": {"type": ["object", "null"], "additionalProperties": false, "properties": {
-    "devices": {"type": "integer", "minimum": 1, "maximum": 16, "default": 1}}},
   "BaselineFrom": {"type": "string", "enum": ["incumbent", "imported", "default", "first"]},
   "Ranges": {"type": "array", "description": "[first, count] pairs of ordinals", "items": {"type": "array",
     "items": {"type": "integer"}, "minItems": 2, "maxItems": 2}},
-  "JobRequest": {"type": "object", "required": ["kernel", "key", "space", "environment"], "additionalProperties": false, "properties": {
-    "kernel": {"$ref": "#/components/schemas/Digest"}, "key": {"$ref": "#/components/schemas/Key"},
-    "space": {"$ref": "#/components/schemas/Space"}, "environment": {"$ref": "#/components/schemas/Environment"},
-    "tag": {"type": "string", "default": "default"}, "run": {"type": "string", "default": ""},
-    "regime": {"$ref": "#/components/schemas/Regime"}, "purpose": {"type": "string", "enum": ["tune", "revalidate"], "default": "tune"},
-    "priority": {"type": "integer", "minimum": -1000, "maximum": 1000, "default": 0},
-    "budget": {"$ref": "#/components/schemas/Budget"}, "runner": {"type": ["string", "null"], "enum": ["build", null]},
-    "search": {"$ref": "#/components/schemas/Search"}, "finals": {"$ref": "#/components/schemas/Finals"}}},
   "JobRequests": {"oneOf": [{"$ref": "#/components/schemas/JobRequest"}, {"type": "object", "required": ["jobs"], "properties": {
     "jobs": {"type": "array", "minItems": 1, "maxItems": 1000, "items": {"$ref": "#/components/schemas/JobRequest"}}}}]},
-  "JobAnswer": {"type": "object", "required": ["job", "created", "state", "configs", "baseline_from", "environment", "agents"], "properties": {
-    "job": {"$ref": "#/components/schemas/Id"}, "created": {"type": "boolean"}, "state": {"$ref": "#/components/schemas/JobState"},
-    "configs": {"type": "integer"}, "baseline_from": {"$ref": "#/components/schemas/BaselineFrom"},
-    "environment": {"$ref": "#/components/schemas/Environment"}, "agents": {"type": "object", "required": ["matching", "nearest"], "properties": {
-      "matching": {"type": "integer"}, "refusing": {"type": "object", "description": "agents that would match, but take only what a key that they trust signed",
-        "properties": {"agents": {"type": "integer"}, "reason": {"type": "string"}}},
-      "nearest": {"type": ["object", "null"]}}}}},
+  "MatchingAgents": {"type": "object", "required": ["matching", "nearest"], "properties": {
+    "matching": {"type": "integer"}, "refusing": {"type": "object", "description": "agents that would match, but take only what a key that they trust signed",
+      "properties": {"agents": {"type": "integer"}, "reason": {"type": "string"}}},
+    "nearest": {"type": ["object", "null"]}}},
   "JobAnswers": {"oneOf": [{"$ref": "#/components/schemas/JobAnswer"}, {"type": "object", "required": ["jobs"], "properties": {
     "jobs": {"type": "array", "items": {"$ref": "#/components/schemas/JobAnswer"}}}}]},
-  "Job": {"type": "object", "required": ["job", "state", "kernel", "key", "environment", "tag", "run", "regime", "purpose", "priority", "configs", "measured", "created_at"], "properties": {
-    "job": {"$ref": "#/components/schemas/Id"}, "state": {"$ref": "#/components/schemas/JobState"},
-    "stage": {"$ref": "#/components/schemas/Stage"}, "round": {"type": "integer"},
-    "kernel": {"$ref": "#/components/schemas/Digest"}, "name": {"type": "string"}, "key": {"$ref": "#/components/schemas/Key"},
-    "space": {"$ref": "#/components/schemas/Space"}, "space_digest": {"$ref": "#/components/schemas/Digest"},
-    "environment": {"$ref": "#/components/schemas/Environment"}, "tag": {"type": "string"}, "run": {"type": "string"},
-    "regime": {"$ref": "#/components/schemas/Regime"}, "purpose": {"type": "string", "enum": ["tune", "revalidate"]},
-    "priority": {"type": "integer"}, "budget": {"$ref": "#/components/schemas/Budget"}, "baseline": {"type": "integer"},
-    "baseline_from": {"$ref": "#/components/schemas/BaselineFrom"}, "search": {"$ref": "#/components/schemas/Search"},
-    "finals": {"$ref": "#/components/schemas/Finals"},
-    "seed": {"type": "integer"}, "configs": {"type": "integer"}, "measured": {"type": "integer"},
-    "outcomes": {"type": "object", "additionalProperties": {"type": "integer"}}, "spent_device_seconds": {"type": "number"},
-    "opening_device_seconds": {"type": "number", "description": "of spent_device_seconds: opening the kernel"},
-    "reason": {"type": ["string", "null"]}, "created_at": {"$ref": "#/components/schemas/Time"},
-    "submitted_by": {"$ref": "#/components/schemas/By"}, "submitted_by_id": {"$ref": "#/components/schemas/ById"},
-    "cancelled_by": {"$ref": "#/components/schemas/By"}, "cancelled_by_id": {"$ref": "#/components/schemas/ById"},
-    "finished_at": {"type": ["string", "null"]}, "build": {"type": ["string", "null"]}, "waiting": {"type": ["string", "null"]},
-    "quarantined": {"type": ["string", "null"]}, "flagged": {"type": ["object", "null"], "properties": {
-      "job": {"$ref": "#/components/schemas/Id"}, "ratio": {"type": "number"}, "lower": {"type": "number"},
-      "upper": {"type": "number"}, "at": {"$ref": "#/components/schemas/Time"}}},
-    "winner": {"type": ["object", "null"], "properties": {"config": {"type": "integer"},
-      "config_values": {"$ref": "#/components/schemas/Config"}, "verdict": {"type": "object"},
-      "resources": {"type": "array", "items": {"type": "object", "required": ["config"], "properties": {
-        "config": {"type": "integer"}, "vgprs": {"type": ["integer", "null"]}, "agprs": {"type": ["integer", "null"]},
-        "spills": {"type": ["integer", "null"]}, "lds_bytes": {"type": ["integer", "null"]},
-        "occupancy": {"type": ["integer", "null"]}, "object": {"type": ["string", "null"]},
-        "conditions": {"type": ["object", "null"]}}}}}}}},
+  "Resources": {"type": "object", "description": "what a finalist's code takes of a device", "required": ["config"], "properties": {
+    "config": {"type": "integer"}, "vgprs": {"type": ["integer", "null"]}, "agprs": {"type": ["integer", "null"]},
+    "spills": {"type": ["integer", "null"]}, "lds_bytes": {"type": ["integer", "null"]},
+    "occupancy": {"type": ["integer", "null"]}, "object": {"type": ["string", "null"]},
+    "conditions": {"type": ["object", "null"]}}},
+  "Flagged": {"type": "object", "description": "the job in which the winner was the baseline or a finalist, and another config was significantly faster", "properties": {
+    "job": {"$ref": "#/components/schemas/Id"}, "ratio": {"type": "number"}, "lower": {"type": "number"},
+    "upper": {"type": "number"}, "at": {"$ref": "#/components/schemas/Time"}}},
   "JobList": {"type": "object", "required": ["items", "next"], "properties": {
-    "items": {"type": "array", "items": {"$ref": "#/components/schemas/Job"}}, "next": {"$ref": "#/components/schemas/Next"}}},
+    "items": {"type": "array", "items": {"$ref": "#/components/schemas/JobItem"}}, "next": {"$ref": "#/components/schemas/Next"}}},
   "MeasurementRequest": {"type": "object", "required": ["seq", "config", "outcome"], "properties": {
     "seq": {"type": "integer", "minimum": 1}, "config": {"type": "integer", "minimum": 0}, "process": {"type": "integer"},
     "round": {"type": "integer"}, "outcome": {"$ref": "#/components/schemas/Outcome"}, "detail": {"type": ["string", "null"]},
@@ -258,9 +223,7 @@ const char openapi_schemas[] = JSON({
   "MeasurementList": {"type": "object", "required": ["items", "next"], "properties": {
     "items": {"type": "array", "items": {"$ref": "#/components/schemas/Measurement"}}, "next": {"$ref": "#/components/schemas/Next"}}},
   "EventList": {"type": "object", "required": ["items", "next"], "properties": {
-    "items": {"type": "array", "items": {"type": "object", "required": ["event", "kind", "at", "detail"], "properties": {
-      "event": {"type": "integer"}, "kind": {"type": "string"}, "at": {"$ref": "#/components/schemas/Time"},
-      "detail": {"type": ["object", "null"]}}}},
+    "items": {"type": "array", "items": {"$ref": "#/components/schemas/JobEvent"}},
     "next": {"$ref": "#/components/schemas/Next"}}},
   "EnvironmentList": {"type": "object", "required": ["items", "next"], "properties": {
     "items": {"type": "array", "items": {"$ref": "#/components/schemas/EnvironmentItem"}},

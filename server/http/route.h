@@ -71,11 +71,11 @@ enum route_place { ROUTE_MEMORY, ROUTE_DATABASE, ROUTE_BATCH };
   ROUTE(build_list, "GET", "/v1/kernels/{hash}/builds", MAY_READ_CODE, ROUTE_DATABASE, 0, 1, "List a kernel's builds") \
   ROUTE(kernel_signature_post, "POST", "/v1/kernels/{hash}/signatures", MAY_BUILD, ROUTE_DATABASE, 4 * KIB, 1, "Add a signature to a kernel") \
   ROUTE(build_signature_post, "POST", "/v1/kernels/{hash}/builds/{digest}/signatures", MAY_BUILD, ROUTE_DATABASE, 4 * KIB, 1, "Add a signature to a build") \
-  ROUTE(job_post, "POST", "/v1/jobs", MAY_SUBMIT, ROUTE_BATCH, 4 * MIB, 64, "Submit a job or a batch of jobs") \
+  ROUTE(job_post, "POST", "/v1/jobs", MAY_SUBMIT, ROUTE_DATABASE, 4 * MIB, 1, "Submit a job or a batch of jobs") \
   ROUTE(job_list, "GET", "/v1/jobs", MAY_READ, ROUTE_DATABASE, 0, 1, "List jobs") \
   ROUTE(job_get, "GET", "/v1/jobs/{id}", MAY_READ, ROUTE_DATABASE, 0, 1, "Read a job") \
   ROUTE(job_measurements, "GET", "/v1/jobs/{id}/measurements", MAY_READ, ROUTE_DATABASE, 0, 1, "Read a job's measurements") \
-  ROUTE(job_events, "GET", "/v1/jobs/{id}/events", MAY_READ, ROUTE_BATCH, 0, 64, "Follow a job (long poll)") \
+  ROUTE(job_events, "GET", "/v1/jobs/{id}/events", MAY_READ, ROUTE_DATABASE, 0, 1, "Follow a job (long poll)") \
   ROUTE(job_delete, "DELETE", "/v1/jobs/{id}", MAY_SUBMIT, ROUTE_DATABASE, 0, 1, "Cancel a job") \
   ROUTE(environment_list, "GET", "/v1/environments", MAY_READ, ROUTE_DATABASE, 0, 1, "List the environments that nodes have") \
   ROUTE(agent_post, "POST", "/v1/agents", MAY_ENROL, ROUTE_DATABASE, 256 * KIB, 1, "Enrol an agent") \

@@ -1,10 +1,11 @@
 /* A job as somebody submits it: the body of POST /v1/jobs, read and checked as far as that goes without the database.
  *
- * Memory: a request owns its environment and texts; key and space are borrowed from the body. Threads: any. */
+ * Memory: a request owns what it points to. Threads: any. */
 #ifndef WAVETUNE_SERVER_JOB_JOB_REQUEST_H
 #define WAVETUNE_SERVER_JOB_JOB_REQUEST_H
 
 #include "common/node/environment.h"
+#include "common/record/record.h"
 #include "common/search/search.h"
 #include "server/cache/match.h"
 
@@ -13,23 +14,43 @@
 
 /* How a space that is not measured whole is searched. */
 struct job_search {
-  bool wanted;
-  enum search_strategy strategy;
-  int64_t trials;
+  enum search_strategy strategy; /* (enum search_strategy)-1: it is not searched */
+  int64_t trials;                /* FIELD_NONE: the same */
+  bool wanted;                   /* no field: whoever reads the record sets it */
 };
+extern const struct record job_search_record;
+
+/* Revalidate: measure a few configs of an earlier job again; the job's space is not the kernel's. */
+enum job_purpose { PURPOSE_TUNE, PURPOSE_REVALIDATE };
+extern const char *const job_purpose_names[]; /* by value, ended by NULL */
+
+/* The final is spread over so many devices. */
+struct job_finals {
+  int64_t devices; /* 1 to FINAL_DEVICES_MAX */
+};
+extern const struct record job_finals_record;
+
+struct job_budget {
+  double device_seconds; /* NaN: there is none */
+};
+extern const struct record job_budget_record;
 
 struct job_request {
   struct digest kernel;
-  const json_t *key, *space;
-  struct environment environment; /* may be partial */
-  const char *tag, *run;          /* borrowed */
+  json_t *key, *space;
+  json_t *environment_stated;
+  struct environment environment; /* the same, read; may be partial */
+  char *tag, *run;
+  char *runner; /* NULL: build */
   enum regime regime;
-  bool is_revalidation; /* of a few configs of an earlier job: its space is not the kernel's */
+  enum job_purpose purpose;
   int64_t priority;
-  int64_t budget_ms; /* 0: none */
+  struct job_budget budget;
+  int64_t budget_ms; /* the same; 0: none */
   struct job_search search;
-  int64_t final_devices; /* that the final is spread over; 1 to FINAL_DEVICES_MAX */
+  struct job_finals finals;
 };
+extern const struct record job_request_record;
 void job_request_release(struct job_request *request);
 
 /* One job. Errors have pointers relative to it. */

@@ -89,69 +89,46 @@ void route_job_measurements(struct worker *worker, struct request *request) {
   }
 }
 
-struct follow {
-  struct request *request;
-  int64_t job, after, limit, deadline_ms;
-};
-
-/* False: the request is answered. */
-static bool follow_parse(struct request *request, struct follow *follow) {
+/* False, and answered: an argument is wrong. *ret_deadline_ms: until when an empty answer waits for an event. */
+static bool events_read(struct request *request, int64_t *ret_limit, int64_t *ret_after, int64_t *ret_deadline_ms) {
   static const char *const names[] = {"limit", "after", "wait", NULL};
-  const char *wait = request_query(request, "wait");
-  *follow = (struct follow){.request = request};
-  if (!request_query_only(request, names) || !page_by_id(request, 0, &follow->limit, &follow->after) ||
-      !answer_id(request, "job", &follow->job))
+  if (!request_query_only(request, names) || !page_by_id(request, 0, ret_limit, ret_after))
     return false;
+
+  const char *wait = request_query(request, "wait");
   char *end;
   double seconds = wait && *wait ? strtod(wait, &end) : 0;
   if (wait && (!*wait || *end || !(seconds >= 0 && seconds <= WAIT_SECONDS_MAX))) {
     request_problem(request, 422, "", "wait=\"%.40s\" must be 0 to %d seconds", wait, WAIT_SECONDS_MAX);
     return false;
   }
-  follow->deadline_ms = request->deadline_passed ? 0 : request->arrived_ms + (int64_t)(seconds * 1000);
+  *ret_deadline_ms = request->deadline_passed ? 0 : request->arrived_ms + (int64_t)(seconds * 1000);
   return true;
 }
 
-/* Takes over `items`. */
-static void follow_answer(struct worker *worker, const struct follow *follow, json_t *items) {
-  char key[PARK_KEY_SIZE];
-  size_t n = json_array_size(items);
-  if (json_is_null(items)) {
-    json_decref(items);
-    absent_answer(follow->request, follow->job);
-  } else if (n == 0 && clock_monotonic_ms() < follow->deadline_ms) {
-    json_decref(items);
-    request_park(worker, follow->request, job_park_key(follow->job, key), follow->deadline_ms);
-  } else {
-    const json_t *last = json_object_get(json_array_get(items, n - 1), "event");
-    cleanup_free char *next = xasprintf("%lld", (long long)(n ? json_integer_value(last) : follow->after));
-    request_answer_json(follow->request, 200, json_pack("{s:o, s:s}", "items", items, "next", next));
-  }
-}
-
-void route_job_events(struct worker *worker, struct request **requests, size_t n) {
-  cleanup_free struct follow *follows = xcalloc(n, sizeof *follows);
-  cleanup_free int64_t *jobs = xcalloc(n, sizeof *jobs);
-  cleanup_free int64_t *afters = xcalloc(n, sizeof *afters);
-  cleanup_free int64_t *limits = xcalloc(n, sizeof *limits);
-  cleanup_free json_t **items = xcalloc(n, sizeof *items);
+void route_job_events(struct worker *worker, struct request *request) {
+  int64_t job, limit, after, deadline_ms, last;
+  json_t *items;
   struct error error;
-  size_t count = 0;
-  for (size_t i = 0; i < n; i++) {
-    if (!follow_parse(requests[i], &follows[count]))
-      continue;
-    jobs[count] = follows[count].job;
-    afters[count] = follows[count].after;
-    limits[count] = follows[count].limit;
-    count++;
+  if (!events_read(request, &limit, &after, &deadline_ms) || !answer_id(request, "job", &job))
+    return;
+  if (!job_events_list(worker->db, job, after, limit, &items, &last, &error)) {
+    answer_failure(request, &error);
+    return;
   }
-  bool ok = count == 0 || job_events_list(worker->db, jobs, afters, limits, count, items, &error);
-  for (size_t i = 0; i < count; i++) {
-    if (ok)
-      follow_answer(worker, &follows[i], items[i]);
-    else
-      answer_failure(follows[i].request, &error);
+  if (!items) {
+    absent_answer(request, job);
+    return;
   }
+
+  if (json_array_size(items) == 0 && clock_monotonic_ms() < deadline_ms) {
+    char key[PARK_KEY_SIZE];
+    json_decref(items);
+    request_park(worker, request, job_park_key(job, key), deadline_ms);
+    return;
+  }
+  cleanup_free char *next = xasprintf("%lld", (long long)last);
+  request_answer_json(request, 200, json_pack("{s:o, s:s}", "items", items, "next", next));
 }
 
 void route_job_delete(struct worker *worker, struct request *request) {

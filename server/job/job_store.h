@@ -1,4 +1,4 @@
-/* Jobs: submitting them, reading them, and the one function that changes their state.
+/* Jobs in the database: storing them, reading them, and the one function that changes their state.
  *
  * Memory: results are the caller's. Threads: a db's own. */
 #ifndef WAVETUNE_SERVER_JOB_JOB_STORE_H
@@ -12,20 +12,13 @@
 #include "server/job/job_state.h"
 #include "server/lease/lease_plan.h"
 
-/* What jobs are submitted for: the texts of manifests by hash (NULL: unknown), and of each kernel's builds, newest first,
- * what choosing one needs. */
+/* The texts of manifests of kernels, by hash (NULL: unknown). */
 must_check bool job_kernels_load(struct db *db, const struct digest *hashes, size_t n, char **ret_manifests,
                                  struct error *error);
-struct job_build {
-  struct digest digest;
-  char *head; /* the text of build_head's JSON; owned */
-};
-must_check bool job_builds_load(struct db *db, const struct digest *kernel, struct job_build **ret_builds,
-                                size_t *ret_n, struct error *error);
 
 /* A config that was the best one known before a job. */
 struct job_incumbent {
-  char *config; /* JSON text of its values; owned */
+  json_t *config; /* its values; owned */
   enum baseline_from from;
 };
 #define JOB_INCUMBENTS_MAX 2 /* what a job found, and what was imported */
@@ -35,66 +28,63 @@ struct job_row {
   struct digest kernel, key_digest, space_digest, environment_digest; /* with tag, run and regime: the identity */
   const char *tag, *run;
   enum regime regime;
-  bool is_revalidation;
-  bool is_plain;               /* kernel_space_is_plain */
-  const struct author *author; /* the first that asked for it */
-  const struct author *raiser; /* that asked for its priority */
-  const char *key, *space;     /* JSON texts */
+  enum job_purpose purpose;
+  bool is_plain;           /* kernel_space_is_plain */
+  const char *key, *space; /* JSON texts */
   const struct environment *environment;
   int64_t priority, budget_ms;
   int64_t quickest_us; /* device time of the quickest correct config when the same was measured before; 0: not known */
-  bool has_build;
-  struct digest build, device_class;
+  struct digest build; /* all zeros: none */
+  struct digest device_class;
   uint64_t seed;
   struct job_search search;
   int64_t final_devices;
   struct lease_sizing sizing;
   bool has_default;
-  uint64_t default_config;
-  size_t n_likely; /* of a search, which depends on them; other jobs get theirs when they start */
+  uint64_t default_config; /* FIELD_NONE without one */
+  size_t n_likely;         /* of a search, which depends on them; other jobs get theirs when they start */
   uint64_t likely[WARM_STARTS_MAX];
   size_t n_incumbents; /* of a job that is new; the newest first */
   struct job_incumbent incumbents[JOB_INCUMBENTS_MAX];
   struct lease_plan plan; /* of a job that is new: owned */
 
-  bool wanted;         /* by a request that was not refused */
-  const char *request; /* the id of the first of these, for the log; NULL: no request's */
-  bool known;          /* in the database */
-  bool created;        /* by jobs_insert */
-  int64_t id, known_priority, configs;
-  enum baseline_from baseline_from;
-  enum job_state state;
+  /* What is stored, or is to be stored of a new one. */
+  struct job_known {
+    int64_t id; /* 0: it is not stored */
+    int64_t priority, configs;
+    enum job_state state;
+    enum baseline_from baseline_from;
+    bool created; /* by jobs_insert */
+  } known;
 };
+/* Binds the columns of `n` rows as arrays, but for `likely` and what is not a column. */
+void bind_jobs(struct db_parameters *parameters, struct job_row *const *jobs, size_t n);
 
-/* Fills `known` and what follows from it. */
+/* Fills `known` of those that are stored. */
 must_check bool jobs_find(struct db *db, struct job_row *const *jobs, size_t n, struct error *error);
 
-/* Stores new jobs with their leases, and raises priorities of known ones, and notes both, in the caller's transaction. No two of the
- * same identity. */
-must_check bool jobs_insert(struct db *db, struct job_row *const *jobs, size_t n, struct error *error);
-
-/* After a priority was raised: the leases follow. */
-must_check bool jobs_raise_leases(struct db *db, const int64_t *jobs, size_t n, struct error *error);
+/* Stores new jobs with their leases, and raises priorities of known ones, and notes both, in the caller's transaction. No
+ * two of the same identity. `author`: who submits them. */
+must_check bool jobs_insert(struct db *db, struct job_row *const *jobs, size_t n, const struct author *author,
+                            struct error *error);
 
 struct job_change {
   const int64_t *jobs;
   size_t n;
-  enum job_state from, to;
+  enum job_state from, to;     /* from running to running: to another stage */
   const char *reason;          /* of a failure */
-  const char *detail;          /* JSON of the event; NULL: {} */
+  const json_t *detail;        /* of the event; NULL: {} */
   const struct author *author; /* of a cancellation; NULL: nobody asked for it */
   bool at_stage;               /* only where the job is in this stage and round */
   enum stage stage;
   int64_t round;
+  bool to_stage; /* the job goes to this one */
+  enum stage next_stage;
+  int64_t next_round;
 };
-/* The only function that changes a job's state: compare and set, and the event, in one statement. *ret_changed: how
- * many were in `from`. Aborts on a transition that job_state.h does not have. */
+/* The only function that changes a job's state or stage: compare and set, and the event, in one statement. *ret_changed:
+ * how many were as `from` and `at_stage` say. Aborts on a transition that job_state.h does not have. */
 must_check bool job_change_state(struct db *db, const struct job_change *change, size_t *ret_changed,
-                                 struct error *error);
-
-/* Moves a running job to another stage or round, with the event; false in *ret_moved when it is elsewhere by now. */
-must_check bool job_change_stage(struct db *db, int64_t job, enum stage from_stage, int64_t from_round,
-                                 enum stage stage, int64_t round, const char *detail, bool *ret_moved,
                                  struct error *error);
 
 /* What deciding about a job needs. */
@@ -110,6 +100,7 @@ struct job_brief {
   int64_t final_devices, config_us;
   int64_t devices; /* live ones that can run it; only of a search */
   struct budget budget;
+  bool is_cut;                   /* leases of it were cancelled for its budget */
   bool is_spent;                 /* what its budget leaves the screen */
   struct digest hardware_digest; /* whose parked requests its leases wake */
 };
@@ -118,14 +109,15 @@ must_check bool jobs_ready(struct db *db, const int64_t *jobs, size_t n, int64_t
                            struct job_brief **ret_ready, size_t *ret_n, struct error *error);
 
 /* The verdict of a done job. */
-must_check bool job_store_winner(struct db *db, int64_t job, uint64_t config, const char *config_values,
-                                 const char *verdict, struct error *error);
+must_check bool job_store_winner(struct db *db, int64_t job, uint64_t config, const json_t *config_values,
+                                 const json_t *verdict, struct error *error);
 /* The text of a job's space; the caller's. */
 must_check bool job_space(struct db *db, int64_t job, char **ret_space, struct error *error);
 
 /* What a search of a job's space reads. Owned by the caller. */
 struct job_search_input {
   json_t *space, *key, *environment;
+  char *likely_text; /* as PostgreSQL writes an array */
   size_t n_likely;
   uint64_t likely[WARM_STARTS_MAX];
 };
@@ -149,9 +141,9 @@ must_check bool job_get(struct db *db, int64_t job, int64_t live_ms, json_t **re
 must_check bool job_measurements_list(struct db *db, int64_t job, int64_t after, int64_t limit, json_t **ret_items,
                                       int64_t *ret_next, bool *ret_known, struct error *error);
 
-/* Events of several jobs at once: request i asks for those of jobs[i] after afters[i], at most limits[i].
- * *ret_items: an array for each request, null when there is no such job. */
-must_check bool job_events_list(struct db *db, const int64_t *jobs, const int64_t *afters, const int64_t *limits,
-                                size_t n, json_t **ret_items, struct error *error);
+/* The job's events after number `after`, oldest first, at most `limit`; *ret_last is the last one's number, or `after`.
+ * NULL in *ret_items: there is no such job. */
+must_check bool job_events_list(struct db *db, int64_t job, int64_t after, int64_t limit, json_t **ret_items,
+                                int64_t *ret_last, struct error *error);
 
 #endif

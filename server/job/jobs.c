@@ -45,11 +45,11 @@ bool jobs_start(struct worker *worker, const int64_t *jobs, size_t n, struct err
   return true;
 }
 
-static char *reason_detail(const char *reason) {
-  cleanup_json json_t *detail = json_object();
+static json_t *reason_detail(const char *reason) {
+  json_t *detail = json_object();
   if (reason)
     ALWAYS(json_object_set_new(detail, "reason", json_string(reason)) == 0);
-  return json_canonical(detail);
+  return detail;
 }
 
 /* After the job, not with it: nobody waits for leases while holding a job. The housekeeper repeats it after a crash. */
@@ -84,7 +84,7 @@ static bool cancel_noted(struct db *db, struct job_change *change, size_t *ret_c
 
 bool job_end(struct worker *worker, int64_t job, enum job_state to, const char *reason, const struct author *author,
              bool *ret_ended, struct error *error) {
-  cleanup_free char *detail = reason_detail(reason);
+  cleanup_json json_t *detail = reason_detail(reason);
   struct job_change change = {.jobs = &job, .n = 1, .to = to, .reason = reason, .detail = detail, .author = author};
   size_t changed = 0;
   if (!(author ? cancel_noted : state_end)(worker->db, &change, &changed, error))
@@ -95,7 +95,7 @@ bool job_end(struct worker *worker, int64_t job, enum job_state to, const char *
 
 /* What the job's measurements said holds for this stage and round only: another server may have moved it on. */
 static bool job_fail(struct worker *worker, const struct job_brief *job, const char *reason, struct error *error) {
-  cleanup_free char *detail = reason_detail(reason);
+  cleanup_json json_t *detail = reason_detail(reason);
   struct job_change change = {.jobs = &job->id,
                               .n = 1,
                               .from = JOB_RUNNING,
@@ -122,8 +122,22 @@ static bool stage_change(struct worker *worker, const struct job_brief *job, enu
   cleanup_json json_t *owned = detail;
   ALWAYS(json_object_set_new(owned, "stage", json_string(stage_name(stage))) == 0);
   ALWAYS(json_object_set_new(owned, "round", json_integer(round)) == 0);
-  cleanup_free char *text = json_canonical(owned);
-  return job_change_stage(worker->db, job->id, job->stage, job->round, stage, round, text, ret_moved, error);
+  struct job_change change = {.jobs = &job->id,
+                              .n = 1,
+                              .from = JOB_RUNNING,
+                              .to = JOB_RUNNING,
+                              .detail = owned,
+                              .at_stage = true,
+                              .stage = job->stage,
+                              .round = job->round,
+                              .to_stage = true,
+                              .next_stage = stage,
+                              .next_round = round};
+  size_t changed;
+  if (!job_change_state(worker->db, &change, &changed, error))
+    return false;
+  *ret_moved = changed > 0;
+  return true;
 }
 
 /* A final that is to be on several devices has its first processes apart. */
@@ -143,33 +157,30 @@ static bool race_begin(struct worker *worker, const struct job_brief *job, const
          (!*ret_moved || leases_insert(worker->db, job->id, stage, round, rows, (size_t)step->n_processes, error));
 }
 
-static bool winner_values(struct worker *worker, int64_t job, uint64_t config, char **ret_text, struct error *error) {
+static bool winner_values(struct worker *worker, int64_t job, uint64_t config, json_t **ret_values,
+                          struct error *error) {
   cleanup_free char *text = NULL;
   cleanup_json json_t *json = NULL;
   cleanup_space struct space *space = NULL;
   if (!job_space(worker->db, job, &text, error) || !json_parse(text, strlen(text), &json, error) ||
       !space_parse(json, &space, error))
     return false;
-  cleanup_json json_t *values = space_config_to_json(space, config);
-  *ret_text = json_dumps(values, JSON_COMPACT);
-  ALWAYS(*ret_text != NULL);
+  *ret_values = space_config_to_json(space, config);
   return true;
 }
 
 static bool job_finish(struct worker *worker, const struct job_brief *job, const struct verdict *verdict,
                        bool *ret_moved, struct error *error) {
-  cleanup_free char *values = NULL;
+  cleanup_json json_t *values = NULL;
   if (!winner_values(worker, job->id, verdict->winner, &values, error))
     return false;
   cleanup_json json_t *json = verdict_to_json(verdict);
-  cleanup_free char *text = json_canonical(json);
   cleanup_json json_t *detail = json_pack("{s:I}", "winner", (json_int_t)verdict->winner);
-  cleanup_free char *detail_text = json_canonical(detail);
   struct job_change change = {.jobs = &job->id,
                               .n = 1,
                               .from = JOB_RUNNING,
                               .to = JOB_DONE,
-                              .detail = detail_text,
+                              .detail = detail,
                               .at_stage = true,
                               .stage = job->stage,
                               .round = job->round};
@@ -177,7 +188,7 @@ static bool job_finish(struct worker *worker, const struct job_brief *job, const
   if (!job_change_state(worker->db, &change, &changed, error))
     return false;
   *ret_moved = changed > 0;
-  return !changed || (job_store_winner(worker->db, job->id, verdict->winner, values, text, error) &&
+  return !changed || (job_store_winner(worker->db, job->id, verdict->winner, values, json, error) &&
                       flags_after_job(worker, job->id, error));
 }
 

@@ -4,9 +4,13 @@
 #include "common/base/log.h"
 #include "server/agent/agents.h"
 #include "server/agent/environments.h"
+#include "server/db/db_record.h"
+#include "server/db/values.h"
 #include "server/job/job_campaign.h"
 #include "server/job/jobs.h"
+#include "server/job/submit.sql.h"
 #include "server/kernel/code_signatures.h"
+#include "server/lease/lease_insert.h"
 
 #define STORE_ATTEMPTS 5
 #define SEED_BYTES 6 /* below 2^53: every JSON reader keeps it exactly */
@@ -52,14 +56,16 @@ bool catalog_load(struct worker *worker, const struct digest *kernels, size_t n,
     GROW(catalog.kernels, catalog.n, catalog.capacity);
     catalog.kernels[catalog.n++] = (struct catalog_kernel){.hash = kernels[i]};
   }
+
   cleanup_free struct digest *hashes = xcalloc(catalog.n + 1, sizeof *hashes);
-  cleanup_free char **manifests = xcalloc(catalog.n + 1, sizeof *manifests);
   cleanup_free int64_t *paces = xcalloc(catalog.n + 1, sizeof *paces);
   for (size_t i = 0; i < catalog.n; i++)
     hashes[i] = catalog.kernels[i].hash;
+  cleanup_free char **manifests = xcalloc(catalog.n + 1, sizeof *manifests);
   if (!kernels_pace(worker->db, hashes, catalog.n, paces, error) ||
       !job_kernels_load(worker->db, hashes, catalog.n, manifests, error))
     return false;
+
   for (size_t i = 0; i < catalog.n; i++) {
     catalog.kernels[i].kernel = manifests[i] ? kernel_read(manifests[i]) : NULL;
     catalog.kernels[i].config_us = paces[i] > 0 ? paces[i] : CONFIG_US_DEFAULT;
@@ -67,6 +73,7 @@ bool catalog_load(struct worker *worker, const struct digest *kernels, size_t n,
   }
   if (!environments_known(worker->db, agent_live_ms(server_options(worker->server)), &catalog.environments, error))
     return false;
+
   *ret = catalog;
   catalog = (struct catalog){0};
   return true;
@@ -74,25 +81,26 @@ bool catalog_load(struct worker *worker, const struct digest *kernels, size_t n,
 
 /* Only when a job runs compiled code. */
 static bool catalog_load_builds(struct worker *worker, struct catalog_kernel *entry, struct error *error) {
-  struct job_build *stored;
-  size_t n;
   if (entry->has_builds)
     return true;
-  if (!job_builds_load(worker->db, &entry->hash, &stored, &n, error))
+  cleanup_rows struct db_rows *rows = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_digest(&parameters, "kernel", &entry->hash);
+  if (!db_run(worker->db, &sql_job_builds_load, &parameters, &rows, error))
     return false;
+
   entry->has_builds = true;
-  entry->builds = (struct match_builds){.builds = xcalloc(n + 1, sizeof(struct build *)), .required = true};
-  for (size_t i = 0; i < n; i++) {
-    cleanup_json json_t *json = NULL;
+  entry->builds =
+      (struct match_builds){.builds = xcalloc((size_t)db_count(rows) + 1, sizeof(struct build *)), .required = true};
+  for (int row = 0; row < db_count(rows); row++) {
+    cleanup_json json_t *head = db_get_json(rows, row, "head");
+    struct digest digest = db_get_digest(rows, row, "digest");
     struct error bad;
-    if (json_parse(stored[i].head, strlen(stored[i].head), &json, &bad) &&
-        build_parse_head(json, &stored[i].digest, entry->kernel, &entry->builds.builds[entry->builds.n], &bad))
+    if (build_parse_head(head, &digest, entry->kernel, &entry->builds.builds[entry->builds.n], &bad))
       entry->builds.n++;
     else
       log_error("kernel: a stored build is not valid any more: %s", bad.message);
-    free(stored[i].head);
   }
-  free(stored);
   return true;
 }
 
@@ -105,7 +113,7 @@ void submission_release(struct submission *submission) {
   free(submission->key_text);
   free(submission->space_text);
   for (size_t i = 0; i < submission->row.n_incumbents; i++)
-    free(submission->row.incumbents[i].config);
+    json_decref(submission->row.incumbents[i].config);
   lease_plan_release(&submission->row.plan);
   json_decref(submission->agents);
 }
@@ -136,17 +144,17 @@ static void row_fill(struct submission *submission, const struct kernel *kernel,
                           .tag = request->tag,
                           .run = request->run,
                           .regime = request->regime,
-                          .is_revalidation = request->is_revalidation,
+                          .purpose = request->purpose,
                           .key = submission->key_text,
                           .space = submission->space_text,
                           .environment = &submission->environment,
                           .priority = request->priority,
                           .budget_ms = request->budget_ms,
                           .search = request->search,
-                          .final_devices = request->final_devices,
+                          .final_devices = request->finals.devices,
                           .has_default = submission->space->has_default,
-                          .default_config = submission->space->default_ordinal,
-                          .has_build = build != NULL,
+                          .default_config = submission->space->has_default ? submission->space->default_ordinal
+                                                                           : (uint64_t)FIELD_NONE,
                           .device_class = environment_hardware_digest(&submission->environment)};
   if (build)
     row->build = build->digest;
@@ -230,13 +238,11 @@ bool submission_check(struct worker *worker, struct catalog *catalog, struct sub
 }
 
 /* Whether the config is a point of the space that holds. */
-static bool incumbent_fits(const struct space *space, const struct space_facts *facts, const char *config,
+static bool incumbent_fits(const struct space *space, const struct space_facts *facts, const json_t *config,
                            bool *ret_fits, uint64_t *ret_ordinal, struct error *error) {
-  cleanup_json json_t *values = NULL;
   struct error no_point;
   *ret_fits = false;
-  if (!json_parse(config, strlen(config), &values, &no_point) ||
-      !space_config_from_json(space, values, ret_ordinal, &no_point))
+  if (!space_config_from_json(space, config, ret_ordinal, &no_point))
     return true;
   return space_holds(space, facts, *ret_ordinal, ret_fits, error);
 }
@@ -296,45 +302,39 @@ bool submission_plan(struct submission *submission, uint64_t points_max, struct 
                 : lease_plan_make(submission->space, &facts, points_max, &row->sizing, &row->plan, error) &&
                       incumbent_apply(submission, &facts, row, error);
   if (ok) {
-    row->baseline_from = row->plan.baseline_from;
+    row->known.configs = (int64_t)row->plan.configs;
+    row->known.baseline_from = row->plan.baseline_from;
     return true;
   }
   lease_plan_release(&row->plan);
   return error_pointer_prefix(error, "/space");
 }
 
-static bool rows_store(struct worker *worker, struct job_row *const *rows, size_t n, struct error *error) {
-  if (!db_begin(worker->db, error))
-    return false;
-  if (jobs_insert(worker->db, rows, n, error))
-    return db_commit(worker->db, error);
-  db_rollback(worker->db);
-  return false;
+static bool rows_store(struct worker *worker, struct job_row *const *rows, size_t n, const struct author *author,
+                       struct error *error) {
+  return db_begin(worker->db, error) && db_end(worker->db, jobs_insert(worker->db, rows, n, author, error), error);
 }
 
-bool submissions_store(struct worker *worker, struct job_row *const *rows, size_t n, struct error *error) {
-  bool ok = n == 0 || rows_store(worker, rows, n, error);
+bool submissions_store(struct worker *worker, struct job_row *const *rows, size_t n, const struct author *author,
+                       struct error *error) {
+  bool ok = n == 0 || rows_store(worker, rows, n, author, error);
   for (int attempt = 1; !ok && error->kind == ERROR_CONTENTION && attempt < STORE_ATTEMPTS; attempt++)
-    ok = rows_store(worker, rows, n, error);
+    ok = rows_store(worker, rows, n, author, error);
   if (!ok)
     return false;
+
   cleanup_free int64_t *raised = xcalloc(n + 1, sizeof *raised);
   size_t n_raised = 0;
-  char one[LOG_REQUEST_SIZE]; /* where they are not a batch */
-  log_get_request(one);
   for (size_t i = 0; i < n; i++) {
     const struct job_row *row = rows[i];
-    if (!row->created) {
-      raised[n_raised++] = row->id;
+    if (!row->known.created) {
+      raised[n_raised++] = row->known.id;
       continue;
     }
     struct digest hardware = environment_hardware_digest(row->environment);
     leases_announce(worker, &hardware, row->plan.n);
-    if (row->request)
-      log_set_request(row->request);
-    log_info("job: queued job=%lld configs=%llu leases=%zu", (long long)row->id, (unsigned long long)row->configs,
+    log_info("job: queued job=%lld configs=%lld leases=%zu", (long long)row->known.id, (long long)row->known.configs,
              row->plan.n);
   }
-  log_set_request(one);
-  return n_raised == 0 || jobs_raise_leases(worker->db, raised, n_raised, error);
+  return jobs_raise_leases(worker->db, raised, n_raised, error);
 }

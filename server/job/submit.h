@@ -11,7 +11,7 @@
 #include "server/job/winners.h"
 #include "server/server.h"
 
-/* The kernels and environments that the jobs of one run refer to, each read once. */
+/* The kernels and environments that the jobs of one post refer to, each read once. */
 struct catalog_kernel {
   struct digest hash;
   struct kernel *kernel; /* NULL: not registered */
@@ -34,7 +34,6 @@ struct catalog_kernel *catalog_find(struct catalog *catalog, const struct digest
 #define cleanup_catalog __attribute__((cleanup(catalog_release)))
 
 struct submission {
-  const struct author *author;
   struct job_request request;
   struct key key;
   struct space *space;
@@ -42,7 +41,7 @@ struct submission {
   char *key_text, *space_text;
   struct digest identity; /* of all that makes it the same job again */
   struct job_row row;
-  struct job_row *stored; /* its own row, or that of an equal job earlier in the run */
+  struct job_row *stored; /* its own row, or that of an equal job of the same post */
   json_t *agents;         /* who can run it */
 };
 void submission_release(struct submission *submission);
@@ -55,12 +54,13 @@ must_check bool submission_check(struct worker *worker, struct catalog *catalog,
 /* Refuses a budget of which it is known that no final can keep to it: the same was measured before, and took longer. */
 must_check bool submission_pays(const struct submission *submission, struct error *error);
 
-/* Cuts a job that is not known yet, whose incumbent was read, into leases: what stands for it in the run gets the plan. A
+/* Cuts a job that is not known yet, whose incumbent was read, into leases: what stands for it in the post gets the plan. A
  * space that is searched is not enumerated, others have at most `points_max` points. */
 must_check bool submission_plan(struct submission *submission, uint64_t points_max, struct error *error);
 
 /* Stores all: the new ones with their leases, and raised priorities, in one transaction that is repeated when another
- * one was in its way. Then wakes who waits for their leases. */
-must_check bool submissions_store(struct worker *worker, struct job_row *const *rows, size_t n, struct error *error);
+ * one was in its way. Then wakes the requests that wait for their leases. */
+must_check bool submissions_store(struct worker *worker, struct job_row *const *rows, size_t n,
+                                  const struct author *author, struct error *error);
 
 #endif

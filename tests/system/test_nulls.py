@@ -19,8 +19,10 @@ def optional_members(contract, schema, body, pointer=""):
         schema = resolved(contract, schema["oneOf"][0])
     for name, member in schema.get("properties", {}).items():
         member = resolved(contract, member)
-        types = member.get("type", [])
-        if name not in schema.get("required", ()) and "null" not in types:
+        choices = [resolved(contract, choice) for choice in member.get("anyOf", [member])]
+        member = choices[0]
+        may_be_null = any("null" in choice.get("type", []) for choice in choices)
+        if name not in schema.get("required", ()) and not may_be_null:
             yield f"{pointer}/{name}", name, body
         inner = body.get(name)
         if isinstance(inner, dict) and "properties" in member:

@@ -31,9 +31,9 @@ Test(job_request, what_is_left_out_has_defaults) {
   cr_expect_eq(request.priority, 0);
   cr_expect_eq(request.budget_ms, 0);
   cr_expect_eq(request.regime, REGIME_COLD);
-  cr_expect_not(request.is_revalidation);
+  cr_expect_eq(request.purpose, PURPOSE_TUNE);
   cr_expect_not(request.search.wanted);
-  cr_expect_eq(request.final_devices, 1);
+  cr_expect_eq(request.finals.devices, 1);
   cr_expect_str_eq(request.environment.cpu, "gcc");
   job_request_release(&request);
 }
@@ -53,11 +53,11 @@ Test(job_request, everything_can_be_stated) {
   cr_expect_eq(request.priority, -7);
   cr_expect_eq(request.budget_ms, 1500);
   cr_expect_eq(request.regime, REGIME_WARM);
-  cr_expect(request.is_revalidation);
+  cr_expect_eq(request.purpose, PURPOSE_REVALIDATE);
   cr_expect(request.search.wanted);
   cr_expect_eq(request.search.strategy, SEARCH_EVOLUTION);
   cr_expect_eq(request.search.trials, 500);
-  cr_expect_eq(request.final_devices, 4);
+  cr_expect_eq(request.finals.devices, 4);
   job_request_release(&request);
 }
 
@@ -67,6 +67,9 @@ Test(job_request, wrong_members_are_refused_where_they_stand) {
   refuses("{" KERNEL ", \"key\": {}, \"environment\": {}}", "/space");
   refuses("{" KERNEL ", \"key\": {}, \"space\": {}}", "/environment");
   refuses("{\"kernel\": \"sha256:1\", \"key\": {}, \"space\": {}, \"environment\": {}}", "/kernel");
+  refuses("{" KERNEL ", \"key\": 7, \"space\": {}, \"environment\": {}}", "/key");
+  refuses("{" KERNEL ", \"key\": {}, \"space\": [], \"environment\": {}}", "/space");
+  refuses("{" KERNEL ", \"key\": {}, \"space\": {}, \"environment\": \"here\"}", "/environment");
   refuses(JOB(", \"prioritty\": 1"), "/prioritty");
   refuses(JOB(", \"priority\": 1001"), "/priority");
   refuses(JOB(", \"tag\": \"\""), "/tag");

@@ -1,0 +1,123 @@
+-- Reading jobs (server/job/jobs_read.c).
+
+-- name: jobs_list
+SELECT j.id AS job, j.state, j.stage, j.round, j.kernel, k.name, j.key, j.space_digest,
+    e.identity AS environment, j.tag, j.run, j.regime, j.purpose, j.priority,
+    j.budget_device_ms / 1000.0::float8 AS budget_device_seconds, j.runner, j.build, j.baseline,
+    j.baseline_from, j.seed, j.search_strategy, j.search_trials, j.final_devices, j.configs,
+    t.measured, t.outcomes, t.spent_device_seconds, t.opening_device_seconds, j.reason,
+    rfc3339(j.created_at) AS created_at, rfc3339(j.finished_at) AS finished_at,
+    j.submitted_by, j.submitted_by_id, j.cancelled_by, j.cancelled_by_id,
+    w.config AS winner_config, w.config_values AS winner_values
+FROM jobs j
+JOIN kernels k ON k.hash = j.kernel
+JOIN environments e ON e.id = j.environment_id
+LEFT JOIN winners w ON w.job_id = j.id
+CROSS JOIN LATERAL (
+    SELECT COALESCE(sum(device_us + opening_us), 0)::bigint / 1e6::float8 AS spent_device_seconds,
+        COALESCE(sum(opening_us), 0)::bigint / 1e6::float8 AS opening_device_seconds,
+        COALESCE(sum(outcomes[1] + outcomes[2] + outcomes[3] + outcomes[4] + outcomes[5]
+            + outcomes[6]) FILTER (WHERE stage = 'screen'), 0) AS measured,
+        json_strip_nulls(json_build_object(
+            'correct', nullif(sum(outcomes[1]) FILTER (WHERE stage = 'screen'), 0),
+            'compile', nullif(sum(outcomes[2]) FILTER (WHERE stage = 'screen'), 0),
+            'runtime', nullif(sum(outcomes[3]) FILTER (WHERE stage = 'screen'), 0),
+            'correctness', nullif(sum(outcomes[4]) FILTER (WHERE stage = 'screen'), 0),
+            'timeout', nullif(sum(outcomes[5]) FILTER (WHERE stage = 'screen'), 0),
+            'constraints', nullif(sum(outcomes[6]) FILTER (WHERE stage = 'screen'), 0))) AS outcomes
+    FROM leases l
+    WHERE l.job_id = j.id
+) t
+WHERE j.id < :before
+  AND (:state::job_state IS NULL OR j.state = :state::job_state)
+  AND (:tag::text IS NULL OR j.tag = :tag)
+  AND (:kernel::bytea IS NULL OR j.kernel = :kernel)
+ORDER BY j.id DESC
+LIMIT :limit;
+
+-- `waiting`: why nothing of the job is measured that could be. `resources`: what the finalists
+-- took, each from the last process that it was measured in.
+-- name: job_get
+SELECT j.id AS job, j.state, j.stage, j.round, j.kernel, k.name, j.key, j.space_digest,
+    e.identity AS environment, j.tag, j.run, j.regime, j.purpose, j.priority,
+    j.budget_device_ms / 1000.0::float8 AS budget_device_seconds, j.runner, j.build, j.baseline,
+    j.baseline_from, j.seed, j.search_strategy, j.search_trials, j.final_devices, j.configs,
+    t.measured, t.outcomes, t.spent_device_seconds, t.opening_device_seconds, j.reason,
+    rfc3339(j.created_at) AS created_at, rfc3339(j.finished_at) AS finished_at,
+    j.submitted_by, j.submitted_by_id, j.cancelled_by, j.cancelled_by_id,
+    w.config AS winner_config, w.config_values AS winner_values, w.verdict AS winner_verdict,
+    CASE WHEN w.job_id IS NOT NULL THEN (
+        SELECT COALESCE(json_agg(json_build_object(
+                'config', config, 'vgprs', vgprs, 'agprs', agprs, 'spills', spills,
+                'lds_bytes', lds_bytes, 'occupancy', occupancy, 'object', digest_text(object),
+                'conditions', conditions) ORDER BY config), '[]')
+        FROM (
+            SELECT DISTINCT ON (config) config, vgprs, agprs, spills, lds_bytes, occupancy, object,
+                conditions
+            FROM measurements m
+            LEFT JOIN measurement_objects o ON o.job_id = m.job_id AND o.measurement = m.id
+            WHERE m.job_id = j.id AND stage = 'final' AND NOT late AND outcome = 'correct'
+            ORDER BY config, process DESC
+        ) last)
+    END AS winner_resources,
+    w.flagged, w.quarantined, s.space::json AS space,
+    CASE
+        WHEN j.state NOT IN ('queued', 'running')
+            OR NOT EXISTS (SELECT FROM leases l WHERE l.job_id = j.id AND is_open(l.state))
+            THEN NULL
+        WHEN d.taking = 0
+            THEN 'no device that could measure it is live and takes leases'
+                || COALESCE('; drained: ' || nullif(d.drained, 0), '')
+        ELSE (
+            SELECT count(*) || ' of its final''s processes are kept for devices that have none of'
+                || ' them, as it asks for ' || j.final_devices || ', for at most '
+                || ceil(extract(epoch FROM max(l.apart_until) - now())) || ' s more'
+            FROM leases l
+            WHERE l.job_id = j.id AND is_open(l.state) AND l.apart_until > now()
+            HAVING count(*) > 0)
+    END AS waiting
+FROM jobs j
+JOIN kernels k ON k.hash = j.kernel
+JOIN environments e ON e.id = j.environment_id
+JOIN spaces s ON s.digest = j.space_digest
+LEFT JOIN winners w ON w.job_id = j.id
+CROSS JOIN LATERAL (
+    SELECT COALESCE(sum(device_us + opening_us), 0)::bigint / 1e6::float8 AS spent_device_seconds,
+        COALESCE(sum(opening_us), 0)::bigint / 1e6::float8 AS opening_device_seconds,
+        COALESCE(sum(outcomes[1] + outcomes[2] + outcomes[3] + outcomes[4] + outcomes[5]
+            + outcomes[6]) FILTER (WHERE stage = 'screen'), 0) AS measured,
+        json_strip_nulls(json_build_object(
+            'correct', nullif(sum(outcomes[1]) FILTER (WHERE stage = 'screen'), 0),
+            'compile', nullif(sum(outcomes[2]) FILTER (WHERE stage = 'screen'), 0),
+            'runtime', nullif(sum(outcomes[3]) FILTER (WHERE stage = 'screen'), 0),
+            'correctness', nullif(sum(outcomes[4]) FILTER (WHERE stage = 'screen'), 0),
+            'timeout', nullif(sum(outcomes[5]) FILTER (WHERE stage = 'screen'), 0),
+            'constraints', nullif(sum(outcomes[6]) FILTER (WHERE stage = 'screen'), 0))) AS outcomes
+    FROM leases l
+    WHERE l.job_id = j.id
+) t
+CROSS JOIN LATERAL (
+    SELECT count(*) FILTER (WHERE COALESCE(a.drain_reason, dv.drain_reason) IS NULL) AS taking,
+        count(*) FILTER (WHERE COALESCE(a.drain_reason, dv.drain_reason) IS NOT NULL) AS drained
+    FROM environments o
+    JOIN devices dv ON dv.environment_id = o.id
+    JOIN agents a ON a.id = dv.agent
+    WHERE (o.digest = j.device_class OR o.hardware_digest = j.device_class)
+      AND a.last_seen > now() - :live_ms::bigint * interval '1 ms'
+      AND j.state IN ('queued', 'running')
+) d
+WHERE j.id = :job;
+
+-- No row: there is no such job. One without an event: none is newer.
+-- name: job_events_list
+SELECT x.event, x.kind, rfc3339(x.at) AS at, x.detail
+FROM jobs j
+LEFT JOIN LATERAL (
+    SELECT *
+    FROM job_events
+    WHERE job_id = j.id AND event > :after
+    ORDER BY event
+    LIMIT :limit
+) x ON true
+WHERE j.id = :job
+ORDER BY x.event;

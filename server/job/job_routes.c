@@ -10,23 +10,24 @@
 
 #define WAIT_SECONDS_MAX 60
 
+/* False, and answered: an argument is wrong. `kernel` holds what the filter points to. */
 static bool filter_read(struct request *request, struct job_filter *filter, struct digest *kernel) {
   static const char *const names[] = {"limit", "after", "state", "tag", "kernel", NULL};
-  enum job_state state;
-  const char *hash;
-  *filter = (struct job_filter){0};
+  *filter = (struct job_filter){.state = request_query(request, "state"), .tag = request_query(request, "tag")};
   if (!request_query_only(request, names) || !page_by_id(request, INT64_MAX, &filter->limit, &filter->before))
     return false;
-  filter->state = request_query(request, "state");
-  filter->tag = request_query(request, "tag");
-  hash = request_query(request, "kernel");
+
+  const char *hash = request_query(request, "kernel");
+  enum job_state state;
+  struct error error;
   if (filter->state && !job_state_parse(filter->state, &state)) {
-    request_problem(request, 422, "", "state=\"%.40s\" is none of queued, running, done, failed and cancelled",
-                    filter->state);
+    error_set(&error, "state=\"%.40s\" is none of queued, running, done, failed and cancelled", filter->state);
+    answer_failure(request, &error);
     return false;
   }
   if (hash && !digest_parse(hash, kernel)) {
-    request_problem(request, 422, "", "kernel=\"%.80s\" is no kernel hash (\"sha256:\" and 64 digits)", hash);
+    error_set(&error, "kernel=\"%.80s\" is no kernel hash (\"sha256:\" and 64 digits)", hash);
+    answer_failure(request, &error);
     return false;
   }
   filter->kernel = hash ? kernel : NULL;
@@ -41,6 +42,7 @@ void route_job_list(struct worker *worker, struct request *request) {
   int64_t next;
   if (!filter_read(request, &filter, &kernel))
     return;
+
   if (jobs_list(worker->db, &filter, &items, &next, &error))
     request_answer_json(request, 200, page_to_json(items, next));
   else
@@ -48,7 +50,9 @@ void route_job_list(struct worker *worker, struct request *request) {
 }
 
 static void absent_answer(struct request *request, int64_t job) {
-  request_problem(request, 404, "", "there is no job %lld", (long long)job);
+  struct error error;
+  error_of(&error, ERROR_MISSING, "there is no job %lld", (long long)job);
+  answer_failure(request, &error);
 }
 
 /* Answers with the job's summary. */
@@ -99,7 +103,9 @@ static bool events_read(struct request *request, int64_t *ret_limit, int64_t *re
   char *end;
   double seconds = wait && *wait ? strtod(wait, &end) : 0;
   if (wait && (!*wait || *end || !(seconds >= 0 && seconds <= WAIT_SECONDS_MAX))) {
-    request_problem(request, 422, "", "wait=\"%.40s\" must be 0 to %d seconds", wait, WAIT_SECONDS_MAX);
+    struct error error;
+    error_set(&error, "wait=\"%.40s\" must be 0 to %d seconds", wait, WAIT_SECONDS_MAX);
+    answer_failure(request, &error);
     return false;
   }
   *ret_deadline_ms = request->deadline_passed ? 0 : request->arrived_ms + (int64_t)(seconds * 1000);
@@ -132,9 +138,9 @@ void route_job_events(struct worker *worker, struct request *request) {
 }
 
 void route_job_delete(struct worker *worker, struct request *request) {
+  cleanup_json json_t *summary = NULL;
   struct error error;
   int64_t job;
-  json_t *summary = NULL;
   bool ended;
   if (!answer_id(request, "job", &job))
     return;
@@ -143,12 +149,16 @@ void route_job_delete(struct worker *worker, struct request *request) {
     answer_failure(request, &error);
     return;
   }
-  const char *state = json_string_value(json_object_get(summary, "state"));
-  if (!summary)
+  if (!summary) {
     absent_answer(request, job);
-  else if (!ended && strcmp(state, job_state_name(JOB_CANCELLED)) != 0)
-    request_problem(request, 409, "", "job %lld is %s already; nothing is left to cancel", (long long)job, state);
-  else
-    request_answer_json(request, 200, json_incref(summary));
-  json_decref(summary);
+    return;
+  }
+
+  const char *state = json_string_value(json_object_get(summary, "state"));
+  if (!ended && strcmp(state, job_state_name(JOB_CANCELLED)) != 0) {
+    error_of(&error, ERROR_CONFLICT, "job %lld is %s already; nothing is left to cancel", (long long)job, state);
+    answer_failure(request, &error);
+    return;
+  }
+  request_answer_json(request, 200, TAKE(summary));
 }

@@ -1,0 +1,92 @@
+"""Jobs: what a post of several stores, what clients that post at the same time get, and what a job's events say."""
+
+import threading
+
+from hands import ENVIRONMENT, LARGE, SMALL, hands, kernel, server, submit  # noqa: F401 (fixtures)
+from harness import wait_until
+
+
+def body(kernel, n, **more):  # noqa: F811
+    return {"kernel": kernel, "key": {"n": n}, "space": SMALL, "environment": ENVIRONMENT} | more
+
+
+def test_equal_jobs_of_a_post_are_one_job_with_the_highest_priority(server, kernel):  # noqa: F811
+    answer = server.request("POST", "/v1/jobs", {"jobs": [body(kernel, 1), body(kernel, 2), body(kernel, 1, priority=7)]})
+    assert answer.status == 201, answer
+    first, other, again = answer.json["jobs"]
+    assert (first["job"], first["created"], again["created"]) == (again["job"], True, False)
+    assert other["job"] != first["job"] and other["created"]
+    assert [server.get(f"/v1/jobs/{job['job']}")["priority"] for job in (first, other)] == [7, 0]
+
+
+def test_one_bad_job_refuses_the_whole_post(server, kernel):  # noqa: F811
+    for wrong, pointer in ((body(kernel, 2, priority=2000), "/jobs/1/priority"),  # seen when it is read,
+                           (body(kernel, 2, key={"m": 2}), "/jobs/1/key/m"),  # when it is held against its kernel,
+                           (body(kernel, 2, space={"parameters": {"A": [1]}, "conditions": ["A > 1"]}), "/jobs/1/space")):
+        answer = server.request("POST", "/v1/jobs", {"jobs": [body(kernel, 1), wrong]})
+        assert (answer.status, answer.json["pointer"]) == (422, pointer), answer
+    assert server.get("/v1/jobs")["items"] == []
+
+
+def test_clients_that_post_the_same_jobs_at_the_same_time_get_the_same_jobs(server, kernel):  # noqa: F811
+    jobs = [body(kernel, n, space=LARGE) for n in range(60)]
+    answers = {}
+
+    def post(client):
+        answers[client] = server.request("POST", "/v1/jobs", {"jobs": jobs[::-1] if client % 2 else jobs}).json["jobs"]
+
+    clients = [threading.Thread(target=post, args=(client,)) for client in range(4)]
+    for client in clients:
+        client.start()
+    for client in clients:
+        client.join()
+    ids = [[job["job"] for job in (answer[::-1] if client % 2 else answer)] for client, answer in answers.items()]
+    assert len(answers) == 4 and all(each == ids[0] for each in ids) and len(set(ids[0])) == 60
+    assert sum(job["created"] for answer in answers.values() for job in answer) == 60
+    metrics = server.request("GET", "/metrics").body.decode()
+    assert "wavetune_jobs_submitted_total 60\n" in metrics and "wavetune_jobs_known_total 180\n" in metrics
+
+
+def test_every_change_of_a_job_is_an_event_and_they_count_up_from_one(server, hands, submit):  # noqa: F811
+    job, hand = submit(SMALL), hands("a")
+    hand.work()
+    events = server.get(f"/v1/jobs/{job}/events")
+    assert [event["event"] for event in events["items"]] == list(range(1, len(events["items"]) + 1))
+    assert [event["kind"] for event in events["items"]] == ["queued", "running", "stage", "done"]
+    assert events["items"][2]["detail"].items() >= {"stage": "final", "round": 0, "processes": 3}.items()
+    assert events["items"][3]["detail"] == {"winner": server.get(f"/v1/jobs/{job}")["winner"]["config"]}
+    assert events["next"] == "4"
+    assert server.get(f"/v1/jobs/{job}/events?after=2&limit=1")["next"] == "3"
+    assert server.get(f"/v1/jobs/{job}/events?after=4") == {"items": [], "next": "4"}
+    assert server.request("GET", "/v1/jobs/999/events").status == 404
+
+
+def test_followers_of_several_jobs_hear_of_their_own(server, submit):  # noqa: F811
+    jobs = [submit(SMALL, key={"n": n}) for n in (1, 2, 3)]
+    heard = {}
+
+    def follow(job):
+        heard[job] = server.get(f"/v1/jobs/{job}/events?after=1&wait=60")
+
+    followers = {job: threading.Thread(target=follow, args=(job,)) for job in jobs}
+    for follower in followers.values():
+        follower.start()
+    for job in (jobs[1], jobs[0], jobs[2]):
+        assert job not in heard
+        assert server.request("DELETE", f"/v1/jobs/{job}").status == 200
+        followers[job].join()
+        assert [event["kind"] for event in heard[job]["items"]] == ["cancelled"] and heard[job]["next"] == "2"
+
+
+def test_a_job_in_a_list_has_what_it_has_alone_but_for_its_space_and_verdict(server, hands, submit):  # noqa: F811
+    job, both = submit(SMALL, budget={"device_seconds": 60}, finals={"devices": 2}), (hands("a"), hands("b"))
+    wait_until(lambda: [hand.work() for hand in both] and server.get(f"/v1/jobs/{job}")["state"] == "done", 30, "the job to be done")
+    alone, listed = server.get(f"/v1/jobs/{job}"), server.get("/v1/jobs")["items"][0]
+    assert alone.keys() - listed.keys() == {"space", "waiting", "flagged", "quarantined"}
+    assert (alone["waiting"], alone["flagged"], alone["quarantined"], alone["space"]) == (None, None, None, SMALL)
+    winner = alone.pop("winner")
+    assert winner.keys() == {"config", "config_values", "verdict", "resources"}
+    assert listed.pop("winner") == {name: winner[name] for name in ("config", "config_values")}
+    assert {name: alone[name] for name in listed} == listed
+    assert (listed["budget"], listed["finals"], listed["search"]) == ({"device_seconds": 60}, {"devices": 2}, None)
+    assert listed["measured"] == sum(listed["outcomes"].values()) == 3 and listed["reason"] is None

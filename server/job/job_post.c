@@ -1,4 +1,5 @@
-/* POST /v1/jobs: one job or an array of them. What is new is stored in one transaction; one bad job refuses them all.
+/* POST /v1/jobs: one job or an array of them. What is new is stored in one transaction; one bad job
+ * refuses them all.
  *
  * Memory: what a handler makes lives as long as it runs. Threads: database workers. */
 #include "server/counters.h"
@@ -123,7 +124,8 @@ static bool post_store(struct worker *worker, struct job_post *post, const struc
       raised[n_raised++] = row->known.id;
   }
 
-  /* The request that raised a job's priority before may have ended before the job's leases followed. */
+  /* The request that raised a job's priority before may have ended before the job's leases
+   * followed. */
   return submissions_store(worker, changed, n_changed, author, error) &&
          jobs_raise_leases(worker->db, raised, n_raised, error);
 }

@@ -1,4 +1,5 @@
-/* A job as somebody submits it: the body of POST /v1/jobs, read and checked as far as that goes without the database.
+/* A job as somebody submits it: the body of POST /v1/jobs, read and checked as far as that goes
+ * without the database.
  *
  * Memory: a request owns what it points to. Threads: any. */
 #ifndef WAVETUNE_SERVER_JOB_JOB_REQUEST_H
@@ -20,7 +21,8 @@ struct job_search {
 };
 extern const struct record job_search_record;
 
-/* Revalidate: measure a few configs of an earlier job again; the job's space is not the kernel's. */
+/* Revalidate: measure a few configs of an earlier job again; the job's space is not the
+ * kernel's. */
 enum job_purpose { PURPOSE_TUNE, PURPOSE_REVALIDATE };
 extern const char *const job_purpose_names[]; /* by value, ended by NULL */
 

@@ -93,7 +93,8 @@ void route_job_measurements(struct worker *worker, struct request *request) {
   }
 }
 
-/* False, and answered: an argument is wrong. *ret_deadline_ms: until when an empty answer waits for an event. */
+/* False, and answered: an argument is wrong. *ret_deadline_ms: until when an empty answer waits
+ * for an event. */
 static bool events_read(struct request *request, int64_t *ret_limit, int64_t *ret_after, int64_t *ret_deadline_ms) {
   static const char *const names[] = {"limit", "after", "wait", NULL};
   if (!request_query_only(request, names) || !page_by_id(request, 0, ret_limit, ret_after))

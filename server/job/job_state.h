@@ -1,6 +1,7 @@
 /* The states a job goes through, and which changes of state there are.
  *
- * job_state_may_change is the whole transition table; job_change_state (job_store.h) is the one function that applies it.
+ * job_state_may_change is the whole transition table; job_change_state (job_store.h) is the one
+ * function that applies it.
  * Threads: pure functions. */
 #ifndef WAVETUNE_SERVER_JOB_JOB_STATE_H
 #define WAVETUNE_SERVER_JOB_JOB_STATE_H

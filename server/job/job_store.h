@@ -63,8 +63,8 @@ void bind_jobs(struct db_parameters *parameters, struct job_row *const *jobs, si
 /* Fills `known` of those that are stored. */
 must_check bool jobs_find(struct db *db, struct job_row *const *jobs, size_t n, struct error *error);
 
-/* Stores new jobs with their leases, and raises priorities of known ones, and notes both, in the caller's transaction. No
- * two of the same identity. `author`: who submits them. */
+/* Stores new jobs with their leases, and raises priorities of known ones, and notes both, in the
+ * caller's transaction. No two of the same identity. `author`: who submits them. */
 must_check bool jobs_insert(struct db *db, struct job_row *const *jobs, size_t n, const struct author *author,
                             struct error *error);
 
@@ -82,8 +82,9 @@ struct job_change {
   enum stage next_stage;
   int64_t next_round;
 };
-/* The only function that changes a job's state or stage: compare and set, and the event, in one statement. *ret_changed:
- * how many were as `from` and `at_stage` say. Aborts on a transition that job_state.h does not have. */
+/* The only function that changes a job's state or stage: compare and set, and the event, in one
+ * statement. *ret_changed: how many were as `from` and `at_stage` say. Aborts on a transition
+ * that job_state.h does not have. */
 must_check bool job_change_state(struct db *db, const struct job_change *change, size_t *ret_changed,
                                  struct error *error);
 
@@ -104,7 +105,8 @@ struct job_brief {
   bool is_spent;                 /* what its budget leaves the screen */
   struct digest hardware_digest; /* whose parked requests its leases wake */
 };
-/* Those of `jobs` (all with NULL) that are queued or running and have no open and no held lease. At most `limit`. */
+/* Those of `jobs` (all with NULL) that are queued or running and have no open and no held lease.
+ * At most `limit`. */
 must_check bool jobs_ready(struct db *db, const int64_t *jobs, size_t n, int64_t live_ms, int64_t limit,
                            struct job_brief **ret_ready, size_t *ret_n, struct error *error);
 
@@ -141,8 +143,8 @@ must_check bool job_get(struct db *db, int64_t job, int64_t live_ms, json_t **re
 must_check bool job_measurements_list(struct db *db, int64_t job, int64_t after, int64_t limit, json_t **ret_items,
                                       int64_t *ret_next, bool *ret_known, struct error *error);
 
-/* The job's events after number `after`, oldest first, at most `limit`; *ret_last is the last one's number, or `after`.
- * NULL in *ret_items: there is no such job. */
+/* The job's events after number `after`, oldest first, at most `limit`; *ret_last is the last
+ * one's number, or `after`. NULL in *ret_items: there is no such job. */
 must_check bool job_events_list(struct db *db, int64_t job, int64_t after, int64_t limit, json_t **ret_items,
                                 int64_t *ret_last, struct error *error);
 

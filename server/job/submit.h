@@ -1,7 +1,8 @@
-/* Submitting jobs: from what somebody asked for to rows that can be stored. Reads the database for kernels, builds and
- * environments; enumerates spaces outside of any transaction.
+/* Submitting jobs: from what somebody asked for to rows that can be stored. Reads the database for
+ * kernels, builds and environments; enumerates spaces outside of any transaction.
  *
- * Memory: a submission owns what it made; a catalog owns kernels and builds and must outlive the submissions.
+ * Memory: a submission owns what it made; a catalog owns kernels and builds and must outlive the
+ * submissions.
  * Threads: a worker's own. */
 #ifndef WAVETUNE_SERVER_JOB_SUBMIT_H
 #define WAVETUNE_SERVER_JOB_SUBMIT_H
@@ -46,20 +47,23 @@ struct submission {
 };
 void submission_release(struct submission *submission);
 
-/* Checks a parsed request against kernel, builds and environments. ERROR_INVALID: the request is wrong, with a pointer
- * relative to the job and perhaps *ret_extra (else NULL; the caller's) for the problem. Other kinds: the database. */
+/* Checks a parsed request against kernel, builds and environments. ERROR_INVALID: the request is
+ * wrong, with a pointer relative to the job and perhaps *ret_extra (else NULL; the caller's) for
+ * the problem. Other kinds: the database. */
 must_check bool submission_check(struct worker *worker, struct catalog *catalog, struct submission *submission,
                                  json_t **ret_extra, struct error *error);
 
-/* Refuses a budget of which it is known that no final can keep to it: the same was measured before, and took longer. */
+/* Refuses a budget of which it is known that no final can keep to it: the same was measured
+ * before, and took longer. */
 must_check bool submission_pays(const struct submission *submission, struct error *error);
 
-/* Cuts a job that is not known yet, whose incumbent was read, into leases: what stands for it in the post gets the plan. A
- * space that is searched is not enumerated, others have at most `points_max` points. */
+/* Cuts a job that is not known yet, whose incumbent was read, into leases: what stands for it in
+ * the post gets the plan. A space that is searched is not enumerated, others have at most
+ * `points_max` points. */
 must_check bool submission_plan(struct submission *submission, uint64_t points_max, struct error *error);
 
-/* Stores all: the new ones with their leases, and raised priorities, in one transaction that is repeated when another
- * one was in its way. Then wakes the requests that wait for their leases. */
+/* Stores all: the new ones with their leases, and raised priorities, in one transaction that is
+ * repeated when another one was in its way. Then wakes the requests that wait for their leases. */
 must_check bool submissions_store(struct worker *worker, struct job_row *const *rows, size_t n,
                                   const struct author *author, struct error *error);
 

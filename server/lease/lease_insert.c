@@ -1,4 +1,5 @@
-/* SQL that inserts the first leases of jobs, and raises the priority of leases. Memory and threads: as the header says. */
+/* SQL that inserts the first leases of jobs, and raises the priority of leases. Memory and
+ * threads: as the header says. */
 #include "server/lease/lease_insert.h"
 
 #include "server/db/db_record.h"

@@ -38,4 +38,11 @@ must_check bool blob_load(struct db *db, struct blob_cache *cache, const struct 
 must_check bool blobs_missing(struct db *db, const struct digest *digests, size_t n, bool *ret_missing, size_t *ret_n,
                               struct error *error);
 
+/* True when all of these files are stored. Otherwise answers 409 with `missing`, those that are not, and returns
+ * false. */
+struct worker;
+struct request;
+must_check bool answer_missing_files(struct worker *worker, struct request *request, const struct digest *digests,
+                                     size_t n);
+
 #endif

@@ -5,6 +5,7 @@
 #include "common/campaign/campaign.h"
 #include "server/agent/drift.h"
 #include "server/agent/identity.h"
+#include "server/blob/blobs.h"
 #include "server/counters.h"
 #include "server/http/answers.h"
 #include "server/http/routes.h"

@@ -34,7 +34,7 @@ static bool kernel_find(void *context, const struct digest *hash, const struct k
     }
   cleanup_json json_t *manifest = NULL;
   struct kernel *kernel;
-  if (!kernel_load(store->db, hash, &manifest, NULL, error))
+  if (!kernel_load(store->db, hash, &manifest, error))
     return failed(store, error);
   if (!manifest)
     return error_of(error, ERROR_MISSING, "there is no kernel %s", digest_format(hash, text));

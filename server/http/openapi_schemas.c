@@ -144,28 +144,11 @@ const char openapi_schemas[] = JSON({
     "blob": {"$ref": "#/components/schemas/Digest"}, "size": {"type": "integer"}}},
   "KernelAnswer": {"type": "object", "required": ["kernel", "name"], "properties": {
     "kernel": {"$ref": "#/components/schemas/Digest"}, "name": {"type": "string"}}},
-  "Kernel": {"type": "object", "required": ["kernel", "manifest", "created_at", "signatures"], "properties": {
-    "kernel": {"$ref": "#/components/schemas/Digest"}, "manifest": {"$ref": "#/components/schemas/Manifest"},
-    "created_at": {"$ref": "#/components/schemas/Time"}, "made_by": {"$ref": "#/components/schemas/By"},
-    "made_by_id": {"$ref": "#/components/schemas/ById"},
-    "signatures": {"type": "array", "items": {"$ref": "#/components/schemas/CodeSignature"}}}},
   "CodeSignature": {"type": "object", "required": ["key", "signature"], "properties": {
     "key": {"$ref": "#/components/schemas/Digest"}, "expires": {"type": "string"},
     "signature": {"type": "string", "pattern": "^[A-Za-z0-9+/]{86}==$"}}},
-  "CodeSignatureRequest": {"type": "object", "required": ["public_key", "signature"], "additionalProperties": false, "properties": {
-    "public_key": {"type": "string", "pattern": "^[A-Za-z0-9+/]{43}=$"},
-    "signature": {"type": "string", "pattern": "^[A-Za-z0-9+/]{86}==$"},
-    "expires": {"type": ["string", "null"], "pattern": "^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$"}}},
-  "CodeSignatures": {"type": "object", "required": ["kernel", "signatures"], "properties": {
-    "kernel": {"$ref": "#/components/schemas/Digest"}, "build": {"$ref": "#/components/schemas/Digest"},
-    "signatures": {"type": "array", "items": {"$ref": "#/components/schemas/CodeSignature"}}}},
   "KernelList": {"type": "object", "required": ["items", "next"], "properties": {
-    "items": {"type": "array", "items": {"type": "object", "required": ["kernel", "name", "language", "created_at", "signatures"], "properties": {
-      "kernel": {"$ref": "#/components/schemas/Digest"}, "name": {"type": "string"}, "language": {"type": "string"},
-      "created_at": {"$ref": "#/components/schemas/Time"}, "made_by": {"$ref": "#/components/schemas/By"},
-      "made_by_id": {"$ref": "#/components/schemas/ById"},
-      "signatures": {"type": "array", "items": {"$ref": "#/components/schemas/CodeSignature"}}}}},
-    "next": {"$ref": "#/components/schemas/Next"}}},
+    "items": {"type": "array", "items": {"$ref": "#/components/schemas/KernelItem"}}, "next": {"$ref": "#/components/schemas/Next"}}},
   "Build": {"type": "object", "required": ["kernel", "toolchain", "arch", "warp_size", "variants"], "properties": {
     "kernel": {"$ref": "#/components/schemas/Digest"}, "toolchain": {"type": "object"}, "arch": {"type": "string"},
     "warp_size": {"type": "integer"}, "variants": {"type": "array", "items": {"type": "object", "required": ["objects"], "properties": {
@@ -178,12 +161,7 @@ const char openapi_schemas[] = JSON({
         "config": {"$ref": "#/components/schemas/Config"}, "error": {"type": "string"}}}}}}}}},
   "BuildAnswer": {"type": "object", "required": ["build"], "properties": {"build": {"$ref": "#/components/schemas/Digest"}}},
   "BuildList": {"type": "object", "required": ["items", "next"], "properties": {
-    "items": {"type": "array", "items": {"type": "object", "required": ["build", "toolchain", "arch", "variants", "created_at", "signatures"], "properties": {
-      "signatures": {"type": "array", "items": {"$ref": "#/components/schemas/CodeSignature"}},
-      "build": {"$ref": "#/components/schemas/Digest"}, "toolchain": {"type": "object"}, "arch": {"type": "string"},
-      "variants": {"type": "integer"}, "created_at": {"$ref": "#/components/schemas/Time"},
-      "made_by": {"$ref": "#/components/schemas/By"}, "made_by_id": {"$ref": "#/components/schemas/ById"}}}},
-    "next": {"$ref": "#/components/schemas/Next"}}},
+    "items": {"type": "array", "items": {"$ref": "#/components/schemas/BuildItem"}}, "next": {"$ref": "#/components/schemas/Next"}}},
   "BaselineFrom": {"type": "string", "enum": ["incumbent", "imported", "default", "first"]},
   "Ranges": {"type": "array", "description": "[first, count] pairs of ordinals", "items": {"type": "array",
     "items": {"type": "integer"}, "minItems": 2, "maxItems": 2}},

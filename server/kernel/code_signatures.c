@@ -1,83 +1,101 @@
-/* SQL of signatures of kernels and builds. Memory and threads: as the header says. */
+/* Signatures of kernels and builds in the database. Memory and threads: as the header says. */
 #include "server/kernel/code_signatures.h"
 
 #include "common/base/time.h"
 #include "common/cache/channel_entry.h"
+#include "server/db/db_record.h"
 #include "server/db/values.h"
+#include "server/kernel/kernel.sql.h"
+#include "server/records.h"
 
-#define TEXT_OF(number) #number
-#define TEXT(macro) TEXT_OF(macro)
+struct code_signatures {
+  struct digest kernel, build;
+  json_t *signatures;
+};
+static const struct field signatures_fields[] = {
+    {"kernel", FIELD_DIGEST, offsetof(struct code_signatures, kernel), FIELD_ANSWER},
+    {"build", FIELD_DIGEST, offsetof(struct code_signatures, build), FIELD_ANSWER | FIELD_OMITTED},
+    {"signatures", FIELD_JSON, offsetof(struct code_signatures, signatures), FIELD_ANSWER,
+     .schema = "{\"type\": \"array\", \"items\": {\"$ref\": \"#/components/schemas/CodeSignature\"}}"},
+};
+const struct record code_signatures_record = RECORD("CodeSignatures", struct code_signatures, signatures_fields);
 
-static bool signature_store(struct db *db, const struct digest *digest, const struct code_signature *signature,
-                            const struct author *author, bool *ret_is_new, bool *ret_has_room, struct error *error) {
-  static const struct statement store = {
-      "code_signature_store",
-      "WITH stored AS (INSERT INTO code_signatures AS c (digest, key, signature, expires_at, added_by, added_by_id)"
-      " SELECT $1::bytea, $2::bytea, $3, $4::timestamptz, $5, $6::bigint WHERE (SELECT count(*) FROM code_signatures"
-      "  WHERE digest = $1::bytea AND key <> $2::bytea AND (expires_at IS NULL OR expires_at > now())) < " TEXT(
-          CODE_SIGNATURES_MAX) " ON CONFLICT (digest, key) DO UPDATE SET signature = excluded.signature,"
-                               "  expires_at = excluded.expires_at, signed_at = now(), added_by = excluded.added_by,"
-                               "  added_by_id = excluded.added_by_id"
-                               " WHERE c.expires_at < COALESCE(excluded.expires_at, 'infinity') RETURNING c.key)"
-                               " SELECT EXISTS (SELECT FROM stored) AS is_new, EXISTS (SELECT FROM stored) OR EXISTS "
-                               "(SELECT FROM code_signatures"
-                               "  WHERE digest = $1::bytea AND key = $2::bytea) AS has_room"};
-  char expires[TIME_TEXT_SIZE];
-  struct db_parameters parameters = {0};
-  db_digest(&parameters, digest);
-  db_digest(&parameters, &signature->key);
-  db_text(&parameters, signature->text);
-  db_text(&parameters, signature->expires_s ? time_text_format(signature->expires_s, expires) : NULL);
-  db_author(&parameters, author);
+static const struct digest *code_digest(const struct signed_code *code) {
+  return code->is_build ? &code->build : &code->kernel;
+}
+
+bool code_is_registered(struct db *db, const struct signed_code *code, bool *ret_is_registered, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
-  if (!db_run(db, &store, &parameters, &rows, error))
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_digest(&parameters, "kernel", &code->kernel);
+  bind_digest(&parameters, "build", code->is_build ? &code->build : NULL);
+  if (!db_run(db, &sql_code_is_registered, &parameters, &rows, error))
     return false;
-  *ret_is_new = db_get_bool(rows, 0, "is_new");
-  *ret_has_room = db_get_bool(rows, 0, "has_room");
+  *ret_is_registered = db_get_bool(rows, 0, "is_registered");
   return true;
 }
 
-bool code_signature_store(struct db *db, const struct digest *digest, const struct code_signature *signature,
-                          const struct author *author, bool *ret_has_room, struct error *error) {
-  bool is_new = false;
-  if (!db_begin(db, error))
+static bool signature_store(struct db *db, const struct digest *digest, const struct code_signature *signature,
+                            const struct author *author, bool *ret_has_room, struct error *error) {
+  char expires[TIME_TEXT_SIZE];
+  cleanup_rows struct db_rows *rows = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_digest(&parameters, "digest", digest);
+  bind_digest(&parameters, "key", &signature->key);
+  bind_text(&parameters, "signature", signature->text);
+  bind_text(&parameters, "expires_at", signature->expires_s ? time_text_format(signature->expires_s, expires) : NULL);
+  bind_integer(&parameters, "most", CODE_SIGNATURES_MAX);
+  bind_author(&parameters, author);
+  if (!db_run(db, &sql_code_signature_store, &parameters, &rows, error))
     return false;
-  bool ok = signature_store(db, digest, signature, author, &is_new, ret_has_room, error);
-  if (ok && is_new)
-    ok = audit_note_digest(db, author, AUDIT_SIGN_CODE, digest,
+
+  *ret_has_room = db_get_bool(rows, 0, "has_room");
+  return !db_get_bool(rows, 0, "is_new") ||
+         audit_note_digest(db, author, AUDIT_SIGN_CODE, digest,
                            json_pack("{s:o}", "key", json_digest_text(&signature->key)), error);
-  return db_end(db, ok, error);
 }
 
-bool code_signatures_load(struct db *db, const struct digest *digest, json_t **ret_signatures, struct error *error) {
-  static const struct statement load = {"code_signatures_load", "SELECT " SQL_SIGNATURES("$1::bytea") " AS signatures"};
-  struct db_parameters parameters = {0};
-  db_digest(&parameters, digest);
+static bool signatures_load(struct db *db, const struct signed_code *code, json_t **ret_answer, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
-  if (!db_run(db, &load, &parameters, &rows, error))
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_digest(&parameters, "digest", code_digest(code));
+  if (!db_run(db, &sql_code_signatures_load, &parameters, &rows, error))
     return false;
-  *ret_signatures = db_get_json(rows, 0, "signatures");
+
+  cleanup_json json_t *signatures = db_get_json(rows, 0, "signatures");
+  struct code_signatures answer = {.kernel = code->kernel, .signatures = signatures};
+  if (code->is_build)
+    answer.build = code->build;
+  *ret_answer = record_write(&code_signatures_record, &answer);
+  return true;
+}
+
+bool code_signature_store(struct db *db, const struct signed_code *code, const struct code_signature *signature,
+                          const struct author *author, bool *ret_has_room, json_t **ret_answer, struct error *error) {
+  cleanup_json json_t *answer = NULL;
+  bool has_room = false;
+  if (!db_begin(db, error))
+    return false;
+  bool ok = signature_store(db, code_digest(code), signature, author, &has_room, error) &&
+            (!has_room || signatures_load(db, code, &answer, error));
+  if (!db_end(db, ok, error))
+    return false;
+
+  *ret_has_room = has_room;
+  *ret_answer = TAKE(answer);
   return true;
 }
 
 bool agents_refusing(struct db *db, const struct digest *hardware, const struct digest *kernel,
                      const struct digest *build, bool is_plain, int64_t live_ms, int64_t *ret_n, struct error *error) {
-  static const struct statement count = {
-      "agents_refusing",
-      "SELECT count(DISTINCT a.id) AS n"
-      " FROM (SELECT $2::bytea AS kernel, $3::bytea AS build, $4::bool AS is_plain) j"
-      " CROSS JOIN environments e JOIN devices d ON d.environment_id = e.id JOIN agents a ON a.id = d.agent"
-      " WHERE e.hardware_digest = $1::bytea AND COALESCE(a.drain_reason, d.drain_reason) IS NULL"
-      "  AND a.last_seen > now() - $5::bigint * interval '1 ms' AND NOT " SQL_MAY_RUN("a.trusted_keys")};
-  char text[BYTEA_TEXT_SIZE];
-  struct db_parameters parameters = {0};
-  db_digest(&parameters, hardware);
-  db_digest(&parameters, kernel);
-  db_text(&parameters, build ? digest_bytea(build, text) : NULL);
-  db_text(&parameters, is_plain ? "t" : "f");
-  db_integer(&parameters, live_ms);
   cleanup_rows struct db_rows *rows = NULL;
-  if (!db_run(db, &count, &parameters, &rows, error))
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_digest(&parameters, "hardware", hardware);
+  bind_digest(&parameters, "kernel", kernel);
+  bind_digest(&parameters, "build", build);
+  bind_bool(&parameters, "is_plain", is_plain);
+  bind_integer(&parameters, "live_ms", live_ms);
+  if (!db_run(db, &sql_agents_refusing, &parameters, &rows, error))
     return false;
   *ret_n = db_get_integer(rows, 0, "n");
   return true;

@@ -9,7 +9,9 @@
 
 #define CODE_SIGNATURES_MAX 64 /* of one kernel or build, each by another key */
 
-/* SQL: whether one of `keys`, a bytea[], signed what has this digest, and the signature lasts. */
+/* The macros are for server/lease; statements in .sql files have is_signed() and signatures_of().
+ *
+ * SQL: whether one of `keys`, a bytea[], signed what has this digest, and the signature lasts. */
 #define SQL_IS_SIGNED(digest_sql, keys)                                                                                \
   "EXISTS (SELECT FROM code_signatures c WHERE c.digest = " digest_sql " AND c.key = ANY (" keys ")"                   \
   " AND (c.expires_at IS NULL OR c.expires_at > now()))"
@@ -25,15 +27,17 @@
   "  'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"'))) ORDER BY c.signed_at, c.key), '[]')"                                          \
   " FROM code_signatures c WHERE c.digest = " digest_sql ")"
 
-/* Stores a signature that was verified. Of two by one key the one that lasts longer stays: whoever reads
- * the other can send it again. *ret_has_room is false when CODE_SIGNATURES_MAX other keys signed
- * it; nothing is stored then. */
-must_check bool code_signature_store(struct db *db, const struct digest *digest, const struct code_signature *signature,
-                                     const struct author *author, bool *ret_has_room, struct error *error);
+/* Whether there is such a kernel, or that kernel has such a build. */
+must_check bool code_is_registered(struct db *db, const struct signed_code *code, bool *ret_is_registered,
+                                   struct error *error);
 
-/* Those of a kernel or build, in the order in which they were made; a new reference. */
-must_check bool code_signatures_load(struct db *db, const struct digest *digest, json_t **ret_signatures,
-                                     struct error *error);
+/* Stores a signature that was verified, of code that is registered. Of two by one key the one that lasts longer stays:
+ * whoever reads the other can send it again. *ret_has_room is false when CODE_SIGNATURES_MAX other keys signed it;
+ * nothing is stored then. Otherwise *ret_answer is {"kernel", "build", "signatures"}, a new reference: all that it
+ * has now, in the order in which they were made. */
+must_check bool code_signature_store(struct db *db, const struct signed_code *code,
+                                     const struct code_signature *signature, const struct author *author,
+                                     bool *ret_has_room, json_t **ret_answer, struct error *error);
 
 /* How many live agents with this hardware would not be given a job of the kernel, of the build where that is not NULL:
  * they take only what is signed by keys that they trust, and where its space is plain (kernel_space_is_plain). */

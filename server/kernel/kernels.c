@@ -1,33 +1,55 @@
-/* SQL of kernels and builds. */
+/* Kernels and builds in the database. Memory and threads: as the header says. */
 #include "server/kernel/kernels.h"
 
+#include "server/db/db_record.h"
 #include "server/db/values.h"
-#include "server/kernel/code_signatures.h"
+#include "server/kernel/kernel.sql.h"
+#include "server/records.h"
 
-#define SQL_ORIGIN(row)                                                                                                \
-  "json_build_object('created_at', " SQL_TIME(row ".created_at") ", " SQL_BY(row, "made_by") ") AS origin"
+#define SCHEMA_SIGNATURES "{\"type\": \"array\", \"items\": {\"$ref\": \"#/components/schemas/CodeSignature\"}}"
+#define SCHEMA_MANIFEST "{\"$ref\": \"#/components/schemas/Manifest\"}"
 
-static void digests_parameter(struct db_parameters *parameters, struct db_array *array, const struct digest *digests,
-                              size_t n) {
-  db_array_init(array);
-  for (size_t i = 0; i < n; i++)
-    db_array_digest(array, &digests[i]);
-  db_text(parameters, db_array_finish(array));
-}
+/* A kernel or a build, of which each of the answers below has a part. */
+struct stored_code {
+  struct digest digest; /* the kernel's hash, or the build's digest */
+  char *name, *language, *arch, *created_at, *made_by;
+  int64_t variants, made_by_id;
+  json_t *manifest, *toolchain, *signatures;
+};
 
-/* Runs `insert` and, when it made a row, `files` for what it refers to, and notes it, in one transaction. */
-static bool insert_with_files(struct db *db, const struct statement *insert, const struct db_parameters *values,
-                              const struct statement *files, const struct db_parameters *file_values,
-                              const struct audit_row *note, bool *ret_is_new, struct error *error) {
-  if (!db_begin(db, error))
-    return false;
-  cleanup_rows struct db_rows *rows = NULL;
-  bool is_good = db_run(db, insert, values, &rows, error);
-  *ret_is_new = is_good && db_affected(rows) == 1;
-  if (is_good && *ret_is_new)
-    is_good = db_run(db, files, file_values, NULL, error) && audit_add(db, note, 1, error);
-  return db_end(db, is_good, error);
-}
+static const struct field kernel_fields[] = {
+    {"kernel", FIELD_DIGEST, offsetof(struct stored_code, digest), FIELD_ANSWER, .column = "hash"},
+    {"manifest", FIELD_JSON, offsetof(struct stored_code, manifest), FIELD_ANSWER, .schema = SCHEMA_MANIFEST},
+    {"created_at", FIELD_TIME, offsetof(struct stored_code, created_at), FIELD_ANSWER},
+    {"made_by", FIELD_TEXT, offsetof(struct stored_code, made_by), FIELD_ANSWER},
+    {"made_by_id", FIELD_ID, offsetof(struct stored_code, made_by_id), FIELD_ANSWER, .schema = SCHEMA_BY_ID},
+    {"signatures", FIELD_JSON, offsetof(struct stored_code, signatures), FIELD_ANSWER, .schema = SCHEMA_SIGNATURES},
+};
+const struct record kernel_record = RECORD("Kernel", struct stored_code, kernel_fields);
+
+static const struct field kernel_item_fields[] = {
+    {"kernel", FIELD_DIGEST, offsetof(struct stored_code, digest), FIELD_ANSWER, .column = "hash"},
+    {"name", FIELD_TEXT, offsetof(struct stored_code, name), FIELD_ANSWER},
+    {"language", FIELD_TEXT, offsetof(struct stored_code, language), FIELD_ANSWER},
+    {"created_at", FIELD_TIME, offsetof(struct stored_code, created_at), FIELD_ANSWER},
+    {"made_by", FIELD_TEXT, offsetof(struct stored_code, made_by), FIELD_ANSWER},
+    {"made_by_id", FIELD_ID, offsetof(struct stored_code, made_by_id), FIELD_ANSWER, .schema = SCHEMA_BY_ID},
+    {"signatures", FIELD_JSON, offsetof(struct stored_code, signatures), FIELD_ANSWER, .schema = SCHEMA_SIGNATURES},
+};
+const struct record kernel_item_record = RECORD("KernelItem", struct stored_code, kernel_item_fields);
+
+static const struct field build_item_fields[] = {
+    {"build", FIELD_DIGEST, offsetof(struct stored_code, digest), FIELD_ANSWER, .column = "digest"},
+    {"toolchain", FIELD_JSON, offsetof(struct stored_code, toolchain), FIELD_ANSWER,
+     .schema = "{\"type\": \"object\"}"},
+    {"arch", FIELD_TEXT, offsetof(struct stored_code, arch), FIELD_ANSWER},
+    {"variants", FIELD_INTEGER, offsetof(struct stored_code, variants), FIELD_ANSWER},
+    {"created_at", FIELD_TIME, offsetof(struct stored_code, created_at), FIELD_ANSWER},
+    {"made_by", FIELD_TEXT, offsetof(struct stored_code, made_by), FIELD_ANSWER},
+    {"made_by_id", FIELD_ID, offsetof(struct stored_code, made_by_id), FIELD_ANSWER, .schema = SCHEMA_BY_ID},
+    {"signatures", FIELD_JSON, offsetof(struct stored_code, signatures), FIELD_ANSWER, .schema = SCHEMA_SIGNATURES},
+};
+const struct record build_item_record = RECORD("BuildItem", struct stored_code, build_item_fields);
 
 struct digest *kernel_files(const struct kernel *kernel, size_t *ret_n) {
   struct digest *digests = xcalloc(kernel->n_sources + 1, sizeof *digests);
@@ -44,80 +66,82 @@ struct digest *kernel_files(const struct kernel *kernel, size_t *ret_n) {
   return digests;
 }
 
+/* Inserts a kernel or a build with its files and notes it, in one transaction; nothing when it is there. */
+static bool code_store(struct db *db, const struct statement *insert, const struct db_parameters *parameters,
+                       const struct audit_row *note, bool *ret_is_new, struct error *error) {
+  if (!db_begin(db, error))
+    return false;
+
+  cleanup_rows struct db_rows *rows = NULL;
+  bool ok = db_run(db, insert, parameters, &rows, error);
+  *ret_is_new = ok && db_get_integer(rows, 0, "made") == 1;
+  if (*ret_is_new)
+    ok = audit_add(db, note, 1, error);
+  return db_end(db, ok, error);
+}
+
 bool kernel_store(struct db *db, const struct kernel *kernel, const struct author *author, bool *ret_is_new,
                   struct error *error) {
-  static const struct statement insert = {"kernel_insert",
-                                          "INSERT INTO kernels (hash, name, language, manifest, made_by, made_by_id)"
-                                          " VALUES ($1::bytea, $2, $3, $4::json, $5, $6::bigint) "
-                                          "ON CONFLICT (hash) DO NOTHING"};
-  static const struct statement files = {
-      "kernel_files_insert", "INSERT INTO kernel_files (kernel, digest) SELECT $1::bytea, unnest($2::bytea[])"};
   size_t n;
-  struct db_array array;
-  struct db_parameters values = {0}, file_values = {0};
-  cleanup_free struct digest *digests = kernel_files(kernel, &n);
-  cleanup_free char *manifest = json_dumps(kernel->json, JSON_COMPACT | JSON_ENSURE_ASCII);
+  cleanup_free struct digest *files = kernel_files(kernel, &n);
+  char *manifest = json_dumps(kernel->json, JSON_COMPACT | JSON_ENSURE_ASCII);
   ALWAYS(manifest != NULL);
-  db_digest(&values, &kernel->hash);
-  db_text(&values, kernel->name);
-  db_text(&values, language_name(kernel->language));
-  db_text(&values, manifest);
-  db_author(&values, author);
-  db_digest(&file_values, &kernel->hash);
-  digests_parameter(&file_values, &array, digests, n);
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_digest(&parameters, "hash", &kernel->hash);
+  bind_text(&parameters, "name", kernel->name);
+  bind_text(&parameters, "language", language_name(kernel->language));
+  bind_taken(&parameters, "manifest", manifest, false);
+  bind_digests(&parameters, "files", files, n);
+  bind_author(&parameters, author);
+
   char hash[DIGEST_TEXT_SIZE];
   cleanup_json json_t *detail = json_pack("{s:s}", "name", kernel->name);
   const struct audit_row note = {author, AUDIT_REGISTER, digest_format(&kernel->hash, hash), detail};
-  bool is_good = insert_with_files(db, &insert, &values, &files, &file_values, &note, ret_is_new, error);
-  db_array_release(&array);
-  return is_good;
+  return code_store(db, &sql_kernel_insert, &parameters, &note, ret_is_new, error);
 }
 
 bool build_store(struct db *db, const struct build *build, const struct author *author, bool *ret_is_new,
                  struct error *error) {
-  static const struct statement insert = {
-      "build_insert", "INSERT INTO builds (digest, kernel, arch, triton, torch, rocm, variants, "
-                      "build, head, made_by, made_by_id) VALUES ($1::bytea, $2::bytea, $3, $4, $5, $6, $7::integer, "
-                      "$8::json, $9::json, $10, $11::bigint) ON CONFLICT (digest) DO NOTHING"};
-  static const struct statement files = {
-      "build_files_insert", "INSERT INTO build_files (build, digest) SELECT $1::bytea, unnest($2::bytea[])"};
-  struct db_array array;
-  struct db_parameters values = {0}, file_values = {0};
   cleanup_json json_t *head = build_head(build);
-  cleanup_free char *text = json_canonical(build->json), *head_text = json_canonical(head);
-  db_digest(&values, &build->digest);
-  db_digest(&values, &build->kernel);
-  db_text(&values, build->arch);
-  db_text(&values, build->triton);
-  db_text(&values, build->torch);
-  db_text(&values, build->rocm);
-  db_integer(&values, (int64_t)build->n_variants);
-  db_text(&values, text);
-  db_text(&values, head_text);
-  db_author(&values, author);
-  db_digest(&file_values, &build->digest);
-  digests_parameter(&file_values, &array, build->objects, build->n_objects);
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_digest(&parameters, "digest", &build->digest);
+  bind_digest(&parameters, "kernel", &build->kernel);
+  bind_text(&parameters, "arch", build->arch);
+  bind_text(&parameters, "triton", build->triton);
+  bind_text(&parameters, "torch", build->torch);
+  bind_text(&parameters, "rocm", build->rocm);
+  bind_integer(&parameters, "variants", (int64_t)build->n_variants);
+  bind_taken(&parameters, "build", json_canonical(build->json), false);
+  bind_taken(&parameters, "head", json_canonical(head), false);
+  bind_digests(&parameters, "files", build->objects, build->n_objects);
+  bind_author(&parameters, author);
+
   char digest[DIGEST_TEXT_SIZE];
   cleanup_json json_t *detail =
       json_pack("{s:o, s:s}", "kernel", json_digest_text(&build->kernel), "arch", build->arch);
   const struct audit_row note = {author, AUDIT_PUT_BUILD, digest_format(&build->digest, digest), detail};
-  bool is_good = insert_with_files(db, &insert, &values, &files, &file_values, &note, ret_is_new, error);
-  db_array_release(&array);
-  return is_good;
+  return code_store(db, &sql_build_insert, &parameters, &note, ret_is_new, error);
 }
 
-bool kernel_load(struct db *db, const struct digest *hash, json_t **ret_manifest, json_t **ret_origin,
-                 struct error *error) {
-  static const struct statement select = {"kernel_select",
-                                          "SELECT manifest, " SQL_ORIGIN("k") " FROM kernels k WHERE hash = $1::bytea"};
+bool kernel_load(struct db *db, const struct digest *hash, json_t **ret_manifest, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
-  struct db_parameters parameters = {0};
-  db_digest(&parameters, hash);
-  if (!db_run(db, &select, &parameters, &rows, error))
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_digest(&parameters, "hash", hash);
+  if (!db_run(db, &sql_kernel_manifest, &parameters, &rows, error))
     return false;
   *ret_manifest = db_count(rows) ? db_get_json(rows, 0, "manifest") : NULL;
-  if (ret_origin)
-    *ret_origin = db_count(rows) ? db_get_json(rows, 0, "origin") : NULL;
+  return true;
+}
+
+bool kernel_read(struct db *db, const struct digest *hash, json_t **ret_answer, struct error *error) {
+  cleanup_rows struct db_rows *rows = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_digest(&parameters, "hash", hash);
+  if (!db_run(db, &sql_kernel_select, &parameters, &rows, error))
+    return false;
+
+  cleanup_json json_t *answers = db_rows_to_json(rows, &kernel_record);
+  *ret_answer = json_incref(json_array_get(answers, 0));
   return true;
 }
 
@@ -133,87 +157,38 @@ static char *build_text(const struct db_rows *rows, const struct digest *digest)
 
 bool build_load(struct db *db, const struct digest *kernel, const struct digest *digest, char **ret_text,
                 struct error *error) {
-  static const struct statement select = {"build_select",
-                                          "SELECT build FROM builds WHERE kernel = $1::bytea AND digest = $2::bytea"};
   cleanup_rows struct db_rows *rows = NULL;
-  struct db_parameters parameters = {0};
-  db_digest(&parameters, kernel);
-  db_digest(&parameters, digest);
-  if (!db_run(db, &select, &parameters, &rows, error))
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_digest(&parameters, "kernel", kernel);
+  bind_digest(&parameters, "digest", digest);
+  if (!db_run(db, &sql_build_select, &parameters, &rows, error))
     return false;
   *ret_text = db_count(rows) ? build_text(rows, digest) : NULL;
   return true;
 }
 
-/* The first `limit` rows become items through `item`; one more row says that there are more. */
-static void page_make(const struct db_rows *rows, int64_t limit, json_t *(*item)(const struct db_rows *, int),
-                      json_t **ret_items, json_t **ret_next) {
-  int n = db_count(rows) > limit ? (int)limit : db_count(rows);
-  *ret_items = json_array();
-  for (int row = 0; row < n; row++)
-    json_array_append_new(*ret_items, item(rows, row));
-  *ret_next = db_count(rows) > limit ? json_string(db_get(rows, n - 1, "id")) : json_null();
-}
-
-static json_t *digest_item(const struct db_rows *rows, int row, const char *column) {
-  struct digest digest = db_get_digest(rows, row, column);
-  return json_digest_text(&digest);
-}
-
-static json_t *origin_add(json_t *item, const struct db_rows *rows, int row) {
-  cleanup_json json_t *origin = db_get_json(rows, row, "origin");
-  ALWAYS(item != NULL && json_object_update(item, origin) == 0);
-  return item;
-}
-
-static json_t *kernel_item(const struct db_rows *rows, int row) {
-  json_t *item =
-      json_pack("{s:o, s:s, s:s, s:o}", "kernel", digest_item(rows, row, "hash"), "name", db_get(rows, row, "name"),
-                "language", db_get(rows, row, "language"), "signatures", db_get_json(rows, row, "signatures"));
-  return origin_add(item, rows, row);
-}
-
-bool kernels_list(struct db *db, const char *name, int64_t after, int64_t limit, json_t **ret_items, json_t **ret_next,
+bool kernels_list(struct db *db, const char *name, int64_t after, int64_t limit, json_t **ret_items, int64_t *ret_next,
                   struct error *error) {
-  static const struct statement list = {
-      "kernels_list",
-      "SELECT id, hash, name, language, " SQL_ORIGIN("k") ", " SQL_SIGNATURES(
-          "k.hash") " AS signatures FROM kernels k "
-                    "WHERE ($1::text IS NULL OR name = $1) AND id > $2::bigint ORDER BY id LIMIT $3::bigint + 1"};
   cleanup_rows struct db_rows *rows = NULL;
-  struct db_parameters parameters = {0};
-  db_text(&parameters, name);
-  db_integer(&parameters, after);
-  db_integer(&parameters, limit);
-  if (!db_run(db, &list, &parameters, &rows, error))
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_text(&parameters, "name", name);
+  bind_integer(&parameters, "after", after);
+  bind_integer(&parameters, "limit", limit);
+  if (!db_run(db, &sql_kernels_list, &parameters, &rows, error))
     return false;
-  page_make(rows, limit, kernel_item, ret_items, ret_next);
+  db_page_to_json(rows, &kernel_item_record, limit, ret_items, ret_next);
   return true;
 }
 
-static json_t *build_item(const struct db_rows *rows, int row) {
-  json_t *toolchain = db_get_json(rows, row, "toolchain");
-  json_t *item =
-      json_pack("{s:o, s:o, s:s, s:I, s:o}", "build", digest_item(rows, row, "digest"), "toolchain", toolchain, "arch",
-                db_get(rows, row, "arch"), "variants", (json_int_t)db_get_integer(rows, row, "variants"), "signatures",
-                db_get_json(rows, row, "signatures"));
-  return origin_add(item, rows, row);
-}
-
 bool builds_list(struct db *db, const struct digest *kernel, int64_t after, int64_t limit, json_t **ret_items,
-                 json_t **ret_next, struct error *error) {
-  static const struct statement list = {
-      "builds_list",
-      "SELECT id, digest, head -> 'toolchain' AS toolchain, arch, variants, " SQL_ORIGIN("b") ", " SQL_SIGNATURES(
-          "b.digest") " AS signatures FROM builds b WHERE kernel = $1::bytea AND id > $2::bigint "
-                      "ORDER BY id LIMIT $3::bigint + 1"};
+                 int64_t *ret_next, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
-  struct db_parameters parameters = {0};
-  db_digest(&parameters, kernel);
-  db_integer(&parameters, after);
-  db_integer(&parameters, limit);
-  if (!db_run(db, &list, &parameters, &rows, error))
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_digest(&parameters, "kernel", kernel);
+  bind_integer(&parameters, "after", after);
+  bind_integer(&parameters, "limit", limit);
+  if (!db_run(db, &sql_builds_list, &parameters, &rows, error))
     return false;
-  page_make(rows, limit, build_item, ret_items, ret_next);
+  db_page_to_json(rows, &build_item_record, limit, ret_items, ret_next);
   return true;
 }

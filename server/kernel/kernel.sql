@@ -1,0 +1,112 @@
+-- Kernels, their builds, and the signatures of both (kernels.h, code_signatures.h).
+
+-- A file of it that is removed meanwhile refuses the whole (kernel_files references blobs).
+-- name: kernel_insert
+WITH made AS (
+    INSERT INTO kernels (hash, name, language, manifest, made_by, made_by_id)
+    VALUES (:hash::bytea, :name, :language, :manifest::json, :author, :author_id::bigint)
+    ON CONFLICT (hash) DO NOTHING
+    RETURNING hash
+), files AS (
+    INSERT INTO kernel_files (kernel, digest)
+    SELECT made.hash, file
+    FROM made, unnest(:files::bytea[]) AS file
+)
+SELECT count(*) AS made
+FROM made;
+
+-- name: build_insert
+WITH made AS (
+    INSERT INTO builds (digest, kernel, arch, triton, torch, rocm, variants, build, head, made_by,
+                        made_by_id)
+    VALUES (:digest::bytea, :kernel::bytea, :arch, :triton, :torch, :rocm, :variants::integer,
+            :build::json, :head::json, :author, :author_id::bigint)
+    ON CONFLICT (digest) DO NOTHING
+    RETURNING digest
+), files AS (
+    INSERT INTO build_files (build, digest)
+    SELECT made.digest, file
+    FROM made, unnest(:files::bytea[]) AS file
+)
+SELECT count(*) AS made
+FROM made;
+
+-- name: kernel_manifest
+SELECT manifest
+FROM kernels
+WHERE hash = :hash::bytea;
+
+-- name: kernel_select
+SELECT hash, manifest, rfc3339(created_at) AS created_at, made_by, made_by_id,
+       signatures_of(hash) AS signatures
+FROM kernels
+WHERE hash = :hash::bytea;
+
+-- name: kernels_list
+SELECT id, hash, name, language, rfc3339(created_at) AS created_at, made_by, made_by_id,
+       signatures_of(hash) AS signatures
+FROM kernels
+WHERE (:name::text IS NULL OR name = :name)
+  AND id > :after::bigint
+ORDER BY id
+LIMIT :limit::bigint + 1;
+
+-- name: build_select
+SELECT build
+FROM builds
+WHERE kernel = :kernel::bytea
+  AND digest = :digest::bytea;
+
+-- name: builds_list
+SELECT id, digest, head -> 'toolchain' AS toolchain, arch, variants,
+       rfc3339(created_at) AS created_at, made_by, made_by_id, signatures_of(digest) AS signatures
+FROM builds
+WHERE kernel = :kernel::bytea
+  AND id > :after::bigint
+ORDER BY id
+LIMIT :limit::bigint + 1;
+
+-- name: code_is_registered
+SELECT CASE WHEN :build::bytea IS NULL
+            THEN EXISTS (SELECT FROM kernels WHERE hash = :kernel::bytea)
+            ELSE EXISTS (SELECT FROM builds WHERE kernel = :kernel AND digest = :build)
+       END AS is_registered;
+
+-- Of two signatures by one key the one that lasts longer stays. One by another key is not stored
+-- where there are as many as there may be: has_room says so.
+-- name: code_signature_store
+WITH stored AS (
+    INSERT INTO code_signatures AS c (digest, key, signature, expires_at, added_by, added_by_id)
+    SELECT :digest::bytea, :key::bytea, :signature, :expires_at::timestamptz, :author,
+           :author_id::bigint
+    WHERE (SELECT count(*)
+           FROM code_signatures
+           WHERE digest = :digest
+             AND key <> :key
+             AND (expires_at IS NULL OR expires_at > now())) < :most::bigint
+    ON CONFLICT (digest, key) DO UPDATE
+    SET signature = excluded.signature, expires_at = excluded.expires_at, signed_at = now(),
+        added_by = excluded.added_by, added_by_id = excluded.added_by_id
+    WHERE c.expires_at < COALESCE(excluded.expires_at, 'infinity')
+    RETURNING c.key
+)
+SELECT EXISTS (SELECT FROM stored) AS is_new,
+       EXISTS (SELECT FROM stored)
+           OR EXISTS (SELECT FROM code_signatures WHERE digest = :digest AND key = :key)
+           AS has_room;
+
+-- name: code_signatures_load
+SELECT signatures_of(:digest::bytea) AS signatures;
+
+-- name: agents_refusing
+SELECT count(DISTINCT a.id) AS n
+FROM environments e
+JOIN devices d ON d.environment_id = e.id
+JOIN agents a ON a.id = d.agent
+WHERE e.hardware_digest = :hardware::bytea
+  AND COALESCE(a.drain_reason, d.drain_reason) IS NULL
+  AND a.last_seen > now() - :live_ms::bigint * interval '1 ms'
+  AND a.trusted_keys IS NOT NULL
+  AND NOT (:is_plain::bool
+           AND is_signed(:kernel::bytea, a.trusted_keys)
+           AND (:build::bytea IS NULL OR is_signed(:build, a.trusted_keys)));

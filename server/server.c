@@ -6,7 +6,10 @@
 
 #include "common/base/log.h"
 #include "server/agent/agents.h"
+#include "server/blob/blobs.h"
+#include "server/cache/fetches.h"
 #include "server/db/migrate.h"
+#include "server/demand/demand_rate.h"
 #include "server/housekeep.h"
 #include "server/http/daemon.h"
 #include "server/http/dispatch.h"
@@ -196,7 +199,9 @@ static struct server *server_new(const struct server_options *options) {
   server->options.database = xstrdup(options->database);
   server->queue = queue_new(options->queue_max, options->poll_ms);
   server->auth = auth_new();
-  server->memory = response_memory_new(MEMORY_BYTES_MAX);
+  server->fetches = fetches_new();
+  server->demand_rate = demand_rate_new();
+  server->memory = response_memory_new(MEMORY_BYTES_MAX, fetches_of_target, server->fetches);
   server->blobs = blob_cache_new(BLOB_CACHE_BYTES_MAX);
   server->agents = agent_table_new();
   server->openapi = openapi_text();
@@ -233,6 +238,8 @@ static void server_free(struct server *server) {
   queue_free(server->queue);
   auth_free(server->auth);
   response_memory_free(server->memory);
+  fetches_free(server->fetches);
+  demand_rate_free(server->demand_rate);
   blob_cache_free(server->blobs);
   agent_table_free(server->agents);
   pthread_mutex_destroy(&server->stop_lock);

@@ -6,7 +6,6 @@
 #include <stdatomic.h>
 
 #include "common/cache/signing_key.h"
-#include "server/blob/blobs.h"
 #include "server/http/auth.h"
 #include "server/http/forwarded.h"
 #include "server/http/queue.h"
@@ -16,7 +15,10 @@
 #define NOT_READY_SIZE 256
 
 struct agent_table;
+struct blob_cache;
 struct daemon;
+struct demand_rate;
+struct fetches;
 struct response_memory;
 struct tls;
 struct worker_thread {
@@ -31,6 +33,8 @@ struct server {
   struct auth *auth;
   struct response_memory *memory;
   struct blob_cache *blobs;
+  struct fetches *fetches;
+  struct demand_rate *demand_rate;
   struct agent_table *agents;
   atomic_size_t n_live_agents; /* of all servers, as the database knew them lately */
   struct trusted_keys publisher_keys;

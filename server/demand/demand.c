@@ -2,9 +2,11 @@
 #include "server/demand/demand.h"
 
 #include "common/base/log.h"
+#include "server/demand/demand_rate.h"
 #include "server/demand/demand_store.h"
 #include "server/housekeep.h"
 #include "server/job/submit.h"
+#include "server/server_private.h"
 
 #define QUEUE_EVERY_MS 10000
 #define QUEUE_AT_ONCE 16
@@ -215,13 +217,13 @@ bool demand_queue(struct worker *worker, int64_t top, const struct author *autho
 }
 
 void demand_housekeep(struct worker *worker) {
-  static int64_t next_ms;
   struct error error;
-  int64_t queued, now = clock_monotonic_ms();
+  int64_t queued;
   const struct server_options *options = server_options(worker->server);
-  if (options->demand != DEMAND_AUTOMATIC || now < next_ms)
+  if (options->demand != DEMAND_AUTOMATIC ||
+      !demand_rate_is_due(worker->server->demand_rate, QUEUE_EVERY_MS, clock_monotonic_ms()))
     return;
-  next_ms = now + QUEUE_EVERY_MS;
+
   if (!demand_queued_lately(worker->db, &queued, &error)) {
     log_warning("demand: %s", error.message);
     return;

@@ -1,12 +1,21 @@
-/* How many reports of demand a token may post: a bucket for each, refilled evenly.
+/* How often demand is dealt with: how many reports a token may post, a bucket for each, refilled
+ * evenly; and when jobs are queued for it next.
  *
- * Threads: any. Memory: a bounded static table, keyed by the token's name. */
+ * Memory: a server owns its own, of a fixed size, keyed by the tokens' names. Threads: any. */
 #ifndef WAVETUNE_SERVER_DEMAND_DEMAND_RATE_H
 #define WAVETUNE_SERVER_DEMAND_DEMAND_RATE_H
 
 #include "common/base/base.h"
 
+struct demand_rate;
+must_check struct demand_rate *demand_rate_new(void);
+void demand_rate_free(struct demand_rate *rate);
+
 /* Takes one of the token's reports. False: it has none left; *ret_wait_s says for how long. */
-must_check bool demand_rate_take(const char *token_name, int per_minute, int64_t now_ms, int64_t *ret_wait_s);
+must_check bool demand_rate_take(struct demand_rate *rate, const char *token_name, int per_minute, int64_t now_ms,
+                                 int64_t *ret_wait_s);
+
+/* True once in every_ms: jobs are queued now. */
+must_check bool demand_rate_is_due(struct demand_rate *rate, int64_t every_ms, int64_t now_ms);
 
 #endif

@@ -7,6 +7,7 @@
 #include "server/demand/demand_store.h"
 #include "server/http/answers.h"
 #include "server/http/routes.h"
+#include "server/server_private.h"
 
 static const char *const no_arguments[] = {NULL};
 
@@ -24,7 +25,8 @@ void route_demand_post(struct worker *worker, struct request *request) {
   size_t accepted = 0;
   if (!request_query_only(request, no_arguments))
     return;
-  if (!demand_rate_take(request->token_name, DEMAND_POSTS_PER_MINUTE, clock_monotonic_ms(), &wait_s)) {
+  if (!demand_rate_take(worker->server->demand_rate, request->token_name, DEMAND_POSTS_PER_MINUTE, clock_monotonic_ms(),
+                        &wait_s)) {
     char text[24];
     snprintf(text, sizeof text, "%lld", (long long)wait_s);
     request_add_header(request, "Retry-After", text);

@@ -4,7 +4,6 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "server/cache/fetches.h"
 #include "server/http/header.h"
 #include "server/http/response.h"
 #include "server/server_private.h"
@@ -36,10 +35,12 @@ struct response_memory {
   pthread_rwlock_t lock;
   size_t bytes, bytes_max, n;
   atomic_uint_fast64_t generation;
+  response_used *used;
+  void *context;
   struct entry *buckets[BUCKETS];
 };
 
-struct response_memory *response_memory_new(size_t bytes_max) {
+struct response_memory *response_memory_new(size_t bytes_max, response_used *used, void *context) {
   struct response_memory *memory = xcalloc(1, sizeof *memory);
   pthread_rwlockattr_t attributes;
   pthread_rwlockattr_init(&attributes); /* or readers that never pause would keep a moved channel from being seen */
@@ -47,6 +48,8 @@ struct response_memory *response_memory_new(size_t bytes_max) {
   pthread_rwlock_init(&memory->lock, &attributes);
   pthread_rwlockattr_destroy(&attributes);
   memory->bytes_max = bytes_max;
+  memory->used = used;
+  memory->context = context;
   return memory;
 }
 
@@ -172,22 +175,10 @@ void response_memory_forget(struct response_memory *memory) {
   pthread_rwlock_unlock(&memory->lock);
 }
 
-/* Of both routes of a release the path says which one it is. */
-static void fetch_note(const struct entry *entry) {
-  static const char prefix[] = "/v1/releases/";
-  enum { PREFIX_SIZE = sizeof prefix - 1, TEXT_SIZE = DIGEST_TEXT_SIZE - 1 };
-  struct digest release;
-  if ((entry->route != ROUTE_release_get && entry->route != ROUTE_release_export) ||
-      entry->target_size < PREFIX_SIZE + TEXT_SIZE)
-    return;
-  cleanup_free char *text = xstrndup(entry->target + PREFIX_SIZE, TEXT_SIZE);
-  if (digest_parse(text, &release))
-    fetches_note(&release);
-}
-
-static void entry_use(struct entry *entry, uint64_t now_ms) {
+static void entry_use(const struct response_memory *memory, struct entry *entry, uint64_t now_ms) {
   atomic_store_explicit(&entry->used, now_ms, memory_order_relaxed);
-  fetch_note(entry);
+  if (memory->used)
+    memory->used(memory->context, entry->route, entry->target, entry->target_size);
 }
 
 /* A response of its own for each request, because each has its own X-Request-Id. */
@@ -223,7 +214,7 @@ enum memory_answer response_memory_answer(struct response_memory *memory, const 
     uint64_t now_ms = (uint64_t)clock_monotonic_ms();
     if (atomic_load_explicit(&entry->used, memory_order_relaxed) + 1000 <
         now_ms) /* seldom: no shared writes when hot */
-      entry_use(entry, now_ms);
+      entry_use(memory, entry, now_ms);
     answer = MEMORY_ANSWERED;
     struct remembered_answer remembered = {.status = is_known ? MHD_HTTP_NOT_MODIFIED : MHD_HTTP_OK,
                                            .response = entry_response(entry, is_known),

@@ -8,7 +8,11 @@
 #include "server/http/request_private.h"
 
 struct response_memory;
-must_check struct response_memory *response_memory_new(size_t bytes_max);
+/* Called when an answer is given from memory, at most once a second for one that is given all the time. It must not block:
+ * the memory is locked for reading. */
+typedef void response_used(void *context, enum route_id route, const char *target, size_t target_size);
+/* `used` may be NULL. */
+must_check struct response_memory *response_memory_new(size_t bytes_max, response_used *used, void *context);
 void response_memory_free(struct response_memory *memory);
 
 struct remembered {

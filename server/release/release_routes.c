@@ -212,7 +212,7 @@ void route_release_post(struct worker *worker, struct request *request) {
     answer_failure(request, &error);
     return;
   }
-  fetches_note(&release->digest); /* made again, an old one is as good as new */
+  fetches_note(worker->server, &release->digest); /* made again, an old one is as good as new */
   release_answer(request, release, is_new, &plan, &wanted, &state);
 }
 
@@ -241,7 +241,7 @@ void route_release_get(struct worker *worker, struct request *request) {
   char *bytes = release_of_path(worker, request, no_arguments, &digest, &size);
   if (!bytes)
     return;
-  fetches_note(&digest);
+  fetches_note(worker->server, &digest);
   request_answer_remembered(request, MEMORY_IMMUTABLE, "application/json", bytes, size, digest_format(&digest, etag),
                             NULL);
 }
@@ -329,7 +329,7 @@ void route_release_export(struct worker *worker, struct request *request) {
     answer_failure(request, &error);
     return;
   }
-  fetches_note(&digest);
+  fetches_note(worker->server, &digest);
   const struct render_request wanted = {.release = release, .source = &source, .identity = identity};
   bool ok = format->render(&wanted, &files, &error);
   if (store.has_failed) {

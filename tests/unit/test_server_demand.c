@@ -75,46 +75,79 @@ Test(demand, policies_have_names) {
 }
 
 Test(demand, a_token_that_reports_too_often_waits_and_others_do_not) {
+  struct demand_rate *rate = demand_rate_new();
   int64_t wait_s;
   for (int i = 0; i < 6; i++)
-    cr_assert(demand_rate_take("eager", 6, 1000, &wait_s), "%d", i);
-  cr_assert(!demand_rate_take("eager", 6, 1000, &wait_s));
+    cr_assert(demand_rate_take(rate, "eager", 6, 1000, &wait_s), "%d", i);
+  cr_assert(!demand_rate_take(rate, "eager", 6, 1000, &wait_s));
   cr_assert_eq(wait_s, 11, "a report each ten seconds, and one for rounding: %lld", (long long)wait_s);
-  cr_assert(demand_rate_take("calm", 6, 1000, &wait_s));
-  cr_assert(!demand_rate_take("eager", 6, 10000, &wait_s));
-  cr_assert(demand_rate_take("eager", 6, 11500, &wait_s));
+  cr_assert(demand_rate_take(rate, "calm", 6, 1000, &wait_s));
+  cr_assert(!demand_rate_take(rate, "eager", 6, 10000, &wait_s));
+  cr_assert(demand_rate_take(rate, "eager", 6, 11500, &wait_s));
+  demand_rate_free(rate);
 }
 
 Test(demand, the_token_that_reported_longest_ago_makes_room) {
+  struct demand_rate *rate = demand_rate_new();
   int64_t wait_s;
   char name[16];
-  cr_assert(demand_rate_take("first", 1, 0, &wait_s));
-  cr_assert(!demand_rate_take("first", 1, 1, &wait_s));
+  cr_assert(demand_rate_take(rate, "first", 1, 0, &wait_s));
+  cr_assert(!demand_rate_take(rate, "first", 1, 1, &wait_s));
   for (int i = 0; i < 1100; i++) {
     snprintf(name, sizeof name, "t%d", i);
-    cr_assert(demand_rate_take(name, 1, 2, &wait_s));
+    cr_assert(demand_rate_take(rate, name, 1, 2, &wait_s));
   }
-  cr_assert(demand_rate_take("first", 1, 3, &wait_s), "forgotten, so it begins with a full bucket");
+  cr_assert(demand_rate_take(rate, "first", 1, 3, &wait_s), "forgotten, so it begins with a full bucket");
+  demand_rate_free(rate);
+}
+
+Test(demand, jobs_are_queued_once_in_so_long) {
+  struct demand_rate *rate = demand_rate_new();
+  cr_assert(demand_rate_is_due(rate, 1000, 50));
+  cr_assert(!demand_rate_is_due(rate, 1000, 1049));
+  cr_assert(demand_rate_is_due(rate, 1000, 1050));
+  demand_rate_free(rate);
 }
 
 Test(fetches, a_release_is_noted_once_until_it_was_taken) {
   static struct digest taken[FETCHES_MAX];
+  struct fetches *fetches = fetches_new();
   struct digest a = digest_of("a", 1), b = digest_of("b", 1);
-  fetches_note(&a);
-  fetches_note(&b);
-  fetches_note(&a);
-  cr_assert_eq(fetches_take(taken), 2);
+  fetches_add(fetches, &a);
+  fetches_add(fetches, &b);
+  fetches_add(fetches, &a);
+  cr_assert_eq(fetches_take(fetches, taken), 2);
   cr_assert(digest_equal(&taken[0], &a) && digest_equal(&taken[1], &b));
-  cr_assert_eq(fetches_take(taken), 0);
-  fetches_note(&a);
-  cr_assert_eq(fetches_take(taken), 1);
+  cr_assert_eq(fetches_take(fetches, taken), 0);
+  fetches_add(fetches, &a);
+  cr_assert_eq(fetches_take(fetches, taken), 1);
+  fetches_free(fetches);
+}
+
+Test(fetches, an_answer_from_memory_says_which_release_it_was) {
+  static struct digest taken[FETCHES_MAX];
+  struct fetches *fetches = fetches_new();
+  struct digest digest = digest_of("a", 1);
+  char text[DIGEST_TEXT_SIZE];
+  cleanup_free char *release = xasprintf("/v1/releases/%s", digest_format(&digest, text)),
+                    *export = xasprintf("%s/export/json?identity=x", release);
+  fetches_of_target(fetches, ROUTE_release_get, release, strlen(release) - 1);
+  fetches_of_target(fetches, ROUTE_build_get, release, strlen(release));
+  cr_assert_eq(fetches_take(fetches, taken), 0);
+  fetches_of_target(fetches, ROUTE_release_get, release, strlen(release));
+  cr_assert(fetches_take(fetches, taken) == 1 && digest_equal(&taken[0], &digest));
+  fetches_of_target(fetches, ROUTE_release_export, export, strlen(export));
+  cr_assert(fetches_take(fetches, taken) == 1 && digest_equal(&taken[0], &digest));
+  fetches_free(fetches);
 }
 
 Test(fetches, more_releases_than_there_is_room_for_are_left_for_later) {
   static struct digest taken[FETCHES_MAX];
+  struct fetches *fetches = fetches_new();
   for (size_t i = 0; i < FETCHES_MAX + 5; i++) {
     struct digest digest = digest_of(&i, sizeof i);
-    fetches_note(&digest);
+    fetches_add(fetches, &digest);
   }
-  cr_assert_eq(fetches_take(taken), FETCHES_MAX);
+  cr_assert_eq(fetches_take(fetches, taken), FETCHES_MAX);
+  fetches_free(fetches);
 }

@@ -2,12 +2,22 @@
 #include "server/http/response_memory.h"
 
 #include <criterion/criterion.h>
+#include <unistd.h>
 
 static struct response_memory *memory;
 static unsigned sent_status;
 static size_t sent_size;
 
-static void setup(void) { memory = response_memory_new(1 << 20); }
+static size_t n_used;
+static bool used_is_good;
+
+static void used_note(void *context, enum route_id route, const char *target, size_t target_size) {
+  used_is_good =
+      context == &n_used && route == ROUTE_cache_get && target_size == 2 && memcmp(target, "/a", target_size) == 0;
+  n_used++;
+}
+
+static void setup(void) { memory = response_memory_new(1 << 20, used_note, &n_used); }
 static void teardown(void) { response_memory_free(memory); }
 
 TestSuite(response_memory, .init = setup, .fini = teardown);
@@ -55,6 +65,14 @@ Test(response_memory, a_client_that_has_it_gets_304) {
   cr_expect_eq(ask("/a", TOKEN_READER, "\"old\""), MEMORY_ANSWERED);
   cr_expect_eq(sent_status, 200);
   cr_expect_eq(sent_size, (size_t)100);
+}
+
+Test(response_memory, what_is_given_again_later_is_noted) {
+  add("/a", MEMORY_IMMUTABLE, 100, 0);
+  usleep(1100000);
+  cr_expect_eq(ask("/a", TOKEN_READER, NULL), MEMORY_ANSWERED);
+  cr_expect_eq(n_used, (size_t)1);
+  cr_expect(used_is_good);
 }
 
 Test(response_memory, forgetting_the_channels_keeps_what_is_immutable) {

@@ -42,7 +42,10 @@
   RECORD_OF(kernel_item_record, "kernels") \
   RECORD_OF(build_item_record, "builds") \
   RECORD_OF(code_signatures_record, "") \
-  RECORD_OF(code_signature_request_record, "")
+  RECORD_OF(code_signature_request_record, "") \
+  RECORD_OF(blob_answer_record, "") \
+  RECORD_OF(gc_request_record, "") \
+  RECORD_OF(gc_answer_record, "")
 /* clang-format on */
 
 #define X(variable, table) extern const struct record variable;

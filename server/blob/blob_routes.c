@@ -1,39 +1,57 @@
-/* PUT and GET /v1/blobs/{digest}. Database workers. */
+/* PUT and GET /v1/blobs/{digest}, and POST /v1/gc.
+ *
+ * Memory: what a handler makes lives as long as it runs. Threads: database workers. */
+#include "common/base/log.h"
+#include "server/blob/blobs.h"
+#include "server/blob/collect.h"
 #include "server/http/answers.h"
 #include "server/http/response.h"
 #include "server/http/routes.h"
+#include "server/records.h"
 #include "server/server_private.h"
 
 /* The digest in the path; answers 404 when it is none: nothing is stored under that name. */
 static bool digest_of_path(struct request *request, struct digest *ret_digest) {
   if (digest_parse(request->segments[0], ret_digest))
     return true;
-  request_problem(request, MHD_HTTP_NOT_FOUND, "",
-                  "\"%.80s\" is no digest: \"sha256:\" and 64 lower-case hexadecimal digits", request->segments[0]);
+  request_problem(request, 404, "", "\"%.80s\" is no digest: \"sha256:\" and 64 lower-case hexadecimal digits",
+                  request->segments[0]);
   return false;
 }
 
+struct blob_answer {
+  struct digest blob;
+  int64_t size;
+};
+static const struct field blob_answer_fields[] = {
+    {"blob", FIELD_DIGEST, offsetof(struct blob_answer, blob), FIELD_ANSWER},
+    {"size", FIELD_INTEGER, offsetof(struct blob_answer, size), FIELD_ANSWER},
+};
+const struct record blob_answer_record = RECORD("BlobAnswer", struct blob_answer, blob_answer_fields);
+
 void route_blob_put(struct worker *worker, struct request *request) {
-  struct digest wanted;
+  struct blob_answer answer = {.size = (int64_t)request->body_size};
   struct error error;
   bool is_new;
-  if (!digest_of_path(request, &wanted))
+  if (!digest_of_path(request, &answer.blob))
     return;
+
   struct digest actual = digest_of(request->body ? request->body : "", request->body_size);
-  if (!digest_equal(&actual, &wanted)) {
+  if (!digest_equal(&actual, &answer.blob)) {
     char text[DIGEST_TEXT_SIZE];
-    request_problem(request, MHD_HTTP_UNPROCESSABLE_CONTENT, "", "the body's digest is %s, not the path's %s",
-                    digest_format(&actual, text), request->segments[0]);
+    request_problem(request, 422, "", "the body's digest is %s, not the path's %s", digest_format(&actual, text),
+                    request->segments[0]);
     return;
   }
-  if (!blob_store(worker->db, &wanted, request->body, request->body_size, request_author(request), &is_new, &error)) {
+
+  if (!blob_store(worker->db, &answer.blob, request->body, request->body_size, request_author(request), &is_new,
+                  &error))
     answer_failure(request, &error);
-    return;
-  }
-  request_answer_json(
-      request, is_new ? MHD_HTTP_CREATED : MHD_HTTP_OK,
-      json_pack("{s:o, s:I}", "blob", json_digest_text(&wanted), "size", (json_int_t)request->body_size));
+  else
+    request_answer_json(request, is_new ? 201 : 200, record_write(&blob_answer_record, &answer));
 }
+
+static void blob_release(void *blob) { blob_unreference(blob); }
 
 void route_blob_get(struct worker *worker, struct request *request) {
   struct digest digest;
@@ -41,12 +59,13 @@ void route_blob_get(struct worker *worker, struct request *request) {
   struct error error;
   if (!digest_of_path(request, &digest))
     return;
+
   if (!blob_load(worker->db, request->server->blobs, &digest, &blob, &error))
     request_unavailable(request, &error);
   else if (!blob)
-    request_problem(request, MHD_HTTP_NOT_FOUND, "", "no file %s is stored", request->segments[0]);
+    request_problem(request, 404, "", "no file %s is stored", request->segments[0]);
   else
-    request_answer_blob(request, blob);
+    request_answer_file(request, request->segments[0], blob->bytes, blob->size, blob_release, blob);
 }
 
 bool answer_missing_files(struct worker *worker, struct request *request, const struct digest *digests, size_t n) {
@@ -68,4 +87,26 @@ bool answer_missing_files(struct worker *worker, struct request *request, const 
            n_missing, n_missing == 1 ? "is" : "are");
   answer_failure_extra(request, &error, json_pack("{s:o}", "missing", list));
   return false;
+}
+
+void route_gc_post(struct worker *worker, struct request *request) {
+  static const char *const no_arguments[] = {NULL};
+  struct collect_request asked = {.keep_days = COLLECT_KEEP_DAYS};
+  cleanup_collection struct collection collection = {0};
+  struct error error;
+  if (!request_query_only(request, no_arguments))
+    return;
+  if (!record_read(&gc_request_record, request->json, "", &asked, &error)) {
+    request_refuse(request, 422, &error);
+    return;
+  }
+
+  if (!collect(worker->db, &asked, request_author(request), &collection, &error)) {
+    answer_failure(request, &error);
+    return;
+  }
+  if (!asked.is_dry)
+    log_info("gc: %s removed %zu releases and %lld files", request->token_name, collection.releases.n,
+             (long long)collection.files.n);
+  request_answer_json(request, 200, record_write(&gc_answer_record, &collection));
 }

@@ -1,10 +1,11 @@
-/* SQL of the files, and the memory of those read last. A cache has its own lock; blobs are counted. */
+/* Files in the database, and the cache of those read last. A cache has its own lock; blobs are counted. */
 #include "server/blob/blobs.h"
 
 #include <pthread.h>
 #include <zstd.h>
 
-#include "server/db/values.h"
+#include "server/blob/blob.sql.h"
+#include "server/db/db_record.h"
 
 #define CHUNK_SIZE (256 * 1024)
 #define COMPRESSION_LEVEL 3
@@ -77,68 +78,51 @@ static void cache_add(struct blob_cache *cache, struct blob *blob) {
   pthread_mutex_unlock(&cache->lock);
 }
 
-static bool row_insert(struct db *db, const struct digest *digest, size_t size, const struct author *author,
-                       bool *ret_is_new, struct error *error) {
-  static const struct statement insert = {"blob_insert",
-                                          "INSERT INTO blobs (digest, size, put_by, put_by_id) VALUES ($1::bytea, "
-                                          "$2::bigint, $3, $4::bigint) ON CONFLICT DO NOTHING"};
-  cleanup_rows struct db_rows *rows = NULL;
-  struct db_parameters parameters = {0};
-  db_digest(&parameters, digest);
-  db_integer(&parameters, (int64_t)size);
-  db_author(&parameters, author);
-  if (!db_run(db, &insert, &parameters, &rows, error))
-    return false;
-  *ret_is_new = db_affected(rows) == 1;
-  return true;
-}
-
 static bool chunk_insert(struct db *db, const struct digest *digest, size_t ordinal, const void *bytes, size_t size,
                          struct error *error) {
-  static const struct statement insert = {
-      "blob_chunk_insert",
-      "INSERT INTO blob_chunks (digest, ordinal, bytes) VALUES ($1::bytea, $2::integer, $3::bytea)"};
   size_t bound = ZSTD_compressBound(size);
   cleanup_free uint8_t *compressed = xmalloc(bound);
   size_t compressed_size = ZSTD_compress(compressed, bound, bytes, size, COMPRESSION_LEVEL);
   ALWAYS(!ZSTD_isError(compressed_size));
-  struct db_parameters parameters = {0};
-  db_digest(&parameters, digest);
-  db_integer(&parameters, (int64_t)ordinal);
-  db_bytes(&parameters, compressed, compressed_size);
-  return db_run(db, &insert, &parameters, NULL, error);
+
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_digest(&parameters, "digest", digest);
+  bind_integer(&parameters, "ordinal", (int64_t)ordinal);
+  bind_bytes(&parameters, "bytes", compressed, compressed_size);
+  return db_run(db, &sql_blob_chunk_insert, &parameters, NULL, error);
 }
 
 static bool rows_store(struct db *db, const struct digest *digest, const uint8_t *bytes, size_t size,
                        const struct author *author, bool *ret_is_new, struct error *error) {
-  if (!row_insert(db, digest, size, author, ret_is_new, error))
+  cleanup_rows struct db_rows *rows = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_digest(&parameters, "digest", digest);
+  bind_integer(&parameters, "size", (int64_t)size);
+  bind_author(&parameters, author);
+  if (!db_run(db, &sql_blob_insert, &parameters, &rows, error))
     return false;
-  for (size_t at = 0; *ret_is_new && at < size; at += CHUNK_SIZE)
+
+  *ret_is_new = db_affected(rows) == 1;
+  if (!*ret_is_new)
+    return true;
+  for (size_t at = 0; at < size; at += CHUNK_SIZE)
     if (!chunk_insert(db, digest, at / CHUNK_SIZE, bytes + at, size - at < CHUNK_SIZE ? size - at : CHUNK_SIZE, error))
       return false;
-  return !*ret_is_new ||
-         audit_note_digest(db, author, AUDIT_PUT_BLOB, digest, json_pack("{s:I}", "size", (json_int_t)size), error);
+  return audit_note_digest(db, author, AUDIT_PUT_BLOB, digest, json_pack("{s:I}", "size", (json_int_t)size), error);
 }
 
 bool blob_store(struct db *db, const struct digest *digest, const void *bytes, size_t size, const struct author *author,
                 bool *ret_is_new, struct error *error) {
   ALWAYS(size <= BLOB_SIZE_MAX);
-  if (!db_begin(db, error))
-    return false;
-  if (!rows_store(db, digest, bytes, size, author, ret_is_new, error)) {
-    db_rollback(db);
-    return false;
-  }
-  return db_commit(db, error);
+  return db_begin(db, error) && db_end(db, rows_store(db, digest, bytes, size, author, ret_is_new, error), error);
 }
 
 /* *ret_size is -1 when there is no such file. */
 static bool size_load(struct db *db, const struct digest *digest, int64_t *ret_size, struct error *error) {
-  static const struct statement select = {"blob_size", "SELECT size FROM blobs WHERE digest = $1::bytea"};
   cleanup_rows struct db_rows *rows = NULL;
-  struct db_parameters parameters = {0};
-  db_digest(&parameters, digest);
-  if (!db_run(db, &select, &parameters, &rows, error))
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_digest(&parameters, "digest", digest);
+  if (!db_run(db, &sql_blob_size, &parameters, &rows, error))
     return false;
   *ret_size = db_count(rows) ? db_get_integer(rows, 0, "size") : -1;
   return true;
@@ -154,16 +138,15 @@ static bool damaged(const struct digest *digest, struct error *error) {
 
 /* One row at a time: a worker holds one file and one chunk, not a result of twice its size. */
 static bool chunk_load(struct db *db, struct blob *blob, size_t at, struct error *error) {
-  static const struct statement select = {
-      "blob_chunk", "SELECT bytes FROM blob_chunks WHERE digest = $1::bytea AND ordinal = $2::integer"};
   cleanup_rows struct db_rows *rows = NULL;
-  struct db_parameters parameters = {0};
-  db_digest(&parameters, &blob->digest);
-  db_integer(&parameters, (int64_t)(at / CHUNK_SIZE));
-  if (!db_run(db, &select, &parameters, &rows, error))
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_digest(&parameters, "digest", &blob->digest);
+  bind_integer(&parameters, "ordinal", (int64_t)(at / CHUNK_SIZE));
+  if (!db_run(db, &sql_blob_chunk, &parameters, &rows, error))
     return false;
   if (!db_count(rows))
     return damaged(&blob->digest, error);
+
   size_t expected = blob->size - at < CHUNK_SIZE ? blob->size - at : CHUNK_SIZE, compressed_size;
   cleanup_free uint8_t *compressed = db_get_bytes(rows, 0, "bytes", &compressed_size);
   if (ZSTD_decompress(blob->bytes + at, expected, compressed, compressed_size) != expected)
@@ -181,6 +164,7 @@ bool blob_load(struct db *db, struct blob_cache *cache, const struct digest *dig
     *ret_blob = known;
     return true;
   }
+
   cleanup_blob struct blob *blob = xcalloc(1, sizeof *blob);
   blob->references = 1;
   blob->digest = *digest;
@@ -189,6 +173,7 @@ bool blob_load(struct db *db, struct blob_cache *cache, const struct digest *dig
   for (size_t at = 0; at < blob->size; at += CHUNK_SIZE)
     if (!chunk_load(db, blob, at, error))
       return false;
+
   struct digest actual = digest_of(blob->bytes, blob->size);
   if (!digest_equal(&actual, digest))
     return damaged(digest, error);
@@ -199,20 +184,12 @@ bool blob_load(struct db *db, struct blob_cache *cache, const struct digest *dig
 
 bool blobs_missing(struct db *db, const struct digest *digests, size_t n, bool *ret_missing, size_t *ret_n,
                    struct error *error) {
-  static const struct statement select = {
-      "blobs_missing", "SELECT i - 1 AS i FROM unnest($1::bytea[]) WITH ORDINALITY AS wanted (digest, i) "
-                       "WHERE NOT EXISTS (SELECT FROM blobs WHERE blobs.digest = wanted.digest)"};
-  struct db_array array;
-  struct db_parameters parameters = {0};
   cleanup_rows struct db_rows *rows = NULL;
-  db_array_init(&array);
-  for (size_t i = 0; i < n; i++)
-    db_array_digest(&array, &digests[i]);
-  db_text(&parameters, db_array_finish(&array));
-  bool is_good = db_run(db, &select, &parameters, &rows, error);
-  db_array_release(&array);
-  if (!is_good)
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_digests(&parameters, "digests", digests, n);
+  if (!db_run(db, &sql_blobs_missing, &parameters, &rows, error))
     return false;
+
   memset(ret_missing, 0, n * sizeof *ret_missing);
   for (int row = 0; row < db_count(rows); row++)
     ret_missing[db_get_integer(rows, row, "i")] = true;

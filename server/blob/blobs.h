@@ -1,8 +1,10 @@
 /* Content-addressed files in the database: rows of 256 KiB, compressed with zstd, at most 64 MiB a file.
  *
- * What is read is verified against its digest, so that a damaged row is an error and never a wrong file. A small memory
- * keeps the files that were read last.
- * Memory: blobs are counted references. Threads: a blob_cache and blobs any; functions that take a db, its own. */
+ * What is read is verified against its digest, so that a damaged row is an error and never a wrong
+ * file. A small cache keeps the files that were read last.
+ *
+ * Memory: blobs are counted references. Threads: a blob_cache and blobs any; functions that take a db,
+ * its own; answer_missing_files a database worker. */
 #ifndef WAVETUNE_SERVER_BLOB_BLOBS_H
 #define WAVETUNE_SERVER_BLOB_BLOBS_H
 

@@ -140,8 +140,6 @@ const char openapi_schemas[] = JSON({
     "key": {"type": "array", "items": {"type": "string"}}, "arguments": {"type": "array", "items": {"type": "object"}},
     "defines": {"type": ["object", "null"]}, "launch": {"type": "object"}, "reference": {"type": ["object", "null"]},
     "flops": {"type": "string"}, "bytes": {"type": "string"}, "exports": {"type": "object"}}},
-  "BlobAnswer": {"type": "object", "required": ["blob", "size"], "properties": {
-    "blob": {"$ref": "#/components/schemas/Digest"}, "size": {"type": "integer"}}},
   "KernelAnswer": {"type": "object", "required": ["kernel", "name"], "properties": {
     "kernel": {"$ref": "#/components/schemas/Digest"}, "name": {"type": "string"}}},
   "CodeSignature": {"type": "object", "required": ["key", "signature"], "properties": {
@@ -281,12 +279,6 @@ const char openapi_schemas[] = JSON({
     "type": "object", "required": ["kernel", "name", "key"], "properties": {"kernel": {"$ref": "#/components/schemas/Digest"},
       "name": {"type": "string"}, "key": {"$ref": "#/components/schemas/Key"}, "job": {"$ref": "#/components/schemas/Id"},
       "refused": {"type": "string"}}}}}},
-  "GcRequest": {"type": "object", "additionalProperties": false, "properties": {
-    "dry_run": {"type": "boolean", "default": false}, "keep_days": {"type": "integer", "minimum": 1, "maximum": 36500, "default": 30}}},
-  "GcAnswer": {"type": "object", "required": ["releases", "files", "demand", "more", "dry_run", "keep_days"], "properties": {
-    "releases": {"type": "array", "items": {"type": "object"}}, "files": {"type": "object", "properties": {
-      "n": {"type": "integer"}, "bytes": {"type": "integer"}}}, "demand": {"type": "integer"}, "more": {"type": "boolean"}, "dry_run": {"type": "boolean"},
-    "keep_days": {"type": "integer"}}},
   "ImportRequest": {"type": "object", "required": ["format", "environment", "kernels"], "additionalProperties": false, "properties": {
     "format": {"type": "string"}, "environment": {"$ref": "#/components/schemas/Environment"},
     "tag": {"type": "string", "default": "default", "maxLength": 200},

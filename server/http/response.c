@@ -101,17 +101,6 @@ void request_answer_entity(struct request *request, const char *content_type, ch
   request_finish(request_private_of(request), MHD_HTTP_OK, response);
 }
 
-static void blob_release(void *blob) { blob_unreference(blob); }
-
-static struct MHD_Response *blob_part(struct blob *blob, size_t first, size_t size) {
-  struct MHD_Response *response =
-      MHD_create_response_from_buffer_with_free_callback_cls(size, blob->bytes + first, blob_release, blob);
-  ALWAYS(response != NULL);
-  response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, "application/octet-stream");
-  response_header(response, MHD_HTTP_HEADER_ACCEPT_RANGES, "bytes");
-  return response;
-}
-
 /* If-Range with another tag (or a date) means: the whole file. */
 static enum range_answer range_wanted(const struct request *request, size_t size, const char *etag, size_t *ret_first,
                                       size_t *ret_last) {
@@ -122,30 +111,35 @@ static enum range_answer range_wanted(const struct request *request, size_t size
   return header_range(range, size, ret_first, ret_last);
 }
 
-void request_answer_blob(struct request *request, struct blob *blob) {
-  char etag[DIGEST_TEXT_SIZE];
+void request_answer_file(struct request *request, const char *etag, uint8_t *bytes, size_t size,
+                         void (*release)(void *context), void *context) {
   size_t first = 0, last = 0;
-  digest_format(&blob->digest, etag);
   if (client_has(request, etag)) {
-    blob_unreference(blob);
+    release(context);
     answer_not_modified(request, etag, true);
     return;
   }
-  enum range_answer range = range_wanted(request, blob->size, etag, &first, &last);
+
+  enum range_answer range = range_wanted(request, size, etag, &first, &last);
   if (range == RANGE_UNSATISFIABLE) {
-    cleanup_free char *content_range = xasprintf("bytes */%zu", blob->size);
+    cleanup_free char *content_range = xasprintf("bytes */%zu", size);
     request_add_header(request, MHD_HTTP_HEADER_CONTENT_RANGE, content_range);
     request_problem(request, MHD_HTTP_RANGE_NOT_SATISFIABLE, "", "the file has %zu bytes; the range begins behind them",
-                    blob->size);
-    blob_unreference(blob);
+                    size);
+    release(context);
     return;
   }
   if (range == RANGE_PART) {
-    cleanup_free char *content_range = xasprintf("bytes %zu-%zu/%zu", first, last, blob->size);
+    cleanup_free char *content_range = xasprintf("bytes %zu-%zu/%zu", first, last, size);
     request_add_header(request, MHD_HTTP_HEADER_CONTENT_RANGE, content_range);
+    size = last - first + 1;
   }
-  size_t size = range == RANGE_PART ? last - first + 1 : blob->size;
-  struct MHD_Response *response = blob_part(blob, first, size);
+
+  struct MHD_Response *response =
+      MHD_create_response_from_buffer_with_free_callback_cls(size, bytes + first, release, context);
+  ALWAYS(response != NULL);
+  response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, "application/octet-stream");
+  response_header(response, MHD_HTTP_HEADER_ACCEPT_RANGES, "bytes");
   response_entity_headers(response, etag, true);
   request_private_of(request)->bytes = size;
   request_finish(request_private_of(request), range == RANGE_PART ? MHD_HTTP_PARTIAL_CONTENT : MHD_HTTP_OK, response);

@@ -6,8 +6,6 @@
 
 #include "server/http/request_private.h"
 
-struct blob;
-
 must_check struct MHD_Response *response_text(const char *content_type, char *body, size_t size); /* body taken over */
 must_check struct MHD_Response *response_empty(void);
 void response_header(struct MHD_Response *response, const char *name, const char *value);
@@ -15,7 +13,9 @@ void response_header(struct MHD_Response *response, const char *name, const char
 void response_entity_headers(struct MHD_Response *response, const char *etag, bool immutable);
 const char *status_title(int status);
 
-/* A stored file with its range, ETag and 304; the blob's reference is taken over. */
-void request_answer_blob(struct request *request, struct blob *blob);
+/* An immutable file with its range, ETag and 304. `release` is called with `context` once the bytes are not needed any
+ * more, on any thread. */
+void request_answer_file(struct request *request, const char *etag, uint8_t *bytes, size_t size,
+                         void (*release)(void *context), void *context);
 
 #endif

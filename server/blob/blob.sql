@@ -1,0 +1,115 @@
+-- Content-addressed files (blobs.h), and the removal of what nothing needs (collect.h).
+
+-- name: blob_insert
+INSERT INTO blobs (digest, size, put_by, put_by_id)
+VALUES (:digest::bytea, :size::bigint, :author, :author_id::bigint)
+ON CONFLICT DO NOTHING;
+
+-- name: blob_chunk_insert
+INSERT INTO blob_chunks (digest, ordinal, bytes)
+VALUES (:digest::bytea, :ordinal::integer, :bytes::bytea);
+
+-- name: blob_size
+SELECT size
+FROM blobs
+WHERE digest = :digest::bytea;
+
+-- name: blob_chunk
+SELECT bytes
+FROM blob_chunks
+WHERE digest = :digest::bytea
+  AND ordinal = :ordinal::integer;
+
+-- The places, from 0, of those that are not stored.
+-- name: blobs_missing
+SELECT i - 1 AS i
+FROM unnest(:digests::bytea[]) WITH ORDINALITY AS wanted (digest, i)
+WHERE NOT EXISTS (SELECT FROM blobs WHERE blobs.digest = wanted.digest);
+
+-- What is due, and where :remove is true removed. Renewals of an entry name its release again: what
+-- a channel keeps is counted in releases. What another server removes meanwhile is left out.
+-- name: collect_releases
+WITH due AS (
+    SELECT digest
+    FROM releases r
+    WHERE created_at < now() - make_interval(days => :keep_days::int)
+      AND NOT EXISTS (SELECT FROM channels c WHERE c.release = r.digest)
+      AND NOT EXISTS (
+          SELECT
+          FROM (SELECT release,
+                       row_number() OVER (PARTITION BY name, tag, regime, environment_digest
+                                          ORDER BY max(counter) DESC) AS n
+                FROM channel_entries
+                GROUP BY name, tag, regime, environment_digest, release) e
+          WHERE e.release = r.digest
+            AND e.n <= :entries::bigint)
+      AND NOT EXISTS (
+          SELECT
+          FROM release_fetches f
+          WHERE f.release = r.digest
+            AND f.fetched_at >= now() - make_interval(days => :keep_days))
+    ORDER BY id
+    LIMIT :at_once::bigint
+), locked AS (
+    SELECT digest
+    FROM releases
+    WHERE :remove::bool
+      AND digest IN (SELECT digest FROM due)
+    ORDER BY id
+    FOR UPDATE
+), gone AS (
+    DELETE FROM releases
+    WHERE digest IN (SELECT digest FROM locked)
+    RETURNING digest
+)
+SELECT digest, tag, winners, length(bytes) AS bytes, rfc3339(created_at) AS created_at
+FROM releases
+WHERE digest IN (SELECT digest FROM due)
+  AND (NOT :remove OR digest IN (SELECT digest FROM gone))
+ORDER BY id;
+
+-- name: collect_files
+WITH due AS (
+    SELECT digest, size
+    FROM blobs b
+    WHERE created_at < now() - make_interval(days => :keep_days::int)
+      AND NOT EXISTS (SELECT FROM kernel_files k WHERE k.digest = b.digest)
+      AND NOT EXISTS (SELECT FROM build_files f WHERE f.digest = b.digest)
+      AND NOT EXISTS (SELECT FROM measurement_objects o WHERE o.object = b.digest)
+    ORDER BY digest
+    LIMIT :at_once::bigint
+), locked AS (
+    SELECT digest
+    FROM blobs
+    WHERE :remove::bool
+      AND digest IN (SELECT digest FROM due)
+    ORDER BY digest
+    FOR UPDATE
+), gone AS (
+    DELETE FROM blobs
+    WHERE digest IN (SELECT digest FROM locked)
+    RETURNING digest
+)
+SELECT count(*) AS n, coalesce(sum(size), 0) AS bytes
+FROM due
+WHERE NOT :remove OR digest IN (SELECT digest FROM gone);
+
+-- Locks in the order in which reports lock, and looks again at what a report changed meanwhile.
+-- name: collect_demand
+WITH locked AS (
+    SELECT id
+    FROM demand
+    WHERE :remove::bool
+      AND last_at < now() - make_interval(days => :keep_days::int)
+    ORDER BY kernel, key_digest
+    FOR UPDATE
+), gone AS (
+    DELETE FROM demand
+    WHERE id IN (SELECT id FROM locked)
+    RETURNING id
+)
+SELECT CASE WHEN :remove
+            THEN (SELECT count(*) FROM gone)
+            ELSE (SELECT count(*) FROM demand
+                  WHERE last_at < now() - make_interval(days => :keep_days))
+       END AS n;

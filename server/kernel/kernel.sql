@@ -36,6 +36,13 @@ SELECT manifest
 FROM kernels
 WHERE hash = :hash::bytea;
 
+-- One row for each hash, in their order; of a kernel that is not registered the manifest is null.
+-- name: kernels_manifests
+SELECT k.manifest
+FROM unnest(:hashes::bytea[]) WITH ORDINALITY AS r(hash, n)
+LEFT JOIN kernels k ON k.hash = r.hash
+ORDER BY r.n;
+
 -- name: kernel_select
 SELECT hash, manifest, rfc3339(created_at) AS created_at, made_by, made_by_id,
        signatures_of(hash) AS signatures

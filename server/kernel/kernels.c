@@ -133,6 +133,17 @@ bool kernel_load(struct db *db, const struct digest *hash, json_t **ret_manifest
   return true;
 }
 
+bool kernels_load(struct db *db, const struct digest *hashes, size_t n, json_t **ret_manifests, struct error *error) {
+  cleanup_rows struct db_rows *rows = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_digests(&parameters, "hashes", hashes, n);
+  if (!db_run(db, &sql_kernels_manifests, &parameters, &rows, error))
+    return false;
+  for (size_t i = 0; i < n; i++)
+    ret_manifests[i] = db_is_null(rows, (int)i, "manifest") ? NULL : db_get_json(rows, (int)i, "manifest");
+  return true;
+}
+
 bool kernel_read(struct db *db, const struct digest *hash, json_t **ret_answer, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};

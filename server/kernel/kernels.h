@@ -19,6 +19,10 @@ must_check bool build_store(struct db *db, const struct build *build, const stru
 /* The manifest's JSON, a new reference; NULL when there is no such kernel. */
 must_check bool kernel_load(struct db *db, const struct digest *hash, json_t **ret_manifest, struct error *error);
 
+/* The same for each of several: ret_manifests has room for n. */
+must_check bool kernels_load(struct db *db, const struct digest *hashes, size_t n, json_t **ret_manifests,
+                             struct error *error);
+
 /* The answer of GET /v1/kernels/{hash}, a new reference; NULL when there is no such kernel. */
 must_check bool kernel_read(struct db *db, const struct digest *hash, json_t **ret_answer, struct error *error);
 

@@ -143,6 +143,8 @@ static bool number_is_good(const struct field *field, double number) {
 }
 
 static bool number_wrong(const struct field *field, const char *at, struct error *error) {
+  if (field->least_number == 0 && field->most_number == 0)
+    return error_at(error, at, "\"%s\" must hold numbers", field->name);
   return error_at(error, at, "\"%s\" must be a number from %g to %g", field->name, field->least_number,
                   field->most_number);
 }

@@ -45,7 +45,11 @@
   RECORD_OF(code_signature_request_record, "") \
   RECORD_OF(blob_answer_record, "") \
   RECORD_OF(gc_request_record, "") \
-  RECORD_OF(gc_answer_record, "")
+  RECORD_OF(gc_answer_record, "") \
+  RECORD_OF(import_post_record, "") \
+  RECORD_OF(import_entry_record, "") \
+  RECORD_OF(import_answer_record, "") \
+  RECORD_OF(import_item_record, "")
 /* clang-format on */
 
 #define X(variable, table) extern const struct record variable;

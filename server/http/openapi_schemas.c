@@ -279,34 +279,9 @@ const char openapi_schemas[] = JSON({
     "type": "object", "required": ["kernel", "name", "key"], "properties": {"kernel": {"$ref": "#/components/schemas/Digest"},
       "name": {"type": "string"}, "key": {"$ref": "#/components/schemas/Key"}, "job": {"$ref": "#/components/schemas/Id"},
       "refused": {"type": "string"}}}}}},
-  "ImportRequest": {"type": "object", "required": ["format", "environment", "kernels"], "additionalProperties": false, "properties": {
-    "format": {"type": "string"}, "environment": {"$ref": "#/components/schemas/Environment"},
-    "tag": {"type": "string", "default": "default", "maxLength": 200},
-    "kernels": {"type": "array", "minItems": 1, "items": {"type": "object", "required": ["entries"], "additionalProperties": false, "properties": {
-      "manifest": {"$ref": "#/components/schemas/Manifest"}, "kernel": {"$ref": "#/components/schemas/Digest"},
-      "entries": {"type": "array", "minItems": 1, "items": {"$ref": "#/components/schemas/ImportedEntry"}}}}}}},
-  "ImportedEntry": {"type": "object", "required": ["key", "config"], "additionalProperties": false, "properties": {
-    "key": {"$ref": "#/components/schemas/Key"}, "config": {"$ref": "#/components/schemas/Flat"},
-    "ms": {"type": "array", "maxItems": 3, "description": "none, the median, or the median and the 20th and 80th percentile",
-      "items": {"type": "number", "exclusiveMinimum": 0}},
-    "provenance": {"$ref": "#/components/schemas/Flat"}}},
   "Flat": {"type": "object", "additionalProperties": {"type": ["integer", "number", "string", "boolean", "null"]}},
-  "ImportAnswer": {"type": "object", "required": ["kernels", "environment", "missing", "tag", "added", "changed", "known"], "properties": {
-    "kernels": {"type": "array", "items": {"type": "object", "required": ["kernel", "name", "entries"], "properties": {
-      "kernel": {"$ref": "#/components/schemas/Digest"}, "name": {"type": "string"}, "entries": {"type": "integer"}}}},
-    "environment": {"$ref": "#/components/schemas/Environment"}, "tag": {"type": "string"},
-    "missing": {"type": "array", "description": "members of a full environment that this one lacks", "items": {"type": "string"}},
-    "added": {"type": "integer"}, "changed": {"type": "integer"}, "known": {"type": "integer"}}},
   "ImportList": {"type": "object", "required": ["items", "next"], "properties": {
-    "items": {"type": "array", "items": {"type": "object", "required": ["import", "kernel", "name", "key", "environment", "tag",
-      "config", "ms", "provenance", "format", "imported_by", "imported_at"], "properties": {
-      "import": {"$ref": "#/components/schemas/Id"}, "kernel": {"$ref": "#/components/schemas/Digest"}, "name": {"type": "string"},
-      "key": {"$ref": "#/components/schemas/Key"}, "environment": {"$ref": "#/components/schemas/Environment"},
-      "tag": {"type": "string"}, "config": {"$ref": "#/components/schemas/Flat"},
-      "ms": {"type": "array", "items": {"type": "number"}}, "provenance": {"$ref": "#/components/schemas/Flat"},
-      "format": {"type": "string"}, "imported_by": {"$ref": "#/components/schemas/By"},
-      "imported_by_id": {"$ref": "#/components/schemas/ById"}, "imported_at": {"$ref": "#/components/schemas/Time"}}}},
-    "next": {"$ref": "#/components/schemas/Next"}}},
+    "items": {"type": "array", "items": {"$ref": "#/components/schemas/ImportItem"}}, "next": {"$ref": "#/components/schemas/Next"}}},
   "Identity": {"type": "object", "description": "what the paths of an image's caches are made of; its digest is that of its canonical JSON"},
   "ImageAnswer": {"type": "object", "required": ["image"], "properties": {"image": {"$ref": "#/components/schemas/Digest"}}},
   "AuditList": {"type": "object", "required": ["items", "next"], "properties": {

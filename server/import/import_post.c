@@ -1,40 +1,75 @@
 /* Reading the body of POST /v1/imports. Memory and threads: as the header says. */
 #include "server/import/import_post.h"
 
-#include <math.h>
-
 #include "common/cache/format.h"
+#include "server/records.h"
+
+#define SCHEMA(name) "{\"$ref\": \"#/components/schemas/" name "\"}"
+
+static const struct field entry_fields[] = {
+    {"key", FIELD_JSON, offsetof(struct import_entry, key), FIELD_REQUIRED, .schema = SCHEMA("Key")},
+    {"config", FIELD_JSON, offsetof(struct import_entry, config), FIELD_REQUIRED, .schema = SCHEMA("Flat")},
+    {"ms", FIELD_NUMBERS, offsetof(struct import_entry, ms), FIELD_NOT_NULL, .most = IMPORT_MS_MAX,
+     .schema = "{\"type\": \"array\", \"maxItems\": 3, \"items\": {\"type\": \"number\", \"exclusiveMinimum\": 0}}",
+     .about = "none, the median, or the median and the 20th and 80th percentile"},
+    {"provenance", FIELD_JSON, offsetof(struct import_entry, provenance), FIELD_NOT_NULL, .schema = SCHEMA("Flat")},
+};
+const struct record import_entry_record = RECORD("ImportedEntry", struct import_entry, entry_fields);
+
+static const struct field kernel_fields[] = {
+    {"manifest", FIELD_JSON, offsetof(struct import_kernel, manifest), FIELD_NOT_NULL, .schema = SCHEMA("Manifest")},
+    {"kernel", FIELD_DIGEST, offsetof(struct import_kernel, hash), FIELD_NOT_NULL},
+    {"entries", FIELD_RECORDS, offsetof(struct import_kernel, entries), FIELD_REQUIRED, .least = 1,
+     .most = IMPORT_ENTRIES_MAX, .of = &import_entry_record},
+};
+static const struct record import_kernel_record = RECORD(NULL, struct import_kernel, kernel_fields);
+
+static const struct field post_fields[] = {
+    {"format", FIELD_TEXT, offsetof(struct import_post, format), FIELD_REQUIRED},
+    {"environment", FIELD_JSON, offsetof(struct import_post, environment_json), FIELD_REQUIRED,
+     .schema = SCHEMA("Environment")},
+    {"tag", FIELD_TEXT, offsetof(struct import_post, tag), FIELD_NOT_NULL, .least = 1, .most = IMPORT_TAG_MAX},
+    {"kernels", FIELD_RECORDS, offsetof(struct import_post, kernels), FIELD_REQUIRED, .least = 1,
+     .of = &import_kernel_record},
+};
+const struct record import_post_record = RECORD("ImportRequest", struct import_post, post_fields);
+
+static const struct field row_fields[] = {
+    {"kernel", FIELD_DIGEST, offsetof(struct import_row, kernel)},
+    {"key_digest", FIELD_DIGEST, offsetof(struct import_row, key_digest)},
+    {"key", FIELD_TEXT, offsetof(struct import_row, key)},
+    {"config", FIELD_TEXT, offsetof(struct import_row, config)},
+    {"provenance", FIELD_TEXT, offsetof(struct import_row, provenance)},
+    {"ms", FIELD_TEXT, offsetof(struct import_row, ms)},
+};
+const struct record import_row_record = RECORD(NULL, struct import_row, row_fields);
 
 void import_post_release(struct import_post *post) {
   environment_release(&post->environment);
-  for (size_t i = 0; i < post->n_kernels; i++)
-    if (post->kernels[i].kernel)
-      kernel_free(post->kernels[i].kernel);
-  free(post->kernels);
-  for (size_t i = 0; i < post->n_rows; i++) {
-    free(post->rows[i].key);
-    free(post->rows[i].config);
-    free(post->rows[i].provenance);
+  for (size_t i = 0; i < post->kernels.n; i++) {
+    struct import_kernel *kernel = import_kernel_at(post, i);
+    if (kernel->kernel)
+      kernel_free(kernel->kernel);
   }
+  for (size_t i = 0; i < post->n_rows; i++)
+    record_release(&import_row_record, &post->rows[i]);
   free(post->rows);
-  *post = (struct import_post){0};
+  record_release(&import_post_record, post);
 }
 
 /* A manifest, which must be external, or the hash of a registered kernel. */
-static bool kernel_name_read(const json_t *json, const char *at, struct import_kernel *kernel, struct error *error) {
-  char manifest_at[JSON_POINTER_SIZE];
-  json_t *manifest = NULL;
-  if (!json_get_object(json, at, "manifest", JSON_NOT_NULL, &manifest, error))
-    return false;
-  if (!manifest)
-    return json_get_digest(json, at, "kernel", JSON_REQUIRED, &kernel->hash, error);
+static bool kernel_name_read(struct import_kernel *kernel, const char *at, struct error *error) {
+  char manifest_at[JSON_POINTER_SIZE], kernel_at[JSON_POINTER_SIZE];
   json_pointer_member(manifest_at, sizeof manifest_at, at, "manifest");
-  if (json_object_get(json, "kernel"))
+  json_pointer_member(kernel_at, sizeof kernel_at, at, "kernel");
+  if (!kernel->manifest)
+    return !digest_is_none(&kernel->hash) || error_at(error, kernel_at, "member \"kernel\" is missing");
+  if (!digest_is_none(&kernel->hash))
     return error_at(error, at, "\"kernel\" and \"manifest\" name the kernel twice; keep one of them");
-  if (!kernel_parse(manifest, &kernel->kernel, error))
+
+  if (!kernel_parse(kernel->manifest, &kernel->kernel, error))
     return error_pointer_prefix(error, manifest_at);
   kernel->hash = kernel->kernel->hash;
-  kernel->is_new = true;
   return kernel->kernel->language == LANGUAGE_EXTERNAL ||
          error_at(error, manifest_at,
                   "an import brings kernels that are known by name only (\"external\"); register \"%s\" by POST "
@@ -42,66 +77,43 @@ static bool kernel_name_read(const json_t *json, const char *at, struct import_k
                   kernel->kernel->name);
 }
 
-static bool kernels_read(const json_t *kernels, struct import_post *post, struct error *error) {
-  static const char *const members[] = {"kernel", "manifest", "entries", NULL};
-  size_t n = json_array_size(kernels), total = 0;
-  if (n == 0)
-    return error_at(error, "/kernels", "\"kernels\" is empty; an import brings at least one kernel");
-  post->kernels = xcalloc(n, sizeof *post->kernels);
-  for (size_t i = 0; i < n; i++) {
-    struct import_kernel *kernel = &post->kernels[post->n_kernels++];
-    const json_t *json = json_array_get(kernels, i);
+static bool post_check(struct import_post *post, struct error *error) {
+  const struct cache_format *format;
+  if (!cache_format_find(post->format, &format, error))
+    return error_pointer_prefix(error, "/format");
+  if (!environment_parse(post->environment_json, &post->environment, error))
+    return error_pointer_prefix(error, "/environment");
+
+  size_t total = 0;
+  for (size_t i = 0; i < post->kernels.n; i++) {
+    struct import_kernel *kernel = import_kernel_at(post, i);
     char at[JSON_POINTER_SIZE], entries_at[JSON_POINTER_SIZE];
-    json_t *entries;
     json_pointer_index(at, sizeof at, "/kernels", i);
-    if (!json_only_members(json, at, members, error) || !kernel_name_read(json, at, kernel, error) ||
-        !json_get_array(json, at, "entries", JSON_REQUIRED, &entries, error))
+    if (!kernel_name_read(kernel, at, error))
       return false;
-    json_pointer_member(entries_at, sizeof entries_at, at, "entries");
-    if (json_array_size(entries) == 0)
-      return error_at(error, entries_at, "\"entries\" is empty; leave the kernel out");
-    kernel->entries = entries;
-    kernel->n_entries = json_array_size(entries);
-    total += kernel->n_entries;
+    total += kernel->entries.n;
     if (total > IMPORT_ENTRIES_MAX)
-      return error_at(error, entries_at, "more than %d entries; import them in parts", IMPORT_ENTRIES_MAX);
+      return error_at(error, json_pointer_member(entries_at, sizeof entries_at, at, "entries"),
+                      "more than %d entries; import them in parts", IMPORT_ENTRIES_MAX);
   }
   return true;
 }
 
-static bool head_read(const json_t *json, struct import_post *post, struct error *error) {
-  static const char *const members[] = {"format", "environment", "tag", "kernels", NULL};
-  json_t *environment, *kernels;
-  const struct cache_format *format;
-  post->tag = "default";
-  if (!json_only_members(json, "", members, error) ||
-      !json_get_string(json, "", "format", JSON_REQUIRED, &post->format, error) ||
-      !json_get_object(json, "", "environment", JSON_REQUIRED, &environment, error) ||
-      !json_get_string(json, "", "tag", JSON_NOT_NULL, &post->tag, error) ||
-      !json_get_array(json, "", "kernels", JSON_REQUIRED, &kernels, error))
-    return false;
-  if (!cache_format_find(post->format, &format, error))
-    return error_pointer_prefix(error, "/format");
-  if (!environment_parse(environment, &post->environment, error))
-    return error_pointer_prefix(error, "/environment");
-  if (!*post->tag || strlen(post->tag) > IMPORT_TAG_MAX)
-    return error_at(error, "/tag", "a tag has 1 to %d bytes", IMPORT_TAG_MAX);
-  return kernels_read(kernels, post, error);
-}
-
 bool import_post_parse(const json_t *json, struct import_post *ret, struct error *error) {
-  cleanup_import_post struct import_post post = {0};
-  if (!head_read(json, &post, error))
+  cleanup_import_post struct import_post post = {.tag = xstrdup("default")};
+  if (!record_read(&import_post_record, json, "", &post, error) || !post_check(&post, error))
     return false;
   *ret = post;
   post = (struct import_post){0};
   return true;
 }
 
-/* An object of plain values, as it will stand in releases. */
+/* An object of plain values, as it will be in releases. */
 static bool flat_read(const json_t *object, const char *at, char **ret_text, struct error *error) {
   const char *name;
   json_t *value;
+  if (!json_is_object(object))
+    return error_at(error, at, "this must be an object");
   if (json_object_size(object) > IMPORT_MEMBERS_MAX)
     return error_at(error, at, "more than %d members", IMPORT_MEMBERS_MAX);
   json_object_foreach ((json_t *)object, name, value) {
@@ -110,6 +122,7 @@ static bool flat_read(const json_t *object, const char *at, char **ret_text, str
       return error_at(error, json_pointer_member(value_at, sizeof value_at, at, name),
                       "\"%.64s\" must be a string, a number, true, false or null", name);
   }
+
   cleanup_free char *text = json_canonical(object);
   if (strlen(text) > IMPORT_TEXT_MAX)
     return error_at(error, at, "%zu bytes; at most %d are allowed", strlen(text), IMPORT_TEXT_MAX);
@@ -117,28 +130,26 @@ static bool flat_read(const json_t *object, const char *at, char **ret_text, str
   return true;
 }
 
-static bool ms_read(const json_t *array, const char *at, struct import_row *row, struct error *error) {
-  size_t n = json_array_size(array);
-  if (n != 0 && n != 1 && n != IMPORT_MS_MAX)
-    return error_at(error, at, "%zu milliseconds; there are none, the median, or the median and two quantiles", n);
-  for (size_t i = 0; i < n; i++) {
+/* {0.2031,0.201,0.208} */
+static bool ms_read(const struct numbers *ms, const char *at, char **ret_text, struct error *error) {
+  if (ms->n != 0 && ms->n != 1 && ms->n != IMPORT_MS_MAX)
+    return error_at(error, at, "%zu milliseconds; there are none, the median, or the median and two quantiles", ms->n);
+
+  char text[IMPORT_MS_MAX * FLOAT_TEXT_SIZE + 3], number[FLOAT_TEXT_SIZE];
+  size_t used = (size_t)snprintf(text, sizeof text, "{");
+  for (size_t i = 0; i < ms->n; i++) {
     char number_at[JSON_POINTER_SIZE];
-    double ms = json_number_value(json_array_get(array, i));
-    if (!isfinite(ms) || ms <= 0)
+    if (!(ms->all[i] > 0))
       return error_at(error, json_pointer_index(number_at, sizeof number_at, at, i), "milliseconds are above 0");
-    row->ms[row->n_ms++] = ms;
+    used += (size_t)snprintf(text + used, sizeof text - used, "%s%s", i ? "," : "", float_format(ms->all[i], number));
   }
+  snprintf(text + used, sizeof text - used, "}");
+  *ret_text = xstrdup(text);
   return true;
 }
 
-static bool config_read(const json_t *config, const char *at, struct import_row *row, struct error *error) {
-  if (json_object_size(config) == 0)
-    return error_at(error, at, "the config is empty; leave the entry out");
-  return flat_read(config, at, &row->config, error);
-}
-
 /* What a release adds itself would be said twice. */
-static bool provenance_read(const json_t *provenance, const char *at, struct import_row *row, struct error *error) {
+static bool provenance_read(const json_t *provenance, const char *at, char **ret_text, struct error *error) {
   static const char *const added[] = {"origin", "format", "build", "kernel_key", "build_key"};
   for (size_t i = 0; i < ARRAY_LENGTH(added); i++) {
     char member_at[JSON_POINTER_SIZE];
@@ -146,30 +157,31 @@ static bool provenance_read(const json_t *provenance, const char *at, struct imp
       return error_at(error, json_pointer_member(member_at, sizeof member_at, at, added[i]),
                       "\"%s\" is not the table's to say; name the member otherwise", added[i]);
   }
-  return flat_read(provenance, at, &row->provenance, error);
+  if (provenance)
+    return flat_read(provenance, at, ret_text, error);
+  *ret_text = xstrdup("{}");
+  return true;
 }
 
-static bool entry_read(const json_t *json, const char *at, const struct import_kernel *kernel, struct import_row *row,
-                       struct error *error) {
-  static const char *const members[] = {"key", "config", "ms", "provenance", NULL};
+static bool entry_read(const struct import_entry *entry, const char *at, const struct kernel *kernel,
+                       struct import_row *row, struct error *error) {
   char member_at[JSON_POINTER_SIZE];
-  json_t *key_json, *config, *ms = NULL, *provenance = NULL;
   cleanup_key struct key key = {0};
-  cleanup_json json_t *none = json_object();
-  if (!json_only_members(json, at, members, error) ||
-      !json_get_object(json, at, "key", JSON_REQUIRED, &key_json, error) ||
-      !json_get_object(json, at, "config", JSON_REQUIRED, &config, error) ||
-      !json_get_array(json, at, "ms", JSON_NOT_NULL, &ms, error) ||
-      !json_get_object(json, at, "provenance", JSON_NOT_NULL, &provenance, error))
-    return false;
-  if (!key_parse(key_json, (const char *const *)kernel->kernel->key_names, kernel->kernel->n_key_names, &key, error))
-    return error_pointer_prefix(error, json_pointer_member(member_at, sizeof member_at, at, "key"));
+  json_pointer_member(member_at, sizeof member_at, at, "key");
+  if (!json_is_object(entry->key))
+    return error_at(error, member_at, "\"key\" must be an object");
+  if (!key_parse(entry->key, (const char *const *)kernel->key_names, kernel->n_key_names, &key, error))
+    return error_pointer_prefix(error, member_at);
   row->key = key_to_text(&key);
   row->key_digest = key_digest(&key);
-  return config_read(config, json_pointer_member(member_at, sizeof member_at, at, "config"), row, error) &&
-         ms_read(ms, json_pointer_member(member_at, sizeof member_at, at, "ms"), row, error) &&
-         provenance_read(provenance ? provenance : none,
-                         json_pointer_member(member_at, sizeof member_at, at, "provenance"), row, error);
+
+  json_pointer_member(member_at, sizeof member_at, at, "config");
+  if (json_is_object(entry->config) && json_object_size(entry->config) == 0)
+    return error_at(error, member_at, "the config is empty; leave the entry out");
+  return flat_read(entry->config, member_at, &row->config, error) &&
+         ms_read(&entry->ms, json_pointer_member(member_at, sizeof member_at, at, "ms"), &row->ms, error) &&
+         provenance_read(entry->provenance, json_pointer_member(member_at, sizeof member_at, at, "provenance"),
+                         &row->provenance, error);
 }
 
 static void entry_pointer(size_t kernel, size_t entry, char at[JSON_POINTER_SIZE]) {
@@ -200,19 +212,21 @@ static bool rows_are_distinct(const struct import_post *post, struct error *erro
 
 bool import_post_read(struct import_post *post, struct error *error) {
   size_t total = 0;
-  for (size_t i = 0; i < post->n_kernels; i++)
-    total += post->kernels[i].n_entries;
+  for (size_t i = 0; i < post->kernels.n; i++)
+    total += import_kernel_at(post, i)->entries.n;
+
   post->rows = xcalloc(total, sizeof *post->rows);
-  for (size_t i = 0; i < post->n_kernels; i++) {
-    const struct import_kernel *kernel = &post->kernels[i];
-    for (size_t j = 0; j < kernel->n_entries; j++) {
+  for (size_t i = 0; i < post->kernels.n; i++) {
+    const struct import_kernel *kernel = import_kernel_at(post, i);
+    const struct import_entry *entries = kernel->entries.all;
+    for (size_t j = 0; j < kernel->entries.n; j++) {
       struct import_row *row = &post->rows[post->n_rows++];
       char at[JSON_POINTER_SIZE];
       entry_pointer(i, j, at);
       row->kernel = kernel->hash;
       row->kernel_index = i;
       row->entry_index = j;
-      if (!entry_read(json_array_get(kernel->entries, j), at, kernel, row, error))
+      if (!entry_read(&entries[j], at, kernel->kernel, row, error))
         return false;
     }
   }

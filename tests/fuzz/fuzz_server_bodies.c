@@ -59,8 +59,8 @@ static void check_import(const json_t *json) {
     check_refusal(&error);
     return;
   }
-  for (size_t i = 0; i < post.n_kernels; i++)
-    if (!post.kernels[i].kernel)
+  for (size_t i = 0; i < post.kernels.n; i++)
+    if (!import_kernel_at(&post, i)->kernel)
       return; /* it is the database that knows its key */
   if (!import_post_read(&post, &error)) {
     check_refusal(&error);
@@ -70,7 +70,7 @@ static void check_import(const json_t *json) {
   for (size_t i = 0; i < post.n_rows; i++) {
     const struct import_row *row = &post.rows[i];
     ALWAYS(row->key[0] == '{' && row->config[0] == '{' && row->provenance[0] == '{');
-    ALWAYS(row->n_ms == 0 || row->n_ms == 1 || row->n_ms == IMPORT_MS_MAX);
+    ALWAYS(row->ms[0] == '{');
     ALWAYS(i == 0 || memcmp(&row[-1].kernel, &row->kernel, sizeof row->kernel) < 0 ||
            memcmp(&row[-1].key_digest, &row->key_digest, sizeof row->key_digest) < 0);
   }

@@ -7,6 +7,8 @@
   "{\"name\": \"dejavu/f\", \"language\": \"external\", \"key\": [\"n\", \"dtype\"],"                                  \
   " \"exports\": {\"dejavu\": {}}}"
 #define HEAD "{\"format\": \"json\", \"environment\": {\"rocm\": \"6.3.1\", \"gpu\": \"MI300X\"}, \"kernels\": "
+#define ANY_KERNEL "{\"manifest\": " MANIFEST ", \"entries\": [" ANY_ENTRY "]}"
+#define ANY_ENTRY "{\"key\": " KEY ", \"config\": {\"B\": 1}}"
 #define KEY "{\"dtype\": \"fp16\", \"n\": 4096}"
 
 static bool post_read(const char *text, struct import_post *ret, json_t **ret_json, struct error *error) {
@@ -46,13 +48,12 @@ Test(import_post, is_read_into_rows) {
   cr_assert_str_eq(post.tag, "default");
   cr_assert_str_eq(post.environment.rocm, "6.3.1");
   cr_assert_eq(post.n_rows, 1u);
-  cr_assert(post.kernels[0].is_new);
-  cr_expect(digest_equal(&post.rows[0].kernel, &post.kernels[0].kernel->hash));
+  cr_assert(import_kernel_at(&post, 0)->manifest);
+  cr_expect(digest_equal(&post.rows[0].kernel, &import_kernel_at(&post, 0)->kernel->hash));
   cr_expect_str_eq(post.rows[0].key, "{\"n\":4096,\"dtype\":\"fp16\"}", "in the kernel's order");
   cr_expect_str_eq(post.rows[0].config, "{\"BLOCK\":64,\"num_warps\":4,\"scale\":0.5}");
   cr_expect_str_eq(post.rows[0].provenance, "{\"source\":\"f/cache.json\"}");
-  cr_assert_eq(post.rows[0].n_ms, 3u);
-  cr_expect_eq(post.rows[0].ms[1], 0.1);
+  cr_expect_str_eq(post.rows[0].ms, "{0.2,0.1,0.3}");
 }
 
 Test(import_post, without_milliseconds_or_provenance_is_taken) {
@@ -61,7 +62,7 @@ Test(import_post, without_milliseconds_or_provenance_is_taken) {
   struct error error;
   cr_assert(post_read(HEAD "[{\"manifest\": " MANIFEST ", \"entries\": [{\"key\": " KEY ", \"config\": {\"B\": 1}}]}]}",
                       &post, &json, &error));
-  cr_expect_eq(post.rows[0].n_ms, 0u);
+  cr_expect_str_eq(post.rows[0].ms, "{}");
   cr_expect_str_eq(post.rows[0].provenance, "{}");
 }
 
@@ -84,23 +85,26 @@ Test(import_post, its_rows_are_in_the_order_in_which_they_are_locked) {
 
 Test(import_post, wrong_heads_are_refused) {
   assert_refused("{}", "/format", "missing");
-  assert_refused("{\"format\": \"jsn\", \"environment\": {}, \"kernels\": []}", "/format", "unknown format");
-  assert_refused("{\"format\": \"json\", \"environment\": {\"rocm\": 1}, \"kernels\": []}", "/environment/rocm",
-                 "string");
-  assert_refused("{\"format\": \"json\", \"environment\": {}, \"tag\": \"\", \"kernels\": []}", "/tag", "1 to 200");
-  assert_refused("{\"format\": \"json\", \"environment\": {}, \"kernels\": []}", "/kernels", "empty");
+  assert_refused("{\"format\": \"jsn\", \"environment\": {}, \"kernels\": [" ANY_KERNEL "]}", "/format",
+                 "unknown format");
+  assert_refused("{\"format\": \"json\", \"environment\": {\"rocm\": 1}, \"kernels\": [" ANY_KERNEL "]}",
+                 "/environment/rocm", "string");
+  assert_refused("{\"format\": \"json\", \"environment\": {}, \"tag\": \"\", \"kernels\": []}", "/tag", "at least 1");
+  assert_refused("{\"format\": \"json\", \"environment\": {}, \"kernels\": []}", "/kernels", "at least 1");
   assert_refused("{\"format\": \"json\", \"environment\": {}, \"kernels\": [], \"colour\": 1}", "/colour", "colour");
 }
 
 Test(import_post, wrong_kernels_are_refused) {
-  assert_refused(HEAD "[{\"entries\": []}]}", "/kernels/0/kernel", "missing");
-  assert_refused(HEAD "[{\"kernel\": \"softmax\", \"entries\": []}]}", "/kernels/0/kernel", "sha256:");
-  assert_refused(HEAD "[{\"manifest\": {\"name\": \"f\"}, \"entries\": []}]}", "/kernels/0/manifest/language",
-                 "missing");
-  assert_refused(HEAD "[{\"manifest\": " MANIFEST ", \"kernel\": \"sha256:\", \"entries\": []}]}", "/kernels/0",
-                 "twice");
+  assert_refused(HEAD "[{\"entries\": [" ANY_ENTRY "]}]}", "/kernels/0/kernel", "missing");
+  assert_refused(HEAD "[{\"kernel\": \"softmax\", \"entries\": [" ANY_ENTRY "]}]}", "/kernels/0/kernel", "sha256:");
+  assert_refused(HEAD "[{\"manifest\": {\"name\": \"f\"}, \"entries\": [" ANY_ENTRY "]}]}",
+                 "/kernels/0/manifest/language", "missing");
+  assert_refused(HEAD "[{\"manifest\": " MANIFEST
+                      ", \"kernel\": \"sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\", "
+                      "\"entries\": [" ANY_ENTRY "]}]}",
+                 "/kernels/0", "twice");
   assert_refused(HEAD "[{\"manifest\": " MANIFEST "}]}", "/kernels/0/entries", "missing");
-  assert_refused(HEAD "[{\"manifest\": " MANIFEST ", \"entries\": []}]}", "/kernels/0/entries", "empty");
+  assert_refused(HEAD "[{\"manifest\": " MANIFEST ", \"entries\": []}]}", "/kernels/0/entries", "at least 1");
 }
 
 Test(import_post, a_manifest_with_code_is_refused) {
@@ -109,7 +113,7 @@ Test(import_post, a_manifest_with_code_is_refused) {
            " \"sources\": [{\"path\": \"copy.hip\", \"digest\":"
            " \"sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\"}],"
            " \"arguments\": [{\"name\": \"y\", \"dtype\": \"float16\", \"shape\": [\"n\"], \"access\": \"write\"}],"
-           " \"launch\": {\"grid\": [1], \"block\": [64]}}, \"entries\": []}]}",
+           " \"launch\": {\"grid\": [1], \"block\": [64]}}, \"entries\": [" ANY_ENTRY "]}]}",
       "/kernels/0/manifest", "by its hash");
 }
 
@@ -118,12 +122,14 @@ Test(import_post, wrong_entries_are_refused) {
   assert_entry_refused("{\"config\": {\"B\": 1}}", "/key", "missing");
   assert_entry_refused("{\"key\": {\"n\": 1}, \"config\": {\"B\": 1}}", "/key/dtype", "lacks");
   assert_entry_refused("{\"key\": {\"n\": 1, \"dtype\": [1]}, \"config\": {\"B\": 1}}", "/key/dtype", "");
+  assert_entry_refused("{\"key\": [1], \"config\": {\"B\": 1}}", "/key", "object");
   assert_entry_refused("{\"key\": " KEY "}", "/config", "missing");
+  assert_entry_refused("{\"key\": " KEY ", \"config\": 7}", "/config", "object");
   assert_entry_refused("{\"key\": " KEY ", \"config\": {}}", "/config", "empty");
   assert_entry_refused("{\"key\": " KEY ", \"config\": {\"B\": [1]}}", "/config/B", "must be a string, a number");
   assert_entry_refused("{\"key\": " KEY ", \"config\": {\"B\": 1}, \"ms\": [1, 2]}", "/ms", "2 milliseconds");
   assert_entry_refused("{\"key\": " KEY ", \"config\": {\"B\": 1}, \"ms\": [0]}", "/ms/0", "above 0");
-  assert_entry_refused("{\"key\": " KEY ", \"config\": {\"B\": 1}, \"ms\": [\"1\"]}", "/ms/0", "above 0");
+  assert_entry_refused("{\"key\": " KEY ", \"config\": {\"B\": 1}, \"ms\": [\"1\"]}", "/ms/0", "must hold numbers");
   assert_entry_refused("{\"key\": " KEY ", \"config\": {\"B\": 1}, \"provenance\": {\"origin\": \"tuned\"}}",
                        "/provenance/origin", "not the table's to say");
   assert_entry_refused("{\"key\": " KEY ", \"config\": {\"B\": 1}, \"provenance\": {\"a\": {}}}", "/provenance/a",
@@ -171,5 +177,20 @@ Test(import_post, too_many_entries_are_refused_before_they_are_read) {
   struct error error;
   cr_assert_not(import_post_parse(json, &post, &error));
   cr_expect_str_eq(error.pointer, "/kernels/0/entries");
-  cr_expect(strstr(error.message, "more than 200000 entries"));
+  cr_expect(strstr(error.message, "at most 200000"));
+}
+
+Test(import_post, kernels_together_have_as_many_entries_at_most) {
+  cleanup_json json_t *entry = json_loads(ANY_ENTRY, 0, NULL), *entries = json_array();
+  for (size_t i = 0; i <= IMPORT_ENTRIES_MAX / 2; i++)
+    json_array_append(entries, entry);
+  cleanup_json json_t *manifest = json_loads(MANIFEST, 0, NULL);
+  cleanup_json json_t *json =
+      json_pack("{s:s, s:{}, s:[{s:O, s:O}, {s:O, s:O}]}", "format", "json", "environment", "kernels", "manifest",
+                manifest, "entries", entries, "manifest", manifest, "entries", entries);
+  cleanup_import_post struct import_post post = {0};
+  struct error error;
+  cr_assert_not(import_post_parse(json, &post, &error));
+  cr_expect_str_eq(error.pointer, "/kernels/1/entries");
+  cr_expect(strstr(error.message, "in parts"));
 }

@@ -49,7 +49,12 @@
   RECORD_OF(import_post_record, "") \
   RECORD_OF(import_entry_record, "") \
   RECORD_OF(import_answer_record, "") \
-  RECORD_OF(import_item_record, "")
+  RECORD_OF(import_item_record, "") \
+  RECORD_OF(demand_report_record, "") \
+  RECORD_OF(demand_answer_record, "") \
+  RECORD_OF(demand_item_record, "") \
+  RECORD_OF(demand_queue_request_record, "") \
+  RECORD_OF(demand_queued_record, "")
 /* clang-format on */
 
 #define X(variable, table) extern const struct record variable;

@@ -1,21 +1,26 @@
 /* Demand: what deployments report of the keys they use, and which of the untuned ones become jobs.
  *
- * A report is counted, never believed to be more than a hint: it names kernels that are registered, its tokens can do nothing
- * else (role demand), each may post DEMAND_POSTS_PER_MINUTE reports, and jobs are queued only under the operator's policy:
+ * A report is counted, never believed to be more than a hint: it names kernels that are registered, its
+ * tokens can do nothing else (role demand), each may post DEMAND_POSTS_PER_MINUTE reports, and jobs are
+ * queued only under the operator's policy:
  *   off        reports are answered and dropped
- *   suggest    they are kept; GET /v1/demand ranks what is untuned, and a submitter queues of it what he wants
+ *   suggest    they are kept; GET /v1/demand ranks what is untuned, and a submitter queues of it what
+ *              he wants
  *   automatic  the best of them are queued, at most --demand-per-hour of them
- * Rank: the GPU time that tuning would have saved so far, tuning_ms + (hits + misses) * kernel_ms * gain, where gain is the mean
- * share of time that the kernel's winners save against the default of their space (in a space without one, against the
- * baseline), DEMAND_GAIN where it has none yet. What a winner saves against an incumbent says nothing here.
- * A job for demand takes the space and budget of the kernel's newest done job, with a priority below what people submit.
- * Jobs that revalidated a few configs are left out of both.
+ * Rank: the GPU time that tuning would have saved so far, tuning_ms + (hits + misses) * kernel_ms *
+ * gain, where gain is the mean share of time that the kernel's winners save against the default of their
+ * space (in a space without one, against the baseline), DEMAND_GAIN where it has none yet. What a winner
+ * saves against an incumbent says nothing here. A job for demand takes the space and budget of the
+ * kernel's newest done job, with a priority below what people submit. Jobs that revalidated a few
+ * configs are left out of both.
  *
- * Memory: a report borrows from its JSON. Threads: parsing is pure; the rest belongs to a worker. */
+ * Memory: a report owns what it holds; JSON that is returned is the caller's. Threads: reading is pure;
+ * the rest belongs to a worker. */
 #ifndef WAVETUNE_SERVER_DEMAND_DEMAND_H
 #define WAVETUNE_SERVER_DEMAND_DEMAND_H
 
 #include "common/node/environment.h"
+#include "common/record/record.h"
 #include "server/audit/audit.h"
 #include "server/server.h"
 
@@ -23,41 +28,48 @@
 #define DEMAND_COUNT_MAX INT64_C(1000000000)
 #define DEMAND_MS_MAX 1e9
 #define DEMAND_MS_MIN 1e-6 /* less is as good as not known, and its products might leave the range of floats */
-#define DEMAND_TOTAL_MAX 1000000000000000 /* where counts of a key stop to grow */
+#define DEMAND_TOTAL_MAX INT64_C(1000000000000000) /* where counts of a key stop to grow */
 #define DEMAND_POSTS_PER_MINUTE 60
 #define DEMAND_ROWS_MAX 100000 /* kept; beyond them new keys are dropped */
+#define DEMAND_QUEUE_MAX 1000  /* jobs of one request */
 #define DEMAND_GAIN 0.1
 #define DEMAND_PRIORITY (-100)
 
+extern const char *const demand_policy_names[]; /* by value, ended by NULL */
 const char *demand_policy_name(enum demand_policy policy);
 must_check bool demand_policy_parse(const char *name, enum demand_policy *ret_policy);
 
 struct demand_item {
-  bool has_hash;
-  struct digest kernel;
-  const char *name; /* of a kernel, where has_hash is false */
-  const json_t *key;
+  char *name; /* of a kernel, or its hash */
+  json_t *key;
   int64_t hits, misses;
-  double tuning_ms; /* 0: not known */
-  double kernel_ms; /* 0: not known */
+  double tuning_ms, kernel_ms; /* NaN: not known */
+  bool has_hash;               /* `name` is the hash, */
+  struct digest kernel;        /* this one */
 };
 struct demand_report {
-  struct environment environment;
-  const char *tag;
+  json_t *environment_json;
+  char *image, *tag;
   enum regime regime;
-  size_t n;
-  struct demand_item *items;
+  struct records items; /* of struct demand_item */
+  struct environment environment;
 };
+extern const struct record demand_report_record;
 must_check bool demand_report_parse(const json_t *json, struct demand_report *ret, struct error *error);
 void demand_report_release(struct demand_report *report);
 #define cleanup_demand_report __attribute__((cleanup(demand_report_release)))
 
-/* Counts a report. *ret_accepted items were kept, the others name no kernel that is registered and can be tuned, or a key
- * that is not the kernel's. */
+/* Counts a report. *ret_accepted items were kept, the others name no kernel that is registered and can be
+ * tuned, or a key that is not the kernel's. */
 must_check bool demand_keep(struct worker *worker, const struct demand_report *report, const struct author *author,
                             size_t *ret_accepted, struct error *error);
 
-/* Queues jobs for the `top` first of the ranking. *ret_answers: [{"kernel", "name", "key", "job" or "refused"}]. */
+/* Items of GET /v1/demand: the untuned keys that were missed and about which nothing was decided yet,
+ * most GPU time saved first. */
+must_check bool demand_list(struct db *db, int64_t limit, json_t **ret_items, struct error *error);
+
+/* Queues jobs for the `top` first of them. A refusal is asked again after a day. *ret_answers:
+ * [{"kernel", "name", "key", "job" or "refused"}]. */
 must_check bool demand_queue(struct worker *worker, int64_t top, const struct author *author, json_t **ret_answers,
                              struct error *error);
 

@@ -1,21 +1,29 @@
-/* POST /v1/demand, what deployments report; GET /v1/demand, what is untuned; POST /v1/demand/queue, jobs for it.
+/* POST /v1/demand, what deployments report; GET /v1/demand, what is untuned; POST /v1/demand/queue, jobs
+ * for it.
  *
- * Memory: reports live as long as the handler. Threads: database workers. */
+ * Memory: what a handler makes lives as long as it runs. Threads: database workers. */
 #include "server/demand/demand.h"
-
 #include "server/demand/demand_rate.h"
-#include "server/demand/demand_store.h"
 #include "server/http/answers.h"
 #include "server/http/routes.h"
+#include "server/records.h"
 #include "server/server_private.h"
+
+#define SCHEMA_POLICY "{\"$ref\": \"#/components/schemas/DemandPolicy\"}"
 
 static const char *const no_arguments[] = {NULL};
 
-static void report_answer(struct request *request, size_t accepted, size_t n, enum demand_policy policy) {
-  request_answer_json(request, 202,
-                      json_pack("{s:I, s:I, s:s}", "accepted", (json_int_t)accepted, "ignored",
-                                (json_int_t)(n - accepted), "policy", demand_policy_name(policy)));
-}
+struct demand_answer {
+  int64_t accepted, ignored;
+  enum demand_policy policy;
+};
+static const struct field answer_fields[] = {
+    {"accepted", FIELD_INTEGER, offsetof(struct demand_answer, accepted), FIELD_ANSWER},
+    {"ignored", FIELD_INTEGER, offsetof(struct demand_answer, ignored), FIELD_ANSWER},
+    {"policy", FIELD_ENUM, offsetof(struct demand_answer, policy), FIELD_ANSWER, .names = demand_policy_names,
+     .schema = SCHEMA_POLICY},
+};
+const struct record demand_answer_record = RECORD("DemandAnswer", struct demand_answer, answer_fields);
 
 void route_demand_post(struct worker *worker, struct request *request) {
   enum demand_policy policy = server_options(worker->server)->demand;
@@ -25,6 +33,7 @@ void route_demand_post(struct worker *worker, struct request *request) {
   size_t accepted = 0;
   if (!request_query_only(request, no_arguments))
     return;
+
   if (!demand_rate_take(worker->server->demand_rate, request->token_name, DEMAND_POSTS_PER_MINUTE, clock_monotonic_ms(),
                         &wait_s)) {
     char text[24];
@@ -32,57 +41,59 @@ void route_demand_post(struct worker *worker, struct request *request) {
     request_add_header(request, "Retry-After", text);
     request_problem(request, 429, "", "the token %s posts more than %d reports a minute; join them, or wait %s s",
                     request->token_name, DEMAND_POSTS_PER_MINUTE, text);
-  } else if (!demand_report_parse(request->json, &report, &error)) {
-    request_refuse(request, 422, &error);
-  } else if (policy != DEMAND_OFF && !demand_keep(worker, &report, request_author(request), &accepted, &error)) {
-    answer_failure(request, &error);
-  } else {
-    report_answer(request, accepted, report.n, policy);
+    return;
   }
-}
+  if (!demand_report_parse(request->json, &report, &error)) {
+    request_refuse(request, 422, &error);
+    return;
+  }
 
-static json_t *wanted_to_json(const struct demand_wanted *wanted) {
-  json_t *item = json_pack(
-      "{s:o, s:s, s:s, s:s, s:O, s:O, s:I, s:I, s:f, s:f, s:f, s:s}", "kernel", json_digest_text(&wanted->kernel),
-      "name", wanted->name, "tag", wanted->tag, "regime", wanted->regime, "key", wanted->key, "environment",
-      wanted->environment, "hits", (json_int_t)wanted->hits, "misses", (json_int_t)wanted->misses, "tuning_ms",
-      wanted->tuning_ms, "gain", wanted->gain, "saved_ms", wanted->saved_ms, "last_at", wanted->last_at);
-  ALWAYS(item != NULL);
-  json_object_set_new(item, "kernel_ms", wanted->kernel_ms > 0 ? json_real(wanted->kernel_ms) : json_null());
-  return item;
+  if (policy != DEMAND_OFF && !demand_keep(worker, &report, request_author(request), &accepted, &error)) {
+    answer_failure(request, &error);
+    return;
+  }
+  const struct demand_answer answer = {(int64_t)accepted, (int64_t)(report.items.n - accepted), policy};
+  request_answer_json(request, 202, record_write(&demand_answer_record, &answer));
 }
 
 void route_demand_get(struct worker *worker, struct request *request) {
   static const char *const arguments[] = {"limit", NULL};
-  cleanup_demand_list struct demand_list list = {0};
   struct error error;
+  json_t *items;
   int64_t limit;
   const char *after;
   if (!request_query_only(request, arguments) || !request_page(request, &limit, &after))
     return;
-  if (!demand_wanted_load(worker->db, limit, &list, &error)) {
+
+  if (!demand_list(worker->db, limit, &items, &error))
     answer_failure(request, &error);
-    return;
-  }
-  json_t *items = json_array();
-  for (size_t i = 0; i < list.n; i++)
-    ALWAYS(json_array_append_new(items, wanted_to_json(&list.all[i])) == 0);
-  request_answer_json(request, 200,
-                      json_pack("{s:o, s:n, s:s}", "items", items, "next", "policy",
-                                demand_policy_name(server_options(worker->server)->demand)));
+  else
+    request_answer_json(request, 200,
+                        json_pack("{s:o, s:n, s:s}", "items", items, "next", "policy",
+                                  demand_policy_name(server_options(worker->server)->demand)));
 }
 
-void route_demand_queue(struct worker *worker, struct request *request) {
-  static const char *const members[] = {"top", NULL};
-  struct error error;
+struct queue_request {
   int64_t top;
+};
+static const struct field queue_request_fields[] = {
+    {"top", FIELD_INTEGER, offsetof(struct queue_request, top), FIELD_REQUIRED, .least = 1, .most = DEMAND_QUEUE_MAX},
+};
+const struct record demand_queue_request_record =
+    RECORD("DemandQueueRequest", struct queue_request, queue_request_fields);
+
+void route_demand_queue(struct worker *worker, struct request *request) {
+  struct queue_request asked;
+  struct error error;
   json_t *answers;
   if (!request_query_only(request, no_arguments))
     return;
-  if (!json_only_members(request->json, "", members, &error) ||
-      !json_get_integer(request->json, "", "top", JSON_REQUIRED, 1, 1000, &top, &error))
+  if (!record_read(&demand_queue_request_record, request->json, "", &asked, &error)) {
     request_refuse(request, 422, &error);
-  else if (!demand_queue(worker, top, request_author(request), &answers, &error))
+    return;
+  }
+
+  if (!demand_queue(worker, asked.top, request_author(request), &answers, &error))
     answer_failure(request, &error);
   else
     request_answer_json(request, 200, json_pack("{s:o}", "items", answers));

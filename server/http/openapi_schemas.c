@@ -258,27 +258,12 @@ const char openapi_schemas[] = JSON({
       "made_by_id": {"$ref": "#/components/schemas/ById"},
       "made_at": {"$ref": "#/components/schemas/Time"}}}},
     "next": {"$ref": "#/components/schemas/Next"}}},
-  "DemandReport": {"type": "object", "required": ["environment", "items"], "additionalProperties": false, "properties": {
-    "environment": {"$ref": "#/components/schemas/Environment"}, "image": {"type": ["string", "null"]},
-    "tag": {"type": "string", "default": "default"}, "regime": {"$ref": "#/components/schemas/Regime"},
-    "items": {"type": "array", "minItems": 1, "maxItems": 1000, "items": {
-      "type": "object", "required": ["kernel", "key"], "additionalProperties": false, "properties": {
-        "kernel": {"type": "string", "description": "its hash, or its name"}, "key": {"$ref": "#/components/schemas/Key"},
-        "hits": {"type": "integer", "minimum": 0}, "misses": {"type": "integer", "minimum": 0},
-        "tuning_ms": {"type": ["number", "null"], "minimum": 0}, "kernel_ms": {"type": ["number", "null"], "minimum": 0}}}}}},
-  "DemandAnswer": {"type": "object", "required": ["accepted", "ignored", "policy"], "properties": {
-    "accepted": {"type": "integer"}, "ignored": {"type": "integer"}, "policy": {"$ref": "#/components/schemas/DemandPolicy"}}},
   "DemandPolicy": {"type": "string", "enum": ["off", "suggest", "automatic"]},
   "DemandList": {"type": "object", "required": ["items", "next", "policy"], "properties": {
-    "items": {"type": "array", "items": {"type": "object", "required": ["kernel", "name", "key", "environment", "tag", "regime", "hits",
-      "misses", "tuning_ms", "kernel_ms", "gain", "saved_ms", "last_at"]}},
+    "items": {"type": "array", "items": {"$ref": "#/components/schemas/DemandItem"}},
     "next": {"type": "null"}, "policy": {"$ref": "#/components/schemas/DemandPolicy"}}},
-  "DemandQueueRequest": {"type": "object", "required": ["top"], "additionalProperties": false, "properties": {
-    "top": {"type": "integer", "minimum": 1, "maximum": 1000}}},
-  "DemandQueueAnswer": {"type": "object", "required": ["items"], "properties": {"items": {"type": "array", "items": {
-    "type": "object", "required": ["kernel", "name", "key"], "properties": {"kernel": {"$ref": "#/components/schemas/Digest"},
-      "name": {"type": "string"}, "key": {"$ref": "#/components/schemas/Key"}, "job": {"$ref": "#/components/schemas/Id"},
-      "refused": {"type": "string"}}}}}},
+  "DemandQueueAnswer": {"type": "object", "required": ["items"], "properties": {"items": {"type": "array",
+    "items": {"$ref": "#/components/schemas/DemandQueued"}}}},
   "Flat": {"type": "object", "additionalProperties": {"type": ["integer", "number", "string", "boolean", "null"]}},
   "ImportList": {"type": "object", "required": ["items", "next"], "properties": {
     "items": {"type": "array", "items": {"$ref": "#/components/schemas/ImportItem"}}, "next": {"$ref": "#/components/schemas/Next"}}},

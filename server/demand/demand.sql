@@ -1,0 +1,121 @@
+-- Demand: what deployments report of the keys they use (demand.h).
+
+-- For each name the kernel of this name that was registered last.
+-- name: demand_kernels
+SELECT r.n, k.hash
+FROM unnest(:names::text[]) WITH ORDINALITY AS r(name, n)
+CROSS JOIN LATERAL (
+    SELECT hash
+    FROM kernels
+    WHERE name = r.name
+      AND language <> 'external'
+    ORDER BY id DESC
+    LIMIT 1) k;
+
+-- Adds to the counts; the same key may be there twice. New keys beyond :rows_max are dropped.
+-- In the order of (kernel, key_digest), in which everything locks rows of demand.
+-- name: demand_add
+INSERT INTO demand AS d (kernel, key_digest, key, environment_digest, environment, tag, regime,
+                         hits, misses, tuning_ms, kernel_ms, last_by, last_by_id)
+SELECT r.kernel, r.key_digest, min(r.key)::json, :environment_digest::bytea, :environment::json,
+       :tag::text, :regime::text, sum(r.hits), sum(r.misses), COALESCE(sum(r.tuning_ms), 0),
+       avg(r.kernel_ms), :author, :author_id::bigint
+FROM unnest(:kernel::bytea[], :key_digest::bytea[], :key::text[], :hits::int8[], :misses::int8[],
+            :tuning_ms::float8[], :kernel_ms::float8[])
+     AS r(kernel, key_digest, key, hits, misses, tuning_ms, kernel_ms)
+WHERE EXISTS (
+          SELECT
+          FROM demand o
+          WHERE (o.kernel, o.key_digest, o.environment_digest, o.tag, o.regime)
+                = (r.kernel, r.key_digest, :environment_digest, :tag, :regime))
+   OR (SELECT count(*) FROM (SELECT FROM demand LIMIT :rows_max::bigint) kept) < :rows_max
+GROUP BY r.kernel, r.key_digest
+ORDER BY r.kernel, r.key_digest
+ON CONFLICT (kernel, key_digest, environment_digest, tag, regime) DO UPDATE
+SET hits = least(d.hits, :total_max::bigint) + excluded.hits,
+    misses = least(d.misses, :total_max) + excluded.misses,
+    tuning_ms = d.tuning_ms + excluded.tuning_ms,
+    kernel_ms = COALESCE(excluded.kernel_ms, d.kernel_ms),
+    last_at = now(), last_by = excluded.last_by, last_by_id = excluded.last_by_id;
+
+-- Untuned keys that were missed and about which nothing was decided yet, with the space and the
+-- budget of the kernel's newest done job that tuned. Tuned is what a done job has a winner for
+-- in an environment that is the deployment's, or agrees with what it states. That is asked
+-- last, key by key in the order of the ranking until there are enough, and by the index of
+-- jobs: to join all jobs takes seconds where there are many.
+-- name: demand_wanted
+WITH open AS (
+    SELECT *
+    FROM demand d
+    WHERE d.misses > 0
+      AND d.job_id IS NULL
+      AND (d.decided_at IS NULL OR d.decided_at < now() - interval '1 day')
+), gains AS (
+    SELECT k.kernel, COALESCE(g.gain, :gain::float8) AS gain
+    FROM (SELECT DISTINCT kernel FROM open) k
+    CROSS JOIN LATERAL (
+        SELECT avg(1 - CASE
+                   WHEN j.baseline = COALESCE(j.default_config, j.baseline)
+                   THEN (w.verdict ->> 'baseline_ratio')::float8
+                   ELSE (SELECT (f ->> 'winner_ratio')::float8
+                         FROM json_array_elements(w.verdict -> 'finalists') f
+                         WHERE (f ->> 'config')::bigint = j.default_config)
+                   END) AS gain
+        FROM (SELECT id, baseline, default_config
+              FROM jobs
+              WHERE jobs.kernel = k.kernel
+                AND state = 'done'
+                AND purpose = 'tune'
+              ORDER BY id DESC
+              LIMIT 64) j
+        JOIN winners w ON w.job_id = j.id) g
+), wanted AS (
+    SELECT *
+    FROM (SELECT o.*, g.gain,
+                 o.tuning_ms + (o.hits + o.misses) * COALESCE(o.kernel_ms, 0) * greatest(g.gain, 0)
+                     AS saved_ms
+          FROM open o
+          JOIN gains g USING (kernel)
+          ORDER BY saved_ms DESC, o.misses DESC, o.id) ranked
+    WHERE (SELECT count(*)
+           FROM (SELECT
+                 FROM (SELECT id, environment_id
+                       FROM jobs
+                       WHERE kernel = ranked.kernel
+                         AND key_digest = ranked.key_digest
+                         AND tag = ranked.tag
+                         AND regime = ranked.regime
+                         AND state = 'done'
+                       OFFSET 0) j
+                 JOIN winners w ON w.job_id = j.id
+                 JOIN environments e ON e.id = j.environment_id
+                                    AND e.identity::jsonb @> ranked.environment::jsonb
+                 LIMIT 1) tuned) = 0
+    ORDER BY saved_ms DESC, misses DESC, id
+    LIMIT :limit::bigint
+)
+SELECT r.id, r.kernel, k.name, r.tag, r.regime, r.key, r.environment, r.hits, r.misses, r.tuning_ms,
+       r.kernel_ms, r.gain, r.saved_ms, rfc3339(r.last_at) AS last_at, j.space, j.budget_ms
+FROM wanted r
+JOIN kernels k ON k.hash = r.kernel
+LEFT JOIN LATERAL (
+    SELECT s.space, jobs.budget_device_ms AS budget_ms
+    FROM jobs
+    JOIN spaces s ON s.digest = jobs.space_digest
+    WHERE jobs.kernel = r.kernel
+      AND jobs.state = 'done'
+      AND jobs.purpose = 'tune'
+    ORDER BY jobs.id DESC
+    LIMIT 1) j ON true
+ORDER BY r.saved_ms DESC, r.misses DESC, r.id;
+
+-- name: demand_decided
+UPDATE demand
+SET job_id = :job::bigint, refused = :refused, decided_at = now()
+WHERE id = :id::bigint;
+
+-- name: demand_queued_lately
+SELECT count(*) AS n
+FROM demand
+WHERE job_id IS NOT NULL
+  AND decided_at > now() - interval '1 hour';

@@ -8,8 +8,6 @@
 #include "common/base/time.h"
 #include "common/node/node.h"
 
-static const char *const match_names[] = {"exact", "unstated", "minor", "compatible"};
-
 static void fetch_release(struct fetch *fetch) {
   if (fetch->client)
     http_client_free(fetch->client);
@@ -291,15 +289,9 @@ static int answer_print(struct fetch *fetch, const struct options *options, bool
 
 /* Options */
 
-static bool match_of_option(const struct options *options, enum fetch_match *ret, struct error *error) {
+static bool match_of_option(const struct options *options, enum cache_rule *ret, struct error *error) {
   const char *text = option_text(options, "match");
-  for (size_t i = 0; i < ARRAY_LENGTH(match_names); i++) {
-    if (string_equal(text, match_names[i])) {
-      *ret = (enum fetch_match)i;
-      return true;
-    }
-  }
-  return error_set(error, "--match \"%.40s\" is no rule; it is exact, unstated, minor or compatible", text);
+  return cache_rule_parse(text, ret) || error_set(error, "--match \"%.40s\" is no rule; it is " CACHE_RULES, text);
 }
 
 static bool keys_of_option(const struct options *options, struct trusted_keys *keys, struct error *error) {
@@ -352,7 +344,7 @@ static bool options_read(const struct options *options, struct fetch *fetch, str
   /* The default is what a server does by itself: one that does not know the rule yet goes by exact alone. */
   cleanup_free char *query =
       cli_query(environment, "tag", fetch->tag, "channel", fetch->channel,
-                fetch->match == MATCH_UNSTATED ? NULL : "match", match_names[fetch->match], NULL);
+                fetch->match == CACHE_RULE_UNSTATED ? NULL : "match", cache_rule_name(fetch->match), NULL);
   fetch->question = xasprintf("/v1/cache%s%s", query, fetch->regime == REGIME_WARM ? "&regime=warm" : "");
   return true;
 }

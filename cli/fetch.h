@@ -16,12 +16,11 @@
 
 #include "cli/file_stream.h"
 #include "cli/source.h"
+#include "common/cache/cache_rule.h"
 #include "common/cache/channel_entry.h"
 
 #define RELEASE_NAME_LENGTH 64
 #define RELEASE_NAME_SIZE (RELEASE_NAME_LENGTH + 1)
-
-enum fetch_match { MATCH_EXACT, MATCH_UNSTATED, MATCH_MINOR, MATCH_COMPATIBLE };
 
 /* What a release's folder says of one format: FORMAT/.wavetune.json, written with it. */
 struct rendering {
@@ -44,7 +43,7 @@ struct fetch {
   /* From the options */
   const char *to, *channel, *tag;
   enum regime regime;
-  enum fetch_match match;
+  enum cache_rule match;
   int64_t deadline_ms;
   struct http_client *client;
   struct trusted_keys keys;

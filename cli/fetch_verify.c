@@ -22,20 +22,6 @@ bool entry_is_signed(const struct fetch *fetch, const struct channel_entry *entr
   return fetch->keys.n == 0 || channel_entry_verify(entry, &fetch->keys, error);
 }
 
-/* Whether an entry for `served` may answer what was asked, by the rules that were asked for. What a GPU is must be equal by
- * any, where the entry states it: an operator's table cannot make another one of it. */
-static bool environment_may_be_served(const struct fetch *fetch, const struct environment *served) {
-  struct environment asked = fetch->asked; /* borrowed, with less in it */
-  if (fetch->match >= MATCH_UNSTATED && environment_covers(served, &asked))
-    return true;
-  if (fetch->match >= MATCH_MINOR && asked.rocm && served->rocm && version_minors_equal(asked.rocm, served->rocm))
-    asked.rocm = NULL;
-  if (fetch->match == MATCH_COMPATIBLE)
-    asked =
-        (struct environment){.arch = asked.arch, .partition = asked.partition, .compute_units = asked.compute_units};
-  return environment_fits(&asked, served);
-}
-
 static bool entry_answers(const struct fetch *fetch, const struct channel_entry *entry, struct error *error) {
   if (!string_equal(entry->channel, fetch->channel) || !string_equal(entry->tag, fetch->tag) ||
       entry->regime != fetch->regime) {
@@ -44,7 +30,8 @@ static bool entry_answers(const struct fetch *fetch, const struct channel_entry 
         "the server sent the entry of channel \"%.64s\" with tag \"%.64s\" and regime %s, which was not asked for",
         entry->channel, entry->tag, regime_name(entry->regime));
   }
-  if (!environment_may_be_served(fetch, &entry->environment)) {
+  /* Whatever an operator declared, what a GPU is must be equal: no declaration can make another one of it. */
+  if (!cache_rules_serve(fetch->match, &fetch->asked, &entry->environment)) {
     cleanup_free char *asked = environment_format(&fetch->asked), *served = environment_format(&entry->environment);
     return error_of(error, ERROR_UNTRUSTED,
                     "the server sent an entry for another environment (%.200s) than was asked for (%.200s)", served,

@@ -54,7 +54,10 @@
   RECORD_OF(demand_answer_record, "") \
   RECORD_OF(demand_item_record, "") \
   RECORD_OF(demand_queue_request_record, "") \
-  RECORD_OF(demand_queued_record, "")
+  RECORD_OF(demand_queued_record, "") \
+  RECORD_OF(compatibility_request_record, "") \
+  RECORD_OF(compatibility_item_record, "compatibilities") \
+  RECORD_OF(cache_match_record, "")
 /* clang-format on */
 
 #define X(variable, table) extern const struct record variable;

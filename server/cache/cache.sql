@@ -9,3 +9,34 @@ WHERE r.digest = ANY (:releases::bytea[])
 ORDER BY r.digest
 ON CONFLICT (release) DO UPDATE
 SET fetched_at = excluded.fetched_at;
+
+-- name: compatibilities_load
+SELECT id, asked, served, reason
+FROM compatibilities
+ORDER BY id;
+
+-- name: compatibilities_list
+SELECT id, asked, served, reason, made_by, made_by_id, rfc3339(made_at) AS made_at
+FROM compatibilities
+WHERE id > :after::bigint
+ORDER BY id
+LIMIT :limit::bigint + 1;
+
+-- The pair of one that is there already is known, its reason the newer one. No row: there are as
+-- many as there may be.
+-- name: compatibility_add
+INSERT INTO compatibilities (asked, served, reason, made_by, made_by_id)
+SELECT :asked::text::json, :served::text::json, :reason, :author, :author_id::bigint
+WHERE (SELECT count(*) FROM compatibilities) < :most::bigint
+   OR EXISTS (
+          SELECT
+          FROM compatibilities
+          WHERE (asked::text, served::text) = (:asked, :served))
+ON CONFLICT ((asked::text), (served::text)) DO UPDATE
+SET reason = excluded.reason, made_by = excluded.made_by, made_by_id = excluded.made_by_id
+RETURNING id;
+
+-- name: compatibility_remove
+DELETE FROM compatibilities
+WHERE id = :id::bigint
+RETURNING asked, served, reason;

@@ -1,18 +1,18 @@
 /* Resolving an environment by rules that grow wider. Pure functions. */
 #include "server/cache/cache_rules.h"
 
-static const char *const rule_names[] = {"exact", "unstated", "minor", "compatible"};
+#include "server/records.h"
 
-const char *cache_rule_name(enum cache_rule rule) { return rule_names[rule]; }
+#define SCHEMA_ENVIRONMENT "{\"$ref\": \"#/components/schemas/Environment\"}"
 
-bool cache_rule_parse(const char *name, enum cache_rule *ret_rule) {
-  for (size_t i = 0; i < ARRAY_LENGTH(rule_names); i++)
-    if (strcmp(name, rule_names[i]) == 0) {
-      *ret_rule = (enum cache_rule)i;
-      return true;
-    }
-  return false;
-}
+static const struct field request_fields[] = {
+    {"asked", FIELD_JSON, offsetof(struct compatibility_text, asked), FIELD_REQUIRED, .schema = SCHEMA_ENVIRONMENT},
+    {"served", FIELD_JSON, offsetof(struct compatibility_text, served), FIELD_REQUIRED, .schema = SCHEMA_ENVIRONMENT},
+    {"reason", FIELD_TEXT, offsetof(struct compatibility_text, reason), FIELD_NOT_NULL,
+     .most = COMPATIBILITY_REASON_MAX},
+};
+const struct record compatibility_request_record =
+    RECORD("CompatibilityRequest", struct compatibility_text, request_fields);
 
 void compatibility_release(struct compatibility *compatibility) {
   environment_release(&compatibility->asked);
@@ -41,34 +41,25 @@ static bool sides_check(const struct compatibility *it, struct error *error) {
   return differ || error_at(error, "/served", "the same members with the same values as \"asked\" say nothing");
 }
 
-bool compatibility_parse(const json_t *json, struct compatibility *ret, struct error *error) {
-  static const char *const members[] = {"asked", "served", "reason", NULL};
-  json_t *asked, *served;
-  const char *reason = "";
-  *ret = (struct compatibility){0};
-  if (!json_only_members(json, "", members, error) ||
-      !json_get_object(json, "", "asked", JSON_REQUIRED, &asked, error) ||
-      !json_get_object(json, "", "served", JSON_REQUIRED, &served, error) ||
-      !json_get_string(json, "", "reason", JSON_NOT_NULL, &reason, error))
+bool compatibility_check(const struct compatibility_text *text, struct compatibility *ret, struct error *error) {
+  cleanup_compatibility struct compatibility checked = {.reason = xstrdup(text->reason ? text->reason : "")};
+  if (!environment_parse(text->asked, &checked.asked, error))
+    return error_pointer_prefix(error, "/asked");
+  if (!environment_parse(text->served, &checked.served, error))
+    return error_pointer_prefix(error, "/served");
+  if (!sides_check(&checked, error))
     return false;
-  if (strlen(reason) > COMPATIBILITY_REASON_MAX)
-    return error_at(error, "/reason", "the reason is longer than %d bytes", COMPATIBILITY_REASON_MAX);
-  struct compatibility read = {.reason = xstrdup(reason)};
-  bool ok = (environment_parse(asked, &read.asked, error) || error_pointer_prefix(error, "/asked")) &&
-            (environment_parse(served, &read.served, error) || error_pointer_prefix(error, "/served")) &&
-            sides_check(&read, error);
-  if (ok)
-    *ret = read;
-  else
-    compatibility_release(&read);
-  return ok;
+  *ret = checked;
+  checked = (struct compatibility){0};
+  return true;
 }
 
-static bool minor_fits(const struct environment *asked, const struct environment *there) {
-  struct environment others = *asked; /* borrowed, but for rocm */
-  others.rocm = NULL;
-  return asked->rocm && there->rocm && version_minors_equal(asked->rocm, there->rocm) &&
-         environment_fits(&others, there);
+bool compatibility_parse(const json_t *json, struct compatibility *ret, struct error *error) {
+  struct compatibility_text text = {0};
+  bool ok =
+      record_read(&compatibility_request_record, json, "", &text, error) && compatibility_check(&text, ret, error);
+  record_release(&compatibility_request_record, &text);
+  return ok;
 }
 
 static bool equal_but_rocm(const struct environment *a, const struct environment *b) {
@@ -84,7 +75,7 @@ static bool minor_resolve(const struct environment *asked, const struct environm
   size_t newest = n, newest_equal = n;
   bool is_one = true;
   for (size_t i = 0; i < n; i++) {
-    if (!minor_fits(asked, there[i]))
+    if (!cache_rule_serves(CACHE_RULE_MINOR, asked, there[i]))
       continue;
     if (equal_but_rocm(asked, there[i]) &&
         (newest_equal == n || strverscmp(there[i]->rocm, there[newest_equal]->rocm) > 0))
@@ -122,7 +113,7 @@ static bool unstated_resolve(const struct environment *asked, const struct envir
   size_t most = 0;
   bool is_one = false;
   for (size_t i = 0; i < n; i++) {
-    size_t stated = environment_covers(there[i], asked) ? stated_count(there[i]) : 0;
+    size_t stated = cache_rule_serves(CACHE_RULE_UNSTATED, asked, there[i]) ? stated_count(there[i]) : 0;
     if (!stated || stated < most)
       continue;
     is_one = stated > most;
@@ -157,22 +148,37 @@ enum cache_match cache_resolve(const struct environment *asked, const struct env
                                                                                          : CACHE_MATCH_NONE;
 }
 
+struct cache_match_answer {
+  enum cache_rule rule;
+  json_t *differs;
+  int64_t compatibility;
+  const char *reason;
+};
+static const struct field match_fields[] = {
+    {"rule", FIELD_ENUM, offsetof(struct cache_match_answer, rule), FIELD_ANSWER, .names = cache_rule_names},
+    {"differs", FIELD_JSON, offsetof(struct cache_match_answer, differs), FIELD_ANSWER,
+     .schema = "{\"type\": \"object\"}"},
+    {"compatibility", FIELD_INTEGER, offsetof(struct cache_match_answer, compatibility), FIELD_ANSWER | FIELD_OMITTED},
+    {"reason", FIELD_TEXT, offsetof(struct cache_match_answer, reason), FIELD_ANSWER | FIELD_OMITTED},
+};
+const struct record cache_match_record = RECORD("CacheMatch", struct cache_match_answer, match_fields);
+
 json_t *cache_match_to_json(const struct environment *asked, const struct environment *served,
                             const struct cache_resolved *resolved) {
-  cleanup_json json_t *differences = environment_differences(asked, served, false);
-  json_t *differs = json_object(), *pair;
+  cleanup_json json_t *differences = environment_differences(asked, served, false), *differs = json_object();
   const char *member;
+  json_t *pair;
   json_object_foreach (differences, member, pair)
     ALWAYS(json_object_set_new(differs, member,
                                json_pack("{s:O, s:O}", "asked", json_object_get(pair, "job"), "served",
                                          json_object_get(pair, "agent"))) == 0);
-  json_t *match = json_pack("{s:s, s:o}", "rule", cache_rule_name(resolved->rule), "differs", differs);
-  ALWAYS(match != NULL);
-  if (resolved->compatibility) {
-    ALWAYS(json_object_set_new(match, "compatibility", json_integer(resolved->compatibility->id)) == 0);
-    ALWAYS(json_object_set_new(match, "reason", json_string(resolved->compatibility->reason)) == 0);
-  }
-  return match;
+
+  const struct compatibility *declared = resolved->compatibility;
+  const struct cache_match_answer answer = {.rule = resolved->rule,
+                                            .differs = differs,
+                                            .compatibility = declared ? declared->id : FIELD_NONE,
+                                            .reason = declared ? declared->reason : NULL};
+  return record_write(&cache_match_record, &answer);
 }
 
 char *cache_match_header(const struct environment *asked, const struct environment *served,

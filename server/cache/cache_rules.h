@@ -1,32 +1,32 @@
 /* Which channel entry a starting container gets when none was made for exactly its environment, and why.
  *
- * Rules in this order, each only when it is allowed and the ones before found none:
+ * The rules of common/cache/cache_rule.h in this order, each only when it is allowed and the ones before
+ * found none:
  *   exact       the one environment that the stated members mean (cache_lookup)
- *   minor       the same in all but the patch level of ROCm (6.4.1 and 6.4.0): of several the newest, and none where those
- *               that fit differ in other members too, which were not stated
- *   compatible  what an operator declared: a compatibility says that who asks for its `asked` members may be served an
- *               environment with its `served` members; the first declared that finds one wins
- *   unstated    an entry that states less than was asked for and differs in nothing of it (environment_covers), as imported
- *               tables do: the one that states most, and none where two state as much. Tried last, so that it answers only
- *               what would have no answer
- * How far they go is one of: exact alone; unstated, the default: exact and unstated; minor: these two and minor; compatible:
- * all.
- * Whatever the rule, stated arch, compute_units and partition are equal, where the entry states them: a config of another GPU is never served.
+ *   minor       of several the newest, and none where those that fit differ in other members too, which
+ *               were not stated
+ *   compatible  what an operator declared: a compatibility says that who asks for its `asked` members may
+ *               be served an environment with its `served` members; the first declared that finds one wins
+ *   unstated    the one that states most, and none where two state as much. Tried last, so that it answers
+ *               only what would have no answer
  *
  * Memory: environments are borrowed; a compatibility owns its own. Threads: pure functions. */
 #ifndef WAVETUNE_SERVER_CACHE_CACHE_RULES_H
 #define WAVETUNE_SERVER_CACHE_CACHE_RULES_H
 
+#include "common/cache/cache_rule.h"
+#include "common/record/record.h"
 #include "server/cache/cache_lookup.h"
 
 #define COMPATIBILITIES_MAX 1000
 #define COMPATIBILITY_REASON_MAX 500
 
-/* By how far they go, which is not the order in which they are tried. */
-enum cache_rule { CACHE_RULE_EXACT, CACHE_RULE_UNSTATED, CACHE_RULE_MINOR, CACHE_RULE_COMPATIBLE };
-#define CACHE_RULES "exact, unstated, minor or compatible"
-const char *cache_rule_name(enum cache_rule rule);
-must_check bool cache_rule_parse(const char *name, enum cache_rule *ret_rule);
+/* As it is declared, in the body of POST /v1/compatibilities and in the database. */
+struct compatibility_text {
+  json_t *asked, *served;
+  char *reason;
+};
+extern const struct record compatibility_request_record;
 
 struct compatibility {
   int64_t id;
@@ -34,9 +34,13 @@ struct compatibility {
   char *reason;
 };
 void compatibility_release(struct compatibility *compatibility);
+#define cleanup_compatibility __attribute__((cleanup(compatibility_release)))
 
-/* {"asked": {…}, "served": {…}, "reason": "…"}: both sides state the same members, at least one, and never arch, compute_units
- * or partition; a member of theirs differs. */
+/* Both sides state the same members, at least one, and never arch, compute_units or partition; a member
+ * of theirs differs. */
+must_check bool compatibility_check(const struct compatibility_text *text, struct compatibility *ret,
+                                    struct error *error);
+/* The same of JSON: {"asked": {…}, "served": {…}, "reason": "…"}. */
 must_check bool compatibility_parse(const json_t *json, struct compatibility *ret, struct error *error);
 
 struct cache_resolved {

@@ -84,7 +84,7 @@ const char openapi_queries[] = JSON({
     "schema": {"$ref": "#/components/schemas/Digest"}},
   "release": {"description": "a release's digest: the entry that a move to it follows", "schema": {"type": "string"}},
   "match": {"description": "how far the rules by which an entry is chosen may go: exact alone; unstated, what the entry does not state is not compared; minor, ROCm's patch level may differ too; compatible, what an operator declared too",
-    "schema": {"type": "string", "enum": ["exact", "unstated", "minor", "compatible"], "default": "unstated"}},
+    "schema": {"$ref": "#/components/schemas/CacheMatch/properties/rule", "default": "unstated"}},
   "channel": {"description": "the channel's name", "schema": {"type": "string", "default": "stable"}},
   "rocm": {"description": "ROCm's version", "schema": {"type": "string"}},
   "cuda": {"description": "CUDA's version", "schema": {"type": "string"}},
@@ -248,16 +248,8 @@ const char openapi_schemas[] = JSON({
     "next": {"$ref": "#/components/schemas/Next"}}},
   "ChannelList": {"type": "object", "required": ["items", "next"], "properties": {
     "items": {"type": "array", "items": {"$ref": "#/components/schemas/ChannelEntry"}}, "next": {"$ref": "#/components/schemas/Next"}}},
-  "CompatibilityRequest": {"type": "object", "required": ["asked", "served"], "additionalProperties": false, "properties": {
-    "asked": {"$ref": "#/components/schemas/Environment"}, "served": {"$ref": "#/components/schemas/Environment"},
-    "reason": {"type": "string", "maxLength": 500}}},
   "CompatibilityList": {"type": "object", "required": ["items", "next"], "properties": {
-    "items": {"type": "array", "items": {"type": "object", "required": ["id", "asked", "served", "reason", "made_by", "made_at"], "properties": {
-      "id": {"$ref": "#/components/schemas/Id"}, "asked": {"$ref": "#/components/schemas/Environment"},
-      "served": {"$ref": "#/components/schemas/Environment"}, "reason": {"type": "string"}, "made_by": {"$ref": "#/components/schemas/By"},
-      "made_by_id": {"$ref": "#/components/schemas/ById"},
-      "made_at": {"$ref": "#/components/schemas/Time"}}}},
-    "next": {"$ref": "#/components/schemas/Next"}}},
+    "items": {"type": "array", "items": {"$ref": "#/components/schemas/CompatibilityItem"}}, "next": {"$ref": "#/components/schemas/Next"}}},
   "DemandPolicy": {"type": "string", "enum": ["off", "suggest", "automatic"]},
   "DemandList": {"type": "object", "required": ["items", "next", "policy"], "properties": {
     "items": {"type": "array", "items": {"$ref": "#/components/schemas/DemandItem"}},

@@ -131,7 +131,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
       !json_is_object(json_object_get(input, "release")))
     return 0;
   struct fetch fetch = {
-      .to = "/cache", .channel = "stable", .tag = "default", .match = MATCH_COMPATIBLE, .state = json_object()};
+      .to = "/cache", .channel = "stable", .tag = "default", .match = CACHE_RULE_COMPATIBLE, .state = json_object()};
   struct sent sent = {0};
   if (json_is_object(json_object_get(input, "state")))
     json_object_update(fetch.state, json_object_get(input, "state"));

@@ -196,5 +196,5 @@ Test(cache_rules, a_compatibility_that_says_nothing_or_too_much_is_refused) {
   char text[800];
   snprintf(text, sizeof text, "{\"asked\": {\"rocm\": \"6\"}, \"served\": {\"rocm\": \"7\"}, \"reason\": \"%0600d\"}",
            0);
-  refused(text, "/reason", "longer");
+  refused(text, "/reason", "at most 500");
 }

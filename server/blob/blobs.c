@@ -1,4 +1,5 @@
-/* Files in the database, and the cache of those read last. A cache has its own lock; blobs are counted. */
+/* Files in the database, and the cache of those read last. A cache has its own lock; blobs are
+ * counted. */
 #include "server/blob/blobs.h"
 
 #include <pthread.h>

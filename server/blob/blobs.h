@@ -1,10 +1,11 @@
-/* Content-addressed files in the database: rows of 256 KiB, compressed with zstd, at most 64 MiB a file.
+/* Content-addressed files in the database: rows of 256 KiB, compressed with zstd, at most 64 MiB a
+ * file.
  *
  * What is read is verified against its digest, so that a damaged row is an error and never a wrong
  * file. A small cache keeps the files that were read last.
  *
- * Memory: blobs are counted references. Threads: a blob_cache and blobs any; functions that take a db,
- * its own; answer_missing_files a database worker. */
+ * Memory: blobs are counted references. Threads: a blob_cache and blobs any; functions that take a
+ * db, its own; answer_missing_files a database worker. */
 #ifndef WAVETUNE_SERVER_BLOB_BLOBS_H
 #define WAVETUNE_SERVER_BLOB_BLOBS_H
 
@@ -28,7 +29,8 @@ struct blob_cache;
 must_check struct blob_cache *blob_cache_new(size_t bytes_max);
 void blob_cache_free(struct blob_cache *cache);
 
-/* Stores a file whose digest the caller has checked, in one transaction. *ret_is_new is false when it was there. */
+/* Stores a file whose digest the caller has checked, in one transaction. *ret_is_new is false when
+ * it was there. */
 must_check bool blob_store(struct db *db, const struct digest *digest, const void *bytes, size_t size,
                            const struct author *author, bool *ret_is_new, struct error *error);
 
@@ -40,8 +42,8 @@ must_check bool blob_load(struct db *db, struct blob_cache *cache, const struct 
 must_check bool blobs_missing(struct db *db, const struct digest *digests, size_t n, bool *ret_missing, size_t *ret_n,
                               struct error *error);
 
-/* True when all of these files are stored. Otherwise answers 409 with `missing`, those that are not, and returns
- * false. */
+/* True when all of these files are stored. Otherwise answers 409 with `missing`, those that are
+ * not, and returns false. */
 struct worker;
 struct request;
 must_check bool answer_missing_files(struct worker *worker, struct request *request, const struct digest *digests,

@@ -89,7 +89,8 @@ static bool collection_note(struct db *db, const struct collection *collection, 
                     error);
 }
 
-/* What was named after the statement had looked is refused by the database: the next look sees it. */
+/* What was named after the statement had looked is refused by the database: the next look sees it.
+ */
 #define ATTEMPTS 16
 
 bool collect(struct db *db, const struct collect_request *asked, const struct author *remover, struct collection *ret,

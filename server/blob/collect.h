@@ -1,10 +1,11 @@
 /* Retention: the removal of what nothing needs any more.
  *
- * A release is needed while a channel points at it, while it is one of the last COLLECT_ENTRIES that a
- * channel pointed at (to roll back to; renewals count once), and for keep_days after it was made or
- * fetched. A file is needed while a kernel, a build or a measurement names it, and for keep_days after
- * it was stored (a request may be about to name it). Demand is kept for keep_days after it was reported
- * last. Measurements, jobs, kernels, builds and the history of channels are never collected.
+ * A release is needed while a channel points at it, while it is one of the last COLLECT_ENTRIES
+ * that a channel pointed at (to roll back to; renewals count once), and for keep_days after it was
+ * made or fetched. A file is needed while a kernel, a build or a measurement names it, and for
+ * keep_days after it was stored (a request may be about to name it). Demand is kept for keep_days
+ * after it was reported last. Measurements, jobs, kernels, builds and the history of channels are
+ * never collected.
  *
  * Memory: a collection owns its releases. Threads: a db's own. */
 #ifndef WAVETUNE_SERVER_BLOB_COLLECT_H

@@ -1,4 +1,5 @@
-/* Finding the one environment that is meant, and saying what is nearest when there is none. Pure functions. */
+/* Finding the one environment that is meant, and saying what is nearest when there is none. Pure
+ * functions. */
 #include "server/cache/cache_lookup.h"
 
 #include <errno.h>

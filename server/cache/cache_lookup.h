@@ -1,5 +1,6 @@
-/* Which environment some stated members mean, among those there are: an environment that equals them, else the only one
- * that they fit. Nothing looser: a cache of another environment is never served in place of the right one.
+/* Which environment some stated members mean, among those there are: an environment that equals
+ * them, else the only one that they fit. Nothing looser: a cache of another environment is never
+ * served in place of the right one.
  *
  * Memory: environments are borrowed. Threads: pure functions. */
 #ifndef WAVETUNE_SERVER_CACHE_CACHE_LOOKUP_H
@@ -20,9 +21,10 @@ must_check enum cache_match cache_lookup(const struct environment *asked, const 
 /* Those that fit, as a JSON array; a new reference. */
 must_check json_t *cache_fitting(const struct environment *asked, const struct environment *const *there, size_t n);
 
-/* For CACHE_MATCH_NONE: {"environment": {…}, "differences": {"gpu": {"asked": …, "there": …}}} of the environment that
- * differs in the fewest members, then in the fewest of the hardware; json null when there is none. A new reference;
- * *ret_sentence (the caller's) is the same for a person: "the nearest is …, which differs in gpu (asked …, there …)". */
+/* For CACHE_MATCH_NONE: {"environment": {…}, "differences": {"gpu": {"asked": …, "there": …}}} of
+ * the environment that differs in the fewest members, then in the fewest of the hardware; json null
+ * when there is none. A new reference; *ret_sentence (the caller's) is the same for a person: "the
+ * nearest is …, which differs in gpu (asked …, there …)". */
 must_check json_t *cache_nearest(const struct environment *asked, const struct environment *const *there, size_t n,
                                  char **ret_sentence);
 

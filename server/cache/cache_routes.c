@@ -1,5 +1,5 @@
-/* GET /v1/cache, what a starting container asks; and /v1/compatibilities, which environments an operator
- * lets serve each other.
+/* GET /v1/cache, what a starting container asks; and /v1/compatibilities, which environments an
+ * operator lets serve each other.
  *
  * Memory: what a handler makes lives as long as it runs. Threads: database workers. */
 #include "server/cache/compatibilities.h"

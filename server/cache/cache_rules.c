@@ -68,8 +68,8 @@ static bool equal_but_rocm(const struct environment *a, const struct environment
   return environment_fits(&one, &other) && environment_fits(&other, &one);
 }
 
-/* The newest that has just the members which were asked for; else the newest of all that fit, when they differ in nothing but
- * ROCm: which of others is meant would be a guess. */
+/* The newest that has just the members which were asked for; else the newest of all that fit, when
+ * they differ in nothing but ROCm: which of others is meant would be a guess. */
 static bool minor_resolve(const struct environment *asked, const struct environment *const *there, size_t n,
                           size_t *ret_index) {
   size_t newest = n, newest_equal = n;

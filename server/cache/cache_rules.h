@@ -1,14 +1,17 @@
-/* Which channel entry a starting container gets when none was made for exactly its environment, and why.
+/* Which channel entry a starting container gets when none was made for exactly its environment,
+ * and why.
  *
- * The rules of common/cache/cache_rule.h in this order, each only when it is allowed and the ones before
- * found none:
+ * The rules of common/cache/cache_rule.h in this order, each only when it is allowed and the ones
+ * before found none:
+ *
  *   exact       the one environment that the stated members mean (cache_lookup)
- *   minor       of several the newest, and none where those that fit differ in other members too, which
- *               were not stated
- *   compatible  what an operator declared: a compatibility says that who asks for its `asked` members may
- *               be served an environment with its `served` members; the first declared that finds one wins
- *   unstated    the one that states most, and none where two state as much. Tried last, so that it answers
- *               only what would have no answer
+ *   minor       of several the newest, and none where those that fit differ in other members too,
+ *               which were not stated
+ *   compatible  what an operator declared: a compatibility says that who asks for its `asked`
+ *               members may be served an environment with its `served` members; the first
+ *               declared that finds one wins
+ *   unstated    the one that states most, and none where two state as much. Tried last, so that
+ *               it answers only what would have no answer
  *
  * Memory: environments are borrowed; a compatibility owns its own. Threads: pure functions. */
 #ifndef WAVETUNE_SERVER_CACHE_CACHE_RULES_H
@@ -36,8 +39,8 @@ struct compatibility {
 void compatibility_release(struct compatibility *compatibility);
 #define cleanup_compatibility __attribute__((cleanup(compatibility_release)))
 
-/* Both sides state the same members, at least one, and never arch, compute_units or partition; a member
- * of theirs differs. */
+/* Both sides state the same members, at least one, and never arch, compute_units or partition; a
+ * member of theirs differs. */
 must_check bool compatibility_check(const struct compatibility_text *text, struct compatibility *ret,
                                     struct error *error);
 /* The same of JSON: {"asked": {…}, "served": {…}, "reason": "…"}. */
@@ -53,10 +56,11 @@ must_check enum cache_match cache_resolve(const struct environment *asked, const
                                           size_t n, enum cache_rule widest, const struct compatibility *declared,
                                           size_t n_declared, struct cache_resolved *ret);
 
-/* {"rule": "minor", "differs": {"rocm": {"asked": "6.4.1", "served": "6.4.0"}}}; a new reference. */
+/* {"rule": "minor", "differs": {"rocm": {"asked": "6.4.1", "served": "6.4.0"}}}; new. */
 must_check json_t *cache_match_to_json(const struct environment *asked, const struct environment *served,
                                        const struct cache_resolved *resolved);
-/* The header Wavetune-Match: "exact", "minor; rocm=6.4.0", "unstated; arch, partition". Owned by the caller. */
+/* The header Wavetune-Match: "exact", "minor; rocm=6.4.0", "unstated; arch, partition". Owned by
+ * the caller. */
 must_check char *cache_match_header(const struct environment *asked, const struct environment *served,
                                     const struct cache_resolved *resolved);
 

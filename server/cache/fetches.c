@@ -1,5 +1,5 @@
-/* A set of digests under a mutex, and the housekeeping that writes it down. Memory and threads: as the
- * header says. */
+/* A set of digests under a mutex, and the housekeeping that writes it down. Memory and threads: as
+ * the header says. */
 #include "server/cache/fetches.h"
 
 #include <pthread.h>

@@ -1,4 +1,5 @@
-/* Matching jobs with environments, builds and agents. Memory: as the header says. Threads: pure functions. */
+/* Matching jobs with environments, builds and agents. Memory: as the header says. Threads: pure
+ * functions. */
 #include "server/cache/match.h"
 
 void known_environments_release(struct known_environments *known) {
@@ -74,7 +75,8 @@ static void fitting_collect(const struct environment *partial, const struct know
       candidate_add(fitting, partial, environment_copy(device));
     fitting_collect_builds(partial, device, builds, fitting);
   }
-  /* Hardware that no node has yet may be stated in full; the toolchain comes from a build all the same. */
+  /* Hardware that no node has yet may be stated in full; the toolchain comes from a build all the
+   * same. */
   if (fitting->n == 0 && environment_is_full(partial, &incomplete))
     fitting_collect_builds(partial, partial, builds, fitting);
 }

@@ -1,4 +1,5 @@
-/* Which environment a job means, which build it runs, which agents can run it, and what differs where none can.
+/* Which environment a job means, which build it runs, which agents can run it, and what differs
+ * where none can.
  *
  * Memory: everything is borrowed but for what says otherwise. Threads: pure functions. */
 #ifndef WAVETUNE_SERVER_CACHE_MATCH_H
@@ -30,20 +31,21 @@ struct match_builds {
   bool required;         /* a triton kernel runs nothing else; otherwise there are none */
 };
 
-/* Finds the one environment that `partial` means: an environment that equals it, else the only known one that it fits
- * (devices' own, or where a build is required a device's hardware with a build's toolchain), else itself when it is full,
- * with the toolchain of the builds where that is one. Otherwise refuses; *ret_fitting is then an array of those that
- * fit, the caller's. */
+/* Finds the one environment that `partial` means: an environment that equals it, else the only
+ * known one that it fits (devices' own, or where a build is required a device's hardware with a
+ * build's toolchain), else itself when it is full, with the toolchain of the builds where that is
+ * one. Otherwise refuses; *ret_fitting is then an array of those that fit, the caller's. */
 must_check bool match_environment(const struct environment *partial, const struct known_environments *known,
                                   const struct match_builds *builds, struct environment *ret_environment,
                                   json_t **ret_fitting, struct error *error);
 
-/* Refuses a job that needs a build of a kernel that has none at all, with the commands that make one. */
+/* Refuses a job that needs a build of a kernel that has none at all, with the commands that make
+ * one. */
 must_check bool match_has_build(const struct key *key, const struct match_builds *builds, struct error *error);
 
-/* The newest build for the environment's arch and toolchain with a variant for the key. *ret_build is NULL when the job
- * needs none. Refuses a job that needs one where there is none, with the commands that make one. `environment` is
- * full, and there is a build where one is required. */
+/* The newest build for the environment's arch and toolchain with a variant for the key. *ret_build
+ * is NULL when the job needs none. Refuses a job that needs one where there is none, with the
+ * commands that make one. `environment` is full, and there is a build where one is required. */
 must_check bool match_build(const struct environment *environment, const struct key *key,
                             const struct match_builds *builds, const struct build **ret_build, struct error *error);
 
@@ -53,9 +55,9 @@ int64_t match_devices(const struct environment *environment, const struct known_
 /* Whether some live device with the environment's hardware takes only what certain keys signed. */
 bool match_wants_signatures(const struct environment *environment, const struct known_environments *known);
 
-/* {"matching": n, "nearest": null or {"agent", "name", "differences"}}: the answer's "agents"; a new reference.
- * `refusing` of those that match want signed kernels and would not be given the job: they do not count, and
- * "refusing": {"agents": n, "reason": text} says so where there are any. */
+/* {"matching": n, "nearest": null or {"agent", "name", "differences"}}: the answer's "agents"; a
+ * new reference. `refusing` of those that match want signed kernels and would not be given the job:
+ * they do not count, and "refusing": {"agents": n, "reason": text} says so where there are any. */
 must_check json_t *match_agents(const struct environment *environment, const struct known_environments *known,
                                 int64_t refusing, const char *reason);
 

@@ -1,4 +1,5 @@
-/* Keeping reports, and queueing jobs for what is missed most. Memory and threads: as the header says. */
+/* Keeping reports, and queueing jobs for what is missed most. Memory and threads: as the header
+ * says. */
 #include "server/demand/demand.h"
 
 #include "common/base/log.h"
@@ -81,8 +82,8 @@ static const struct field queued_fields[] = {
 };
 const struct record demand_queued_record = RECORD("DemandQueued", struct demand_queued, queued_fields);
 
-/* For each i with a name: the hash of the kernel of this name that was registered last. ret_known[i] is
- * set to whether there is one; entries without a name stay as they are. */
+/* For each i with a name: the hash of the kernel of this name that was registered last.
+ * ret_known[i] is set to whether there is one; entries without a name stay as they are. */
 static bool kernels_find(struct db *db, const char *const *names, size_t n, struct digest *ret_hashes, bool *ret_known,
                          struct error *error) {
   struct db_array array;
@@ -119,7 +120,8 @@ static bool rows_add(struct db *db, const struct demand_row *rows, size_t n, con
   return db_run(db, &sql_demand_add, &parameters, NULL, error);
 }
 
-/* The item as the kernel's key is written, or false: it says nothing of a kernel that can be tuned. */
+/* The item as the kernel's key is written, or false: it says nothing of a kernel that can be tuned.
+ */
 static bool row_make(const struct demand_item *item, const struct kernel *kernel, struct demand_row *ret) {
   cleanup_key struct key key = {0};
   struct error why;

@@ -1,21 +1,26 @@
 /* Demand: what deployments report of the keys they use, and which of the untuned ones become jobs.
  *
- * A report is counted, never believed to be more than a hint: it names kernels that are registered, its
- * tokens can do nothing else (role demand), each may post DEMAND_POSTS_PER_MINUTE reports, and jobs are
- * queued only under the operator's policy:
- *   off        reports are answered and dropped
- *   suggest    they are kept; GET /v1/demand ranks what is untuned, and a submitter queues of it what
- *              he wants
- *   automatic  the best of them are queued, at most --demand-per-hour of them
- * Rank: the GPU time that tuning would have saved so far, tuning_ms + (hits + misses) * kernel_ms *
- * gain, where gain is the mean share of time that the kernel's winners save against the default of their
- * space (in a space without one, against the baseline), DEMAND_GAIN where it has none yet. What a winner
- * saves against an incumbent says nothing here. A job for demand takes the space and budget of the
- * kernel's newest done job, with a priority below what people submit. Jobs that revalidated a few
- * configs are left out of both.
+ * A report is counted, never believed to be more than a hint: it names kernels that are
+ * registered, its tokens can do nothing else (role demand), each may post
+ * DEMAND_POSTS_PER_MINUTE reports, and jobs are queued only under the operator's policy:
  *
- * Memory: a report owns what it holds; JSON that is returned is the caller's. Threads: reading is pure;
- * the rest belongs to a worker. */
+ *   off        reports are answered and dropped
+ *   suggest    they are kept; GET /v1/demand ranks what is untuned, and a submitter queues of it
+ *              what he wants
+ *   automatic  the best of them are queued, at most --demand-per-hour of them
+ *
+ * Rank: the GPU time that tuning would have saved so far,
+ *
+ *   tuning_ms + (hits + misses) * kernel_ms * gain
+ *
+ * where gain is the mean share of time that the kernel's winners save against the default of
+ * their space (in a space without one, against the baseline), DEMAND_GAIN where it has none yet.
+ * What a winner saves against an incumbent says nothing here. A job for demand takes the space and
+ * budget of the kernel's newest done job, with a priority below what people submit. Jobs that
+ * revalidated a few configs are left out of both.
+ *
+ * Memory: a report owns what it holds; JSON that is returned is the caller's. Threads: reading is
+ * pure; the rest belongs to a worker. */
 #ifndef WAVETUNE_SERVER_DEMAND_DEMAND_H
 #define WAVETUNE_SERVER_DEMAND_DEMAND_H
 
@@ -59,13 +64,13 @@ must_check bool demand_report_parse(const json_t *json, struct demand_report *re
 void demand_report_release(struct demand_report *report);
 #define cleanup_demand_report __attribute__((cleanup(demand_report_release)))
 
-/* Counts a report. *ret_accepted items were kept, the others name no kernel that is registered and can be
- * tuned, or a key that is not the kernel's. */
+/* Counts a report. *ret_accepted items were kept, the others name no kernel that is registered and
+ * can be tuned, or a key that is not the kernel's. */
 must_check bool demand_keep(struct worker *worker, const struct demand_report *report, const struct author *author,
                             size_t *ret_accepted, struct error *error);
 
-/* Items of GET /v1/demand: the untuned keys that were missed and about which nothing was decided yet,
- * most GPU time saved first. */
+/* Items of GET /v1/demand: the untuned keys that were missed and about which nothing was decided
+ * yet, most GPU time saved first. */
 must_check bool demand_list(struct db *db, int64_t limit, json_t **ret_items, struct error *error);
 
 /* Queues jobs for the `top` first of them. A refusal is asked again after a day. *ret_answers:

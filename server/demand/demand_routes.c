@@ -1,5 +1,5 @@
-/* POST /v1/demand, what deployments report; GET /v1/demand, what is untuned; POST /v1/demand/queue, jobs
- * for it.
+/* POST /v1/demand, what deployments report; GET /v1/demand, what is untuned; POST /v1/demand/queue,
+ * jobs for it.
  *
  * Memory: what a handler makes lives as long as it runs. Threads: database workers. */
 #include "server/demand/demand.h"

@@ -1,4 +1,5 @@
-/* An import: the body of POST /v1/imports, read and checked as far as that goes without the database.
+/* An import: the body of POST /v1/imports, read and checked as far as that goes without the
+ * database.
  *
  * {"format": "dejavu", "environment": {…}, "tag": "default",
  *  "kernels": [{"manifest": {… external …},

@@ -12,7 +12,8 @@
 
 static const char *const no_arguments[] = {NULL};
 
-/* Gives the kernels that are named by hash what is registered. Answers what is wrong, and returns false. */
+/* Gives the kernels that are named by hash what is registered. Answers what is wrong, and returns
+ * false. */
 static bool kernels_find(struct worker *worker, struct request *request, struct import_post *import) {
   size_t n = import->kernels.n;
   cleanup_free struct digest *hashes = xcalloc(n, sizeof *hashes);

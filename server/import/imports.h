@@ -11,8 +11,8 @@ struct import_counts {
   int64_t added, changed, known;
 };
 
-/* Registers the post's new kernels and stores its rows, in one transaction. A row replaces the one of the
- * same kernel, key, environment and tag, unless it is equal. */
+/* Registers the post's new kernels and stores its rows, in one transaction. A row replaces the one
+ * of the same kernel, key, environment and tag, unless it is equal. */
 must_check bool imports_store(struct db *db, const struct import_post *post, const struct author *author,
                               struct import_counts *ret_counts, struct error *error);
 

@@ -15,7 +15,8 @@
 #define SQL_IS_SIGNED(digest_sql, keys)                                                                                \
   "EXISTS (SELECT FROM code_signatures c WHERE c.digest = " digest_sql " AND c.key = ANY (" keys ")"                   \
   " AND (c.expires_at IS NULL OR c.expires_at > now()))"
-/* SQL: whether an agent that trusts `keys` (null: it does not ask) may be given work of the job j. */
+/* SQL: whether an agent that trusts `keys` (null: it does not ask) may be given work of the job j.
+ */
 #define SQL_MAY_RUN(keys)                                                                                              \
   "(" keys " IS NULL OR (j.is_plain AND " SQL_IS_SIGNED("j.kernel", keys) " AND (j.build IS NULL OR " SQL_IS_SIGNED(   \
       "j.build", keys) ")))"
@@ -31,16 +32,18 @@
 must_check bool code_is_registered(struct db *db, const struct signed_code *code, bool *ret_is_registered,
                                    struct error *error);
 
-/* Stores a signature that was verified, of code that is registered. Of two by one key the one that lasts longer stays:
- * whoever reads the other can send it again. *ret_has_room is false when CODE_SIGNATURES_MAX other keys signed it;
- * nothing is stored then. Otherwise *ret_answer is {"kernel", "build", "signatures"}, a new reference: all that it
- * has now, in the order in which they were made. */
+/* Stores a signature that was verified, of code that is registered. Of two by one key the one that
+ * lasts longer stays: whoever reads the other can send it again. *ret_has_room is false when
+ * CODE_SIGNATURES_MAX other keys signed it; nothing is stored then. Otherwise *ret_answer is
+ * {"kernel", "build", "signatures"}, a new reference: all that it has now, in the order in which
+ * they were made. */
 must_check bool code_signature_store(struct db *db, const struct signed_code *code,
                                      const struct code_signature *signature, const struct author *author,
                                      bool *ret_has_room, json_t **ret_answer, struct error *error);
 
-/* How many live agents with this hardware would not be given a job of the kernel, of the build where that is not NULL:
- * they take only what is signed by keys that they trust, and where its space is plain (kernel_space_is_plain). */
+/* How many live agents with this hardware would not be given a job of the kernel, of the build
+ * where that is not NULL: they take only what is signed by keys that they trust, and where its
+ * space is plain (kernel_space_is_plain). */
 must_check bool agents_refusing(struct db *db, const struct digest *hardware, const struct digest *kernel,
                                 const struct digest *build, bool is_plain, int64_t live_ms, int64_t *ret_n,
                                 struct error *error);

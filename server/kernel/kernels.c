@@ -66,7 +66,8 @@ struct digest *kernel_files(const struct kernel *kernel, size_t *ret_n) {
   return digests;
 }
 
-/* Inserts a kernel or a build with its files and notes it, in one transaction; nothing when it is there. */
+/* Inserts a kernel or a build with its files and notes it, in one transaction; nothing when it is
+ * there. */
 static bool code_store(struct db *db, const struct statement *insert, const struct db_parameters *parameters,
                        const struct audit_row *note, bool *ret_is_new, struct error *error) {
   if (!db_begin(db, error))

@@ -10,7 +10,8 @@
 /* The digests of a kernel's files, each once; the caller's. */
 must_check struct digest *kernel_files(const struct kernel *kernel, size_t *ret_n);
 
-/* All that a manifest or a build refers to must be stored; blobs_missing says what is not. One transaction. */
+/* All that a manifest or a build refers to must be stored; blobs_missing says what is not. One
+ * transaction. */
 must_check bool kernel_store(struct db *db, const struct kernel *kernel, const struct author *author, bool *ret_is_new,
                              struct error *error);
 must_check bool build_store(struct db *db, const struct build *build, const struct author *author, bool *ret_is_new,
@@ -30,7 +31,8 @@ must_check bool kernel_read(struct db *db, const struct digest *hash, json_t **r
 must_check bool build_load(struct db *db, const struct digest *kernel, const struct digest *digest, char **ret_text,
                            struct error *error);
 
-/* Items of the lists, oldest first, with ids above `after`; *ret_next is 0 at the end. `name` NULL: all. */
+/* Items of the lists, oldest first, with ids above `after`; *ret_next is 0 at the end. `name` NULL:
+ * all. */
 must_check bool kernels_list(struct db *db, const char *name, int64_t after, int64_t limit, json_t **ret_items,
                              int64_t *ret_next, struct error *error);
 must_check bool builds_list(struct db *db, const struct digest *kernel, int64_t after, int64_t limit,

@@ -1,4 +1,5 @@
-/* Which caches a rule may serve: what the server chooses by and what a client holds answers against. */
+/* Which caches a rule may serve: what the server chooses by and what a client holds answers
+ * against. */
 #include "common/cache/cache_rule.h"
 
 #include <criterion/criterion.h>

@@ -8,7 +8,7 @@
 
 #include "common/base/error.h"
 
-/* What becomes of the keys that deployments report as missing (core/demand.h). */
+/* What becomes of the keys that deployments report as missing (server/demand/demand.h). */
 enum demand_policy { DEMAND_OFF, DEMAND_SUGGEST, DEMAND_AUTOMATIC };
 
 /* Which requests get a line in the log (http/traffic.h). */

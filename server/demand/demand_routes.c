@@ -9,8 +9,6 @@
 #include "server/records.h"
 #include "server/server_private.h"
 
-#define SCHEMA_POLICY "{\"$ref\": \"#/components/schemas/DemandPolicy\"}"
-
 static const char *const no_arguments[] = {NULL};
 
 struct demand_answer {
@@ -20,8 +18,7 @@ struct demand_answer {
 static const struct field answer_fields[] = {
     {"accepted", FIELD_INTEGER, offsetof(struct demand_answer, accepted), FIELD_ANSWER},
     {"ignored", FIELD_INTEGER, offsetof(struct demand_answer, ignored), FIELD_ANSWER},
-    {"policy", FIELD_ENUM, offsetof(struct demand_answer, policy), FIELD_ANSWER, .names = demand_policy_names,
-     .schema = SCHEMA_POLICY},
+    {"policy", FIELD_ENUM, offsetof(struct demand_answer, policy), FIELD_ANSWER, .names = demand_policy_names},
 };
 const struct record demand_answer_record = RECORD("DemandAnswer", struct demand_answer, answer_fields);
 

@@ -250,10 +250,9 @@ const char openapi_schemas[] = JSON({
     "items": {"type": "array", "items": {"$ref": "#/components/schemas/ChannelEntry"}}, "next": {"$ref": "#/components/schemas/Next"}}},
   "CompatibilityList": {"type": "object", "required": ["items", "next"], "properties": {
     "items": {"type": "array", "items": {"$ref": "#/components/schemas/CompatibilityItem"}}, "next": {"$ref": "#/components/schemas/Next"}}},
-  "DemandPolicy": {"type": "string", "enum": ["off", "suggest", "automatic"]},
   "DemandList": {"type": "object", "required": ["items", "next", "policy"], "properties": {
     "items": {"type": "array", "items": {"$ref": "#/components/schemas/DemandItem"}},
-    "next": {"type": "null"}, "policy": {"$ref": "#/components/schemas/DemandPolicy"}}},
+    "next": {"type": "null"}, "policy": {"$ref": "#/components/schemas/DemandAnswer/properties/policy"}}},
   "DemandQueueAnswer": {"type": "object", "required": ["items"], "properties": {"items": {"type": "array",
     "items": {"$ref": "#/components/schemas/DemandQueued"}}}},
   "Flat": {"type": "object", "additionalProperties": {"type": ["integer", "number", "string", "boolean", "null"]}},

@@ -14,6 +14,8 @@
   RECORD_OF(environment_item_record, "") \
   RECORD_OF(agent_record, "") \
   RECORD_OF(enrolment_record, "") \
+  RECORD_OF(agent_answer_record, "") \
+  RECORD_OF(agent_token_answer_record, "") \
   RECORD_OF(heartbeat_request_record, "") \
   RECORD_OF(heartbeat_answer_record, "") \
   RECORD_OF(drain_request_record, "") \

@@ -204,11 +204,6 @@ const char openapi_schemas[] = JSON({
   "EnvironmentList": {"type": "object", "required": ["items", "next"], "properties": {
     "items": {"type": "array", "items": {"$ref": "#/components/schemas/EnvironmentItem"}},
     "next": {"$ref": "#/components/schemas/Next"}}},
-  "AgentAnswer": {"type": "object", "required": ["agent", "heartbeat_every_ms", "lease_ms", "reclaimed"], "properties": {
-    "agent": {"type": "string"}, "heartbeat_every_ms": {"type": "integer"}, "lease_ms": {"type": "integer"},
-    "reclaimed": {"type": "integer"}, "token": {"type": "string"}, "rotate_in_ms": {"type": ["integer", "null"]}}},
-  "AgentTokenAnswer": {"type": "object", "required": ["token", "rotate_in_ms"], "properties": {
-    "token": {"type": "string"}, "rotate_in_ms": {"type": ["integer", "null"]}}},
   "AgentList": {"type": "object", "required": ["items", "next"], "properties": {
     "items": {"type": "array", "items": {"$ref": "#/components/schemas/Agent"}},
     "next": {"$ref": "#/components/schemas/Next"}}},

@@ -2,9 +2,10 @@
 #include "server/http/park.h"
 
 struct park_key {
-  uint64_t hash; /* stands for the name: 64 bits do not meet by chance, and a meeting costs a vain look */
+  uint64_t hash; /* stands for the name; a collision is harmless: it wakes a request that then finds no work */
   struct park_key *next;
   struct park_list items;
+  int64_t idle_until_ms;
 };
 
 static uint64_t key_hash(const char *key) {
@@ -102,12 +103,21 @@ struct park_item *park_take(struct park *park, const char *key) {
   return item;
 }
 
+static bool is_put_off(const struct park_item *item, int64_t now_ms) {
+  return item->due_ms < item->deadline_ms && now_ms < item->key->idle_until_ms;
+}
+
 struct park_item *park_take_due(struct park *park, int64_t now_ms) {
   int64_t now_tick = now_ms / PARK_TICK_MS;
   while (park->n && park->tick <= now_tick) {
     struct park_item *item = park->slots[(size_t)park->tick % PARK_SLOTS].first;
     if (!item) {
       park->tick++;
+    } else if (tick_of(item->due_ms) <= now_tick && is_put_off(item, now_ms)) {
+      int64_t later_ms = now_ms + (item->poll_ms > PARK_TICK_MS ? item->poll_ms : PARK_TICK_MS);
+      wheel_remove(park, item);
+      item->due_ms = later_ms < item->deadline_ms ? later_ms : item->deadline_ms;
+      wheel_add(park, item);
     } else if (tick_of(item->due_ms) <= now_tick) {
       park_remove(park, item);
       return item;
@@ -130,7 +140,12 @@ struct park_item *park_take_any(struct park *park) {
   return NULL;
 }
 
+void park_mark_idle(struct park_item *item, int64_t until_ms) { item->key->idle_until_ms = until_ms; }
+
 void park_note_wake(struct park *park, const char *key) {
+  struct park_key *found = key_find(park, key_hash(key));
+  if (found)
+    found->idle_until_ms = 0;
   park->wakes[key_hash(key) % PARK_WAKES] = ++park->generation;
 }
 

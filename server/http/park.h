@@ -20,6 +20,8 @@ struct park_item {
   struct park_item *slot_next, *slot_previous;
   size_t slot;
   int64_t due_ms;
+  /* What is due before its deadline polls, which is put off by poll_ms while its key is idle. 0: it does not. */
+  int64_t deadline_ms, poll_ms;
 };
 
 struct park_list {
@@ -43,10 +45,14 @@ void park_remove(struct park *park, struct park_item *item);
 
 /* The item of this key that was added first, removed; NULL when there is none. */
 struct park_item *park_take(struct park *park, const char *key);
-/* An item that is due, removed; NULL when there is none (any more) by now. */
+/* An item that is due and is not put off, removed; NULL when there is none (any more) by now. */
 struct park_item *park_take_due(struct park *park, int64_t now_ms);
 /* Any item, removed; NULL when the park is empty. */
 struct park_item *park_take_any(struct park *park);
+
+/* The item, which is parked, has just found nothing that any item of its key could have. Until then, or a wake-up, the
+ * others' polls are put off. */
+void park_mark_idle(struct park_item *item, int64_t until_ms);
 
 /* A wake-up of this key happened; items that are about to be parked must know: park_was_woken since a generation that
  * they took before they looked. */

@@ -98,7 +98,7 @@ static void unpark(struct queue *queue, struct park_item *item, int64_t now_ms) 
   struct request_private *request = request_of_item(item);
   request->request.is_parked_before = true;
   parked_end(request);
-  request->request.deadline_passed = now_ms >= request->deadline_ms;
+  request->request.deadline_passed = now_ms >= request->park.deadline_ms;
   append(queue, request);
 }
 
@@ -201,21 +201,24 @@ static int64_t poll_due(struct queue *queue, int64_t now_ms) {
   return now_ms + queue->poll_ms - spread / 2 + (int64_t)(queue->jitter % (uint64_t)spread);
 }
 
-bool queue_park(struct queue *queue, struct request_private *request, const char *key, int64_t deadline_ms,
-                uint64_t since_generation) {
+bool queue_park(struct queue *queue, struct request_private *request, const char *key, bool is_idle,
+                int64_t deadline_ms, uint64_t since_generation) {
   pthread_mutex_lock(&queue->lock);
   bool is_stopping = queue->is_stopping;
   if (!is_stopping) {
     int64_t now_ms = clock_monotonic_ms(), due_ms = poll_due(queue, now_ms);
     request->state = REQUEST_PARKED;
     request->parked_at_ns = clock_monotonic_ns();
-    request->deadline_ms = deadline_ms;
+    request->park.deadline_ms = deadline_ms;
+    request->park.poll_ms = queue->poll_ms;
     request->kind = (int)request->request.route;
     park_add(queue->park, &request->park, key, now_ms, deadline_ms < due_ms ? deadline_ms : due_ms);
     if (park_was_woken(queue->park, key, since_generation)) {
       park_remove(queue->park, &request->park);
       unpark(queue, &request->park, now_ms);
       pthread_cond_signal(&queue->work);
+    } else if (is_idle) {
+      park_mark_idle(&request->park, now_ms + queue->poll_ms / 2);
     }
   }
   pthread_mutex_unlock(&queue->lock);

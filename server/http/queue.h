@@ -28,9 +28,10 @@ size_t queue_take(struct queue *queue, struct request_private *requests[], int *
 /* What queue_take gave is answered or parked; by the worker that took it, before it takes again. */
 void queue_done(struct queue *queue, int kind);
 
-/* False: the queue stops, answer the request. */
-must_check bool queue_park(struct queue *queue, struct request_private *request, const char *key, int64_t deadline_ms,
-                           uint64_t since_generation);
+/* False: the queue stops, answer the request. `is_idle`: none that waits under this key could be answered now: for half a
+ * poll interval the others do not look either. */
+must_check bool queue_park(struct queue *queue, struct request_private *request, const char *key, bool is_idle,
+                           int64_t deadline_ms, uint64_t since_generation);
 void queue_wake(struct queue *queue, const char *key, size_t most);
 
 /* From now on queue_add and queue_park refuse and queue_take returns 0. Hands out what waited, until NULL. */

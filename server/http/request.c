@@ -62,14 +62,23 @@ bool request_client_is_there(const struct request *request) {
   return poll(&socket, 1, 0) <= 0;
 }
 
-void request_park(struct worker *worker, struct request *request, const char *key, int64_t deadline_ms) {
+static void request_put(struct worker *worker, struct request *request, const char *key, bool is_idle,
+                        int64_t deadline_ms) {
   struct request_private *private_ = request_private_of(request);
   ALWAYS(private_->is_suspended && private_->response == NULL);
   requests_settled++;
-  if (!queue_park(worker->server->queue, private_, key, deadline_ms, worker->wake_generation)) {
+  if (!queue_park(worker->server->queue, private_, key, is_idle, deadline_ms, worker->wake_generation)) {
     requests_settled--;
     request_problem(request, MHD_HTTP_SERVICE_UNAVAILABLE, "", "the server is stopping; try again");
   }
+}
+
+void request_park(struct worker *worker, struct request *request, const char *key, int64_t deadline_ms) {
+  request_put(worker, request, key, false, deadline_ms);
+}
+
+void request_park_idle(struct worker *worker, struct request *request, const char *key, int64_t deadline_ms) {
+  request_put(worker, request, key, true, deadline_ms);
 }
 
 void park_wake(struct server *server, const char *key, size_t most) { queue_wake(server->queue, key, most); }

@@ -77,6 +77,9 @@ void request_add_header(struct request *request, const char *name, const char *v
  * runs again. `worker` tells when this run began: a wake-up since then is not lost. */
 struct worker;
 void request_park(struct worker *worker, struct request *request, const char *key, int64_t deadline_ms);
+/* The same where no request that waits under this key could be answered now: of a thousand only a few look again in each
+ * poll interval. */
+void request_park_idle(struct worker *worker, struct request *request, const char *key, int64_t deadline_ms);
 
 /* Whether the client of a suspended request is still connected (peeks at the socket: libmicrohttpd does not notice). */
 bool request_client_is_there(const struct request *request);

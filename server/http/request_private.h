@@ -107,7 +107,6 @@ struct request_private {
   struct request_private *next, *previous; /* of the FIFO */
   struct request_private *kind_next;
   struct park_item park;
-  int64_t deadline_ms;
 };
 
 static inline struct request_private *request_private_of(const struct request *request) {

@@ -100,3 +100,49 @@ Test(park, an_item_taken_by_key_is_due_no_more) {
   cr_expect_null(park_take_due(park, 3000));
   cr_expect_null(park_take(park, "a"));
 }
+
+/* Polls every 1000 ms until 9000. */
+static void add_polling(size_t i, int64_t due_ms) {
+  items[i] = (struct park_item){.deadline_ms = 9000, .poll_ms = 1000};
+  park_add(park, &items[i], "a", 1000, due_ms);
+}
+
+Test(park, polls_of_an_idle_key_are_put_off) {
+  add_polling(0, 1500);
+  add_polling(1, 2500);
+  park_mark_idle(&items[1], 2000);
+  cr_expect_null(park_take_due(park, 1600), "put off to 2600");
+  cr_expect_null(park_take_due(park, 2450));
+  cr_expect_eq(park_take_due(park, 2550), &items[1]);
+  cr_expect_null(park_take_due(park, 2550));
+  cr_expect_eq(park_take_due(park, 2700), &items[0]);
+}
+
+Test(park, a_wake_up_ends_the_idleness_of_its_key_alone) {
+  add_polling(0, 1500);
+  add_polling(1, 1500);
+  park_mark_idle(&items[1], 2000);
+  park_note_wake(park, "b");
+  cr_expect_null(park_take_due(park, 1600));
+  park_mark_idle(&items[1], 3000);
+  park_note_wake(park, "a");
+  cr_expect_not_null(park_take_due(park, 2700));
+  cr_expect_not_null(park_take_due(park, 2700));
+}
+
+Test(park, a_deadline_comes_whatever_is_idle) {
+  items[0] = (struct park_item){.deadline_ms = 2000, .poll_ms = 1000};
+  park_add(park, &items[0], "a", 1000, 1500);
+  park_mark_idle(&items[0], 60000);
+  cr_expect_null(park_take_due(park, 1600));
+  cr_expect_eq(park_take_due(park, 2016), &items[0]);
+}
+
+Test(park, polls_are_put_off_also_when_they_come_faster_than_the_wheel_turns) {
+  items[0] = (struct park_item){.deadline_ms = 2000, .poll_ms = 1};
+  park_add(park, &items[0], "a", 1000, 1001);
+  park_mark_idle(&items[0], 60000);
+  for (int64_t now_ms = 1000; now_ms < 2000; now_ms++)
+    cr_assert_null(park_take_due(park, now_ms));
+  cr_expect_eq(park_take_due(park, 2016), &items[0]);
+}

@@ -3,7 +3,8 @@
 
 #include <math.h>
 
-#define ID_MAX 20 /* digits of a 64-bit integer */
+#include "common/lease/lease_grant.h"
+#include "common/node/environment.h"
 
 bool lease_terms_read(const json_t *json, struct lease_terms *ret, struct error *error) {
   struct lease_terms terms;
@@ -37,38 +38,25 @@ static bool build_fits(const struct lease *lease, struct error *error) {
   return !lease->has_build || error_at(error, "/build", "a kernel in %s has no builds: agents compile it", language);
 }
 
-static bool kernel_read(const json_t *json, bool is_gpu, struct lease *lease, struct error *error) {
-  json_t *manifest = NULL, *key = NULL, *space = NULL;
-  struct digest hash;
-  if (!json_get_digest(json, "", "kernel", JSON_REQUIRED, &hash, error) ||
-      !json_get_object(json, "", "manifest", JSON_REQUIRED, &manifest, error) ||
-      !json_get_object(json, "", "key", JSON_REQUIRED, &key, error) ||
-      !json_get_object(json, "", "space", JSON_REQUIRED, &space, error))
-    return false;
-  if (!kernel_parse(manifest, &lease->kernel, error))
+static bool kernel_read(const struct lease_grant *grant, bool is_gpu, struct lease *lease, struct error *error) {
+  if (!kernel_parse(grant->manifest, &lease->kernel, error))
     return error_pointer_prefix(error, "/manifest");
   if (!language_fits(lease->kernel->language, is_gpu, error))
     return error_pointer_prefix(error, "/manifest/language");
   if (!build_fits(lease, error))
     return false;
-  if (!digest_equal(&hash, &lease->kernel->hash))
+  if (!digest_equal(&grant->kernel, &lease->kernel->hash))
     return error_at(error, "/manifest", "the manifest is not the kernel's: its digest differs");
-  if (!key_parse(key, (const char *const *)lease->kernel->key_names, lease->kernel->n_key_names, &lease->key, error))
+  if (!key_parse(grant->key, (const char *const *)lease->kernel->key_names, lease->kernel->n_key_names, &lease->key,
+                 error))
     return error_pointer_prefix(error, "/key");
-  if (!space_parse(space, &lease->space, error))
+  if (!space_parse(grant->space, &lease->space, error))
     return error_pointer_prefix(error, "/space");
   return kernel_accepts(lease->kernel, &lease->key, lease->space, error);
 }
 
-static bool configs_read(const json_t *json, struct lease *lease, struct error *error) {
-  json_t *configs = NULL;
-  int64_t baseline;
+static bool configs_check(const struct lease *lease, struct error *error) {
   uint64_t raw_count = lease->space->raw_count;
-  if (!json_get_array(json, "", "configs", JSON_REQUIRED, &configs, error) ||
-      !json_get_integer(json, "", "baseline", JSON_REQUIRED, 0, INT64_MAX, &baseline, error))
-    return false;
-  if (!config_ranges_from_json(configs, &lease->configs, error))
-    return error_pointer_prefix(error, "/configs");
   for (size_t i = 0; i < lease->configs.n; i++) {
     const struct config_range *range = &lease->configs.ranges[i];
     if (range->first >= raw_count || range->count > raw_count - range->first)
@@ -79,20 +67,19 @@ static bool configs_read(const json_t *json, struct lease *lease, struct error *
     return error_at(error, "/configs", "a lease has at least one config");
   if (config_ranges_count(&lease->configs) > LEASE_CONFIGS_MAX)
     return error_at(error, "/configs", "a lease of more than %u configs", LEASE_CONFIGS_MAX);
-  if ((uint64_t)baseline >= raw_count)
-    return error_at(error, "/baseline", "the space has %llu points and no config %lld", (unsigned long long)raw_count,
-                    (long long)baseline);
-  lease->baseline = (uint64_t)baseline;
+  if (lease->baseline >= raw_count)
+    return error_at(error, "/baseline", "the space has %llu points and no config %llu", (unsigned long long)raw_count,
+                    (unsigned long long)lease->baseline);
   return true;
 }
 
 /* Ordinals that the lease does not have are no error: a hint. */
-static bool likely_read(const json_t *json, struct lease *lease, struct error *error) {
+static bool likely_read(const json_t *likely, struct lease *lease, struct error *error) {
   char at[JSON_POINTER_SIZE];
-  json_t *likely = NULL, *item;
+  const json_t *item;
   size_t i;
-  if (!json_get_array(json, "", "likely", JSON_OPTIONAL, &likely, error))
-    return false;
+  if (likely && !json_is_array(likely))
+    return error_at(error, "/likely", "\"likely\" must be an array");
   if (json_array_size(likely) > LEASE_CONFIGS_MAX)
     return error_at(error, "/likely", "more than %u likely configs", LEASE_CONFIGS_MAX);
   lease->likely = xcalloc(json_array_size(likely) + 1, sizeof *lease->likely);
@@ -104,49 +91,41 @@ static bool likely_read(const json_t *json, struct lease *lease, struct error *e
   return true;
 }
 
-/* What other leases of the job have learned and spent. */
-static bool progress_read(const json_t *json, struct lease *lease, struct error *error) {
-  int64_t left_us = INT64_MAX, budget_us = INT64_MAX;
-  if (!likely_read(json, lease, error) ||
-      !json_get_number(json, "", "best_ratio", JSON_OPTIONAL, &lease->best_ratio, error) ||
-      !json_get_integer(json, "", "device_us", JSON_OPTIONAL, INT64_MIN, INT64_MAX, &left_us, error) ||
-      !json_get_integer(json, "", "budget_us", JSON_OPTIONAL, INT64_MIN, INT64_MAX, &budget_us, error))
-    return false;
-  lease->device_us = left_us == INT64_MAX ? 0 : left_us > 0 ? left_us : 1; /* one round, to hand it back in order */
-  lease->budget_us = budget_us == INT64_MAX ? 0 : budget_us > 0 ? budget_us : 1;
-  return (isfinite(lease->best_ratio) && lease->best_ratio >= 0) ||
-         error_at(error, "/best_ratio", "a ratio of times is finite and above 0");
-}
+/* 0: no bound. One that is spent leaves one round, to hand the lease back in order. */
+static int64_t bound_of(int64_t us) { return us == FIELD_NONE ? 0 : us > 0 ? us : 1; }
 
-static bool lease_fill(const json_t *json, bool is_gpu, struct lease *lease, struct error *error) {
-  const char *id, *job, *stage, *regime = "cold";
-  int64_t seed;
-  if (!json_get_string(json, "", "lease", JSON_REQUIRED, &id, error) ||
-      !json_get_string(json, "", "job", JSON_REQUIRED, &job, error) ||
-      !json_get_string(json, "", "stage", JSON_REQUIRED, &stage, error) ||
-      !json_get_string(json, "", "regime", JSON_OPTIONAL, &regime, error) ||
-      !json_get_digest(json, "", "build", JSON_OPTIONAL, &lease->build, error) ||
-      !json_get_integer(json, "", "epoch", JSON_REQUIRED, 0, INT64_MAX, &lease->epoch, error) ||
-      !json_get_integer(json, "", "round", JSON_REQUIRED, 0, INT32_MAX, &lease->round, error) ||
-      !json_get_integer(json, "", "process", JSON_REQUIRED, 0, INT32_MAX, &lease->process, error) ||
-      !json_get_integer(json, "", "seed", JSON_REQUIRED, INT64_MIN, INT64_MAX, &seed, error))
-    return false;
-  lease->id = xstrdup(id);
-  lease->job = xstrdup(job);
-  lease->regime = xstrdup(regime);
-  lease->seed = (uint64_t)seed;
-  lease->has_build = json_is_string(json_object_get(json, "build"));
-  if (!string_equal(regime, "cold") && !string_equal(regime, "warm"))
-    return error_at(error, "/regime", "this agent knows no regime \"%.40s\"", regime);
-  if (!stage_parse(stage, &lease->stage))
-    return error_at(error, "/stage", "this agent knows no stage \"%.40s\"", stage);
-  return kernel_read(json, is_gpu, lease, error) && configs_read(json, lease, error) &&
-         progress_read(json, lease, error);
+static bool lease_fill(struct lease_grant *grant, bool is_gpu, struct lease *lease, struct error *error) {
+  lease->id = TAKE(grant->lease);
+  lease->job = xasprintf("%lld", (long long)grant->job);
+  lease->epoch = grant->epoch;
+  lease->stage = grant->stage;
+  lease->round = grant->round;
+  lease->process = grant->process;
+  lease->seed = (uint64_t)grant->seed;
+  lease->regime = xstrdup(regime_name((enum regime)grant->regime));
+  lease->build = grant->build;
+  lease->has_build = !digest_is_none(&grant->build);
+  lease->baseline = (uint64_t)grant->baseline;
+  lease->configs = grant->configs;
+  grant->configs = (struct config_ranges){0};
+  lease->device_us = bound_of(grant->device_us);
+  lease->budget_us = bound_of(grant->budget_us);
+  lease->best_ratio = isnan(grant->best_ratio) ? 0 : grant->best_ratio;
+  if (!isfinite(lease->best_ratio) || lease->best_ratio < 0)
+    return error_at(error, "/best_ratio", "a ratio of times is finite and above 0");
+  return kernel_read(grant, is_gpu, lease, error) && configs_check(lease, error) &&
+         likely_read(grant->likely, lease, error);
 }
 
 bool lease_read(const json_t *json, bool is_gpu, struct lease *ret, struct error *error) {
   struct lease lease = {0};
-  if (!lease_fill(json, is_gpu, &lease, error)) {
+  struct lease_grant grant;
+  record_init(&lease_grant_record, &grant);
+  grant.regime = REGIME_COLD; /* of servers that know no other */
+  bool ok =
+      record_read_answer(&lease_grant_record, json, "", &grant, error) && lease_fill(&grant, is_gpu, &lease, error);
+  record_release(&lease_grant_record, &grant);
+  if (!ok) {
     lease_release(&lease);
     return error_prefix(error, "the lease cannot be executed: ");
   }

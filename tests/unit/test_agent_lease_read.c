@@ -68,6 +68,20 @@ Test(agent_lease_read, takes_what_other_leases_of_the_job_have_learned_and_spent
   fixture_free(&fixture);
 }
 
+Test(agent_lease_read, takes_what_a_newer_server_says_and_an_older_one_leaves_out) {
+  struct fixture fixture = fixture_new(FIXTURE_GOOD, (struct fixture_options){.space = space_text});
+  cleanup_json json_t *json = lease_json(&fixture);
+  struct lease lease;
+  struct error error;
+  json_object_set_new(json, "of_a_later_version", json_true());
+  json_object_del(json, "regime");
+  json_object_del(json, "build");
+  cr_assert(lease_read(json, false, &lease, &error), "%s: %s", error.pointer, error.message);
+  cr_expect_str_eq(lease.regime, "cold");
+  lease_release(&lease);
+  fixture_free(&fixture);
+}
+
 struct refusal {
   const char *member, *value, *pointer, *message;
 };
@@ -76,17 +90,21 @@ Test(agent_lease_read, refuses_what_it_cannot_execute) {
   static const struct refusal refusals[] = {
       {"kernel", "\"sha256:0000000000000000000000000000000000000000000000000000000000000000\"", "/manifest", "differs"},
       {"manifest", "{}", "/manifest", "the lease cannot be executed"},
+      {"manifest", "7", "/manifest", "the lease cannot be executed"},
+      {"key", "[]", "/key", "the lease cannot be executed"},
+      {"space", "null", "/space", "missing"},
+      {"job", "\"x\"", "/job", "the lease cannot be executed"},
       {"key", "{\"m\": 1}", "/key", "the lease cannot be executed"},
       {"space", "{\"parameters\": {}}", "/space", "the lease cannot be executed"},
-      {"stage", "\"warmup\"", "/stage", "knows no stage \"warmup\""},
-      {"regime", "\"tepid\"", "/regime", "knows no regime \"tepid\""},
+      {"stage", "\"warmup\"", "/stage", "\"warmup\"; it must be one of"},
+      {"regime", "\"tepid\"", "/regime", "\"tepid\"; it must be one of"},
       {"configs", "[[0, 7]]", "/configs", "6 points and no config 6"},
       {"configs", "[[9000000000000000000, 1]]", "/configs", "no config"},
       {"configs", "[]", "/configs", "at least one config"},
       {"configs", "[7]", "/configs", "the lease cannot be executed"},
       {"baseline", "6", "/baseline", "no config 6"},
       {"build", "\"sha256:00\"", "/build", "the lease cannot be executed"},
-      {"build", "\"sha256:0000000000000000000000000000000000000000000000000000000000000000\"", "/build",
+      {"build", "\"sha256:0000000000000000000000000000000000000000000000000000000000000001\"", "/build",
        "a kernel in c has no builds"},
       {"process", "-1", "/process", "the lease cannot be executed"},
       {"likely", "[1, \"2\"]", "/likely/1", "an integer >= 0"},

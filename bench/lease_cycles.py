@@ -9,8 +9,8 @@ fsync and synchronous_commit are on for both. Two kinds of leases:
     1 config     a cycle is one row leased and one measurement stored: requests against rows, like for like
     125 configs  about four predicted seconds of a kernel that was never measured: what is stored, against rows
 
-The batch is how many requests one statement of the server served (wavetune_batched_requests_total by
-wavetune_batches_total, lease requests and results together).
+The batch is how many posts of results one statement of the server served (wavetune_batched_requests_total by
+wavetune_batches_total); lease requests are served one by one.
 
     bench/lease_cycles.py [ROUNDS [SECONDS]]        default 3 rounds, 4 s a figure
 
@@ -97,9 +97,12 @@ class Side:
         figures = driver.run_load("lease_load", self.server, self.agents, connections, seconds)
         if figures["empty"]:
             sys.exit(f"the leases ran out: {figures}; raise RATE_MAX")
+        if not figures["cycles"]:
+            sys.exit(f"no cycle of {connections} connections ended within {seconds:g} s; give it more SECONDS")
         after = driver.metrics(self.server)
         runs = after["wavetune_batches_total"] - before["wavetune_batches_total"]
-        figures["batch"] = (after["wavetune_batched_requests_total"] - before["wavetune_batched_requests_total"]) / runs
+        batched = after["wavetune_batched_requests_total"] - before["wavetune_batched_requests_total"]
+        figures["batch"] = batched / runs if runs else 1.0
         figures["server_us"] = (driver.cpu_seconds(self.server.process.pid) - cpu) * 1e6 / figures["cycles"]
         figures["database_us"] = (self.bench.postgres_cpu_seconds() - database) * 1e6 / figures["cycles"]
         return figures

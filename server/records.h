@@ -59,7 +59,12 @@
   RECORD_OF(demand_queued_record, "") \
   RECORD_OF(compatibility_request_record, "") \
   RECORD_OF(compatibility_item_record, "compatibilities") \
-  RECORD_OF(cache_match_record, "")
+  RECORD_OF(cache_match_record, "") \
+  RECORD_OF(lease_wish_record, "") \
+  RECORD_OF(lease_grant_record, "") \
+  RECORD_OF(renewal_record, "") \
+  RECORD_OF(renewed_record, "") \
+  RECORD_OF(handback_record, "")
 /* clang-format on */
 
 #define X(variable, table) extern const struct record variable;
@@ -78,5 +83,6 @@ extern const struct server_record server_records[]; /* ends with one whose recor
 #define SCHEMA_ENVIRONMENT "{\"$ref\": \"#/components/schemas/Environment\"}"
 #define SCHEMA_ROLE "{\"$ref\": \"#/components/schemas/Role\"}"
 #define SCHEMA_DIGESTS "{\"type\": \"array\", \"items\": {\"$ref\": \"#/components/schemas/Digest\"}}"
+#define SCHEMA_RANGES "{\"$ref\": \"#/components/schemas/Ranges\"}"
 
 #endif

@@ -46,6 +46,13 @@ struct server_options {
 
 struct server;
 
+/* When the housekeeper last did what leases need, by clock_monotonic_ms; 0: not yet. */
+struct lease_clock {
+  int64_t looked_ms, expired_ms; /* whether leases are over */
+  int64_t resumed_ms;            /* went on after it had stood still */
+  int64_t swept_ms, ended_ms;
+};
+
 /* What a handler has: the server and this worker's connection. */
 struct db;
 struct worker {
@@ -53,6 +60,7 @@ struct worker {
   struct db *db;
   uint64_t wake_generation; /* taken before the handler runs; see request_park */
   int index;
+  struct lease_clock lease_clock; /* the housekeeper's */
 };
 
 must_check bool server_start(const struct server_options *options, struct server **ret_server, struct error *error);

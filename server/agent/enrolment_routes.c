@@ -12,7 +12,7 @@
 #include "server/http/client.h"
 #include "server/http/routes.h"
 #include "server/http/tokens.h"
-#include "server/lease/leases.h"
+#include "server/lease/lease.h"
 #include "server/records.h"
 
 #define ENROL_ATTEMPTS 3
@@ -145,8 +145,7 @@ static bool agent_write(struct worker *worker, struct enrolling *enrolling, stru
   if (!agent_enrol(worker->db, enrolling->id, enrolment, enrolling->owner.token, &enrolling->boot_before, error))
     return false;
   if (enrolling->boot_before[0] && strcmp(enrolling->boot_before, enrolment->boot) != 0 &&
-      (!leases_reclaim(worker->db, enrolling->id, agent_live_ms(options), &enrolling->losses, error) ||
-       !leases_judge_losses(worker, &enrolling->losses, error)))
+      !leases_reclaim(worker, enrolling->id, &enrolling->losses, error))
     return false;
   const struct author *author = request_author(enrolling->request);
   json_t *detail = json_pack("{s:s, s:I}", "name", enrolment->name, "devices", (json_int_t)enrolment->devices.n);

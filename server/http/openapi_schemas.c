@@ -207,36 +207,12 @@ const char openapi_schemas[] = JSON({
   "AgentList": {"type": "object", "required": ["items", "next"], "properties": {
     "items": {"type": "array", "items": {"$ref": "#/components/schemas/Agent"}},
     "next": {"$ref": "#/components/schemas/Next"}}},
-  "LeaseRequest": {"type": "object", "required": ["agent", "device", "nonce"], "properties": {
-    "agent": {"type": "string"}, "device": {"type": "string"}, "nonce": {"type": "string"},
-    "wait": {"type": "integer", "minimum": 0, "maximum": 60, "default": 0}}},
-  "Lease": {"type": "object", "required": ["lease", "epoch", "job", "kernel", "manifest", "key", "space", "configs", "baseline", "stage", "round",
-    "process", "seed", "regime", "expires_in_ms", "renew_every_ms"], "properties": {
-    "lease": {"type": "string", "maxLength": 47}, "epoch": {"type": "integer"}, "job": {"$ref": "#/components/schemas/Id"},
-    "kernel": {"$ref": "#/components/schemas/Digest"}, "manifest": {"$ref": "#/components/schemas/Manifest"},
-    "key": {"$ref": "#/components/schemas/Key"}, "space": {"$ref": "#/components/schemas/Space"},
-    "build": {"type": ["string", "null"]},
-    "signatures": {"type": "array", "items": {"$ref": "#/components/schemas/CodeSignature"}, "description": "of the kernel, for an agent with trusted keys"},
-    "build_signatures": {"type": "array", "items": {"$ref": "#/components/schemas/CodeSignature"}},
-    "configs": {"$ref": "#/components/schemas/Ranges"}, "likely": {"type": "array", "items": {"type": "integer"}},
-    "best_ratio": {"type": ["number", "null"]}, "device_us": {"type": ["integer", "null"]},
-    "budget_us": {"type": ["integer", "null"]},
-    "baseline": {"type": "integer"}, "stage": {"$ref": "#/components/schemas/Stage"}, "round": {"type": "integer"},
-    "process": {"type": "integer"}, "seed": {"type": "integer"}, "regime": {"$ref": "#/components/schemas/Regime"},
-    "expires_in_ms": {"type": "integer"}, "renew_every_ms": {"type": "integer"}}},
-  "RenewRequest": {"type": "object", "required": ["epoch"], "properties": {
-    "epoch": {"type": "integer"}, "config": {"type": ["integer", "null"]}}},
-  "RenewAnswer": {"type": "object", "required": ["expires_in_ms"], "properties": {"expires_in_ms": {"type": "integer"},
-    "configs": {"$ref": "#/components/schemas/Ranges"}}},
   "ResultsRequest": {"type": "object", "required": ["epoch", "measurements"], "properties": {
     "epoch": {"type": "integer"}, "measurements": {"type": "array", "maxItems": 1000,
       "items": {"$ref": "#/components/schemas/MeasurementRequest"}}, "done": {"type": "boolean", "default": false},
     "opening_us": {"type": "integer", "minimum": 0, "description": "of the device, for opening the kernel, so far in this epoch"}}},
   "ResultsAnswer": {"type": "object", "required": ["accepted", "late", "known", "state"], "properties": {
     "accepted": {"type": "integer"}, "late": {"type": "integer"}, "known": {"type": "integer"}, "state": {"type": "string", "enum": ["held", "done", "open"]}}},
-  "HandBackRequest": {"type": "object", "required": ["epoch"], "properties": {
-    "epoch": {"type": "integer"}, "reason": {"type": ["string", "null"]},
-    "opening_us": {"type": "integer", "minimum": 0}}},
   "Release": {"type": "object", "description": "the canonical bytes, whose SHA-256 is the digest"},
   "ReleaseList": {"type": "object", "required": ["items", "next"], "properties": {
     "items": {"type": "array", "items": {"$ref": "#/components/schemas/ListedRelease"}},

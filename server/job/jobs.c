@@ -6,7 +6,7 @@
 #include "server/agent/flags.h"
 #include "server/job/job_campaign.h"
 #include "server/job/job_store.h"
-#include "server/lease/lease_store.h"
+#include "server/lease/lease.h"
 #include "server/measurement/measurements.h"
 #include "server/server.h"
 

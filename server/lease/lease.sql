@@ -1,7 +1,8 @@
--- Leases. Every write locks its leases in the order of their ids, or skips what others have locked; after leases come
--- jobs: nothing waits for a lease while it holds a job's row.
+-- Leases. Every write locks its leases in the order of their ids, or skips what others have
+-- locked; after leases come jobs: nothing waits for a lease while it holds a job's row.
 
--- Of a lease that was locked before, and was in from_state then: lease_state.h says what each part means.
+-- Of a lease that was locked before, and was in from_state then: lease_state.h says what each
+-- part means.
 -- name: lease_change_state
 UPDATE leases l
 SET state = c.to_state::lease_state,
@@ -11,7 +12,8 @@ SET state = c.to_state::lease_state,
     nonce = COALESCE(c.nonce, l.nonce),
     token_id = CASE WHEN c.is_grant THEN c.token ELSE l.token_id END,
     granted_at = CASE WHEN c.is_grant THEN now() ELSE l.granted_at END,
-    expires_at = CASE WHEN c.is_grant THEN clock_timestamp() + c.held_ms * interval '1 ms' ELSE l.expires_at END,
+    expires_at = CASE WHEN c.is_grant THEN clock_timestamp() + c.held_ms * interval '1 ms'
+                      ELSE l.expires_at END,
     current_config = CASE WHEN c.to_state = 'held' AND NOT c.is_grant THEN l.current_config END,
     configs = l.configs + c.more,
     remaining = l.remaining - c.less + c.more,
@@ -21,15 +23,143 @@ SET state = c.to_state::lease_state,
     device_us = l.device_us + c.device_us,
     opening_us = l.opening_us + c.opening_us,
     epoch_opening_us = CASE WHEN c.is_grant THEN 0 ELSE l.epoch_opening_us + c.opening_us END,
-    outcomes = ARRAY[l.outcomes[1] + c.correct, l.outcomes[2] + c.compile, l.outcomes[3] + c.runtime,
-                     l.outcomes[4] + c.correctness, l.outcomes[5] + c.timeout, l.outcomes[6] + c.constraints]
+    outcomes = ARRAY[l.outcomes[1] + c.correct, l.outcomes[2] + c.compile,
+                     l.outcomes[3] + c.runtime, l.outcomes[4] + c.correctness,
+                     l.outcomes[5] + c.timeout, l.outcomes[6] + c.constraints]
 FROM (SELECT *, from_state <> 'held' AND to_state = 'held' AS is_grant
-      FROM unnest(:lease::bigint[], :from_state::text[], :to_state::text[], :agent::text[], :device::text[],
-                  :nonce::text[], :token::bigint[], :held_ms::bigint[], :less::int8multirange[],
-                  :more::int8multirange[], :is_split::boolean[], :posts::int[], :fruitless_less::int[],
-                  :device_us::bigint[], :opening_us::bigint[], :correct::int[], :compile::int[], :runtime::int[],
+      FROM unnest(:lease::bigint[], :from_state::text[], :to_state::text[], :agent::text[],
+                  :device::text[], :nonce::text[], :token::bigint[], :held_ms::bigint[],
+                  :less::int8multirange[], :more::int8multirange[], :is_split::boolean[],
+                  :posts::int[], :fruitless_less::int[], :device_us::bigint[],
+                  :opening_us::bigint[], :correct::int[], :compile::int[], :runtime::int[],
                   :correctness::int[], :timeout::int[], :constraints::int[])
-           AS r(lease, from_state, to_state, agent, device, nonce, token, held_ms, less, more, is_split, posts,
-                fruitless_less, device_us, opening_us, correct, compile, runtime, correctness, timeout,
-                constraints)) c
+           AS r(lease, from_state, to_state, agent, device, nonce, token, held_ms, less, more,
+                is_split, posts, fruitless_less, device_us, opening_us, correct, compile, runtime,
+                correctness, timeout, constraints)) c
 WHERE l.id = c.lease AND l.state = c.from_state::lease_state;
+
+-- One lease and what deciding about it needs; it is locked.
+-- name: lease_lock
+SELECT l.id, l.job_id, l.state, l.epoch, l.stage, l.remaining, l.fruitless, l.epoch_opening_us,
+       j.budget_device_ms IS NOT NULL AS has_budget, e.hardware_digest
+FROM leases l
+JOIN jobs j ON j.id = l.job_id
+JOIN environments e ON e.id = j.environment_id
+WHERE l.id = :lease::bigint
+FOR UPDATE OF l;
+
+-- What is known of an agent, of a device of it, and of the lease that it holds by this nonce.
+-- name: lease_asker
+SELECT a.drain_reason IS NULL AS only_device_drains,
+       COALESCE(a.drain_reason, d.drain_reason) AS drain_reason,
+       a.trusted_keys IS NOT NULL AS wants_signatures, e.hardware_digest,
+       l.id AS replayed, l.expires_at > now() AND l.device = :device AS replay_is_live
+FROM agents a
+LEFT JOIN devices d ON d.agent = a.id AND d.device = :device
+LEFT JOIN environments e ON e.id = d.environment_id
+LEFT JOIN leases l ON l.agent = a.id AND l.nonce = :nonce AND l.state = 'held'
+WHERE a.id = :agent;
+
+-- The best open lease that a device may have, locked: the highest priority comes first, then the
+-- oldest job, so that jobs end in the order in which they were submitted. A device may have
+-- leases of two classes: those of its hardware, and those of its whole environment (of older
+-- databases). The inner LIMIT is a number, from which the planner knows that reading the index
+-- in order beats sorting all open leases. An agent with trusted keys gets only what one of them
+-- signed. A lease is never given to an agent that it avoids. A final that is to be apart is, for
+-- a while, not given to a device that has, or had, one of its job.
+-- name: leases_grant
+SELECT l.id
+FROM agents a
+JOIN devices d ON d.agent = a.id AND d.device = :device
+JOIN environments e ON e.id = d.environment_id
+CROSS JOIN LATERAL (VALUES (e.hardware_digest), (e.digest)) AS c(class)
+CROSS JOIN LATERAL (
+    SELECT o.id, o.priority, o.job_id
+    FROM leases o
+    WHERE o.device_class = c.class
+      AND o.state = 'open'
+      AND NOT o.avoid_agents @> ARRAY[a.id]
+      AND (a.trusted_keys IS NULL
+           OR (SELECT j.is_plain AND is_signed(j.kernel, a.trusted_keys)
+                      AND (j.build IS NULL OR is_signed(j.build, a.trusted_keys))
+               FROM jobs j
+               WHERE j.id = o.job_id))
+      AND (o.apart_until IS NULL OR o.apart_until < now()
+           OR NOT EXISTS (SELECT FROM leases f
+                          WHERE f.job_id = o.job_id
+                            AND f.stage = 'final'
+                            AND f.state IN ('held', 'done')
+                            AND f.agent = a.id AND f.device = d.device))
+    ORDER BY o.priority DESC, o.job_id, o.id
+    LIMIT 1
+    FOR UPDATE SKIP LOCKED) l
+WHERE a.id = :agent
+ORDER BY l.priority DESC, l.job_id, l.id
+LIMIT 1;
+
+-- Whether any device of this hardware that asks now would go without, as this one did: no lease
+-- is open for it, and this one has none that others could split.
+-- name: lease_hardware_is_idle
+SELECT NOT EXISTS (SELECT FROM leases
+                   WHERE device_class = :hardware_digest::bytea AND state = 'open')
+       AND NOT EXISTS (SELECT FROM leases
+                       WHERE device_class = :hardware_digest
+                         AND state = 'held'
+                         AND config_us IS NOT NULL
+                         AND agent = :agent AND device = :device) AS is_idle;
+
+-- What the answer to a grant says of a lease and its job. Of a job without a budget no lease is
+-- looked up for what it spent: as a condition of the join that would be known too late.
+-- name: leases_jobs
+SELECT l.id::text AS lease, l.epoch, l.job_id AS job, l.remaining AS configs, l.stage, l.round,
+       l.process,
+       (extract(epoch FROM l.expires_at - clock_timestamp()) * 1000)::bigint AS expires_in_ms,
+       l.config_us IS NOT NULL AS may_be_split,
+       j.kernel, k.manifest, j.key, s.space, j.build, j.baseline, j.seed, j.regime, j.best_ratio,
+       j.state AS job_state, j.search_strategy IS NOT NULL AS is_search,
+       e.digest AS environment_digest, j.likely AS job_likely, j.final_devices,
+       j.budget_device_ms * 1000 AS budget_us, b.spent_us, b.opening_us, b.openings, b.measured,
+       b.final_us, b.final_processes,
+       CASE WHEN j.budget_device_ms IS NOT NULL THEN
+           (SELECT sum(upper(r) - lower(r))
+            FROM leases o, unnest(o.remaining) r
+            WHERE o.job_id = j.id AND o.state IN ('open', 'held'))
+       END AS configs_left,
+       CASE WHEN :with_signatures::boolean THEN signatures_of(j.kernel) END AS signatures,
+       CASE WHEN :with_signatures THEN
+           CASE WHEN j.build IS NULL THEN '[]' ELSE signatures_of(j.build) END
+       END AS build_signatures
+FROM leases l
+JOIN jobs j ON j.id = l.job_id
+JOIN kernels k ON k.hash = j.kernel
+JOIN spaces s ON s.digest = j.space_digest
+JOIN environments e ON e.id = j.environment_id
+CROSS JOIN LATERAL job_spending(CASE WHEN j.budget_device_ms IS NOT NULL THEN j.id END) b
+WHERE l.id = :lease::bigint;
+
+-- No row: it is held at this epoch no more. One that was split says what is left of it.
+-- name: leases_renew
+UPDATE leases
+SET expires_at = clock_timestamp() + :lease_ms::bigint * interval '1 ms',
+    current_config = :config::bigint
+WHERE id = :lease::bigint AND epoch = :epoch::bigint AND state = 'held'
+RETURNING CASE WHEN is_split THEN remaining END AS remaining;
+
+-- name: lease_exists
+SELECT FROM leases
+WHERE id = :lease::bigint;
+
+-- A final that is to be apart waits so long for a device that has none of its job yet.
+-- name: leases_insert
+INSERT INTO leases (job_id, stage, round, process, configs, remaining, device_class, priority,
+                    config_us, apart_until)
+SELECT j.id, :stage::stage, :round::int, r.process, r.configs, r.configs, j.device_class,
+       j.priority,
+       CASE WHEN r.is_large THEN j.config_us END,
+       CASE WHEN r.is_apart THEN now() + interval '60 s' END
+FROM jobs j,
+     unnest(:process::int[], :configs::int8multirange[], :is_large::boolean[],
+            :is_apart::boolean[])
+     WITH ORDINALITY AS r(process, configs, is_large, is_apart, n)
+WHERE j.id = :job::bigint
+ORDER BY r.n;

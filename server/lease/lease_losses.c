@@ -1,108 +1,183 @@
-/* SQL for leases whose holder is gone, whose configs are given up, or whose job has ended. Memory and threads: as
- * leases.h says. */
-#include "common/campaign/campaign.h"
+/* Leases whose holder is gone, and configs that are given up. Memory and threads: as lease.h says. */
+#include "common/base/log.h"
+#include "server/agent/agents.h"
+#include "server/counters.h"
+#include "server/db/db_record.h"
 #include "server/db/values.h"
-#include "server/kernel/code_signatures.h"
-#include "server/lease/lease_store.h"
+#include "server/housekeep.h"
+#include "server/job/jobs.h"
+#include "server/lease/lease.h"
+#include "server/lease/lease_losses.sql.h"
 
-/* Opens what `gone` selects, counts a loss for the config that was being measured, and says so in the job's events. */
-#define SQL_LOSE(gone)                                                                                                 \
-  "WITH gone AS MATERIALIZED (SELECT id, job_id, epoch, agent, device, fruitless,"                                     \
-  "   CASE WHEN current_config <@ remaining THEN current_config END AS config FROM leases WHERE " gone "),"            \
-  " opened AS (UPDATE leases l SET state = 'open', current_config = NULL FROM gone WHERE l.id = gone.id),"             \
-  " loss AS (INSERT INTO losses (job_id, config, lease_id, epoch, agent, device)"                                      \
-  "  SELECT job_id, config, id, epoch, agent, device FROM gone WHERE config IS NOT NULL),"                             \
-  " counter AS (UPDATE jobs SET events = events + c.n FROM " SQL_COUNT_BY_JOB(                                         \
-      "gone") " c"                                                                                                     \
-              "  WHERE jobs.id = c.job_id RETURNING jobs.id, jobs.events - c.n AS before),"                            \
-              " event AS (INSERT INTO job_events (job_id, event, kind, detail) SELECT g.job_id, counter.before + g.k," \
-              "   'lease_lost', json_build_object('lease', g.id::text, 'epoch', g.epoch, 'agent', g.agent, 'device', " \
-              "g.device,"                                                                                              \
-              "   'config', g.config) FROM (SELECT *, row_number() OVER (PARTITION BY job_id ORDER BY id)::int AS k "  \
-              "FROM gone) g"                                                                                           \
-              "  JOIN counter ON counter.id = g.job_id)"                                                               \
-              " SELECT g.*, e.hardware_digest FROM gone g JOIN jobs j ON j.id = g.job_id"                              \
-              " JOIN environments e ON e.id = j.environment_id ORDER BY g.id"
+#define EXPIRE_PACE_MS 500
+#define SWEEP_PACE_MS 5000  /* jobs that should have moved on, leases that no agent may take */
+#define ENDED_PACE_MS 60000 /* leases of jobs that have ended */
+#define PAGE 500
 
-static const struct statement expire_statement = {
-    "leases_expire",
-    SQL_LOSE("state = 'held' AND expires_at < now() ORDER BY expires_at, id LIMIT $1 FOR UPDATE SKIP LOCKED")};
-static const struct statement reclaim_statement = {"leases_reclaim",
-                                                   SQL_LOSE("state = 'held' AND agent = $1 ORDER BY id FOR UPDATE")};
+static const struct field loss_fields[] = {
+    {"id", FIELD_INTEGER, offsetof(struct lease_loss, id)},
+    {"job_id", FIELD_INTEGER, offsetof(struct lease_loss, job_id)},
+    {"epoch", FIELD_INTEGER, offsetof(struct lease_loss, epoch)},
+    {"fruitless", FIELD_INTEGER, offsetof(struct lease_loss, fruitless)},
+    {"config", FIELD_INTEGER, offsetof(struct lease_loss, config)},
+    {"agent", FIELD_TEXT, offsetof(struct lease_loss, agent)},
+    {"device", FIELD_TEXT, offsetof(struct lease_loss, device)},
+    {"hardware_digest", FIELD_DIGEST, offsetof(struct lease_loss, hardware_digest)},
+};
+static const struct record loss_record = RECORD(NULL, struct lease_loss, loss_fields);
 
-/* What is known of the configs that were lost, this time included. $3 is live_ms. */
-static const struct statement facts_statement = {
-    "lease_loss_facts",
-    "SELECT r.n, count(*) AS losses, count(DISTINCT (o.agent, o.device)) AS devices,"
-    " array_agg(DISTINCT o.agent) AS agents, (SELECT count(DISTINCT a.id) FROM jobs j JOIN environments e"
-    "  ON e.digest = j.device_class OR e.hardware_digest = j.device_class JOIN devices d ON d.environment_id = e.id"
-    "  JOIN agents a ON a.id = d.agent WHERE j.id = r.job AND COALESCE(a.drain_reason, d.drain_reason) IS NULL"
-    "  AND a.last_seen > now() - $3::bigint * interval '1 ms' AND NOT EXISTS (SELECT FROM losses x"
-    "   WHERE x.job_id = r.job AND x.config = r.config AND x.agent = a.id)) AS other_agents"
-    " FROM unnest($1::bigint[], $2::bigint[]) WITH ORDINALITY AS r(job, config, n)"
-    " JOIN losses o ON o.job_id = r.job AND o.config = r.config GROUP BY r.n, r.job, r.config"};
+enum poison_step poison_decide(const struct poison_facts *facts) {
+  if (facts->losses < 2)
+    return POISON_AGAIN;
+  if (facts->devices >= 2 || facts->other_agents == 0)
+    return POISON_GIVE_UP;
+  return POISON_APART;
+}
 
 void lease_losses_release(struct lease_losses *losses) {
-  for (size_t i = 0; i < losses->n; i++) {
-    free(losses->all[i].agent);
-    free(losses->all[i].device);
-    free(losses->all[i].agents);
-  }
-  free(losses->all);
+  db_records_free(&loss_record, losses->all, losses->n);
   *losses = (struct lease_losses){0};
 }
 
-static void losses_read(const struct db_rows *rows, struct lease_losses *losses) {
-  losses->all = xcalloc((size_t)db_count(rows) + 1, sizeof *losses->all);
-  for (int row = 0; row < db_count(rows); row++) {
-    struct lease_loss *loss = &losses->all[losses->n++];
-    loss->lease = db_get_integer(rows, row, "id");
-    loss->epoch = db_get_integer(rows, row, "epoch");
-    loss->job = db_get_integer(rows, row, "job_id");
-    loss->fruitless = db_get_integer(rows, row, "fruitless");
-    loss->config = db_is_null(rows, row, "config") ? -1 : db_get_integer(rows, row, "config");
-    loss->agent = xstrdup(db_get(rows, row, "agent"));
-    loss->device = xstrdup(db_get(rows, row, "device"));
-    loss->hardware_digest = db_get_digest(rows, row, "hardware_digest");
-  }
-}
-
-static bool facts_read(struct db *db, int64_t live_ms, struct lease_losses *losses, struct error *error) {
-  struct db_array jobs, configs;
-  db_array_init(&jobs);
-  db_array_init(&configs);
-  bool any = false;
-  for (size_t i = 0; i < losses->n; i++) {
-    db_array_integer(&jobs, losses->all[i].job);
-    db_array_integer(&configs, losses->all[i].config);
-    any = any || losses->all[i].config >= 0;
-  }
-  struct db_parameters parameters = {0};
-  db_text(&parameters, db_array_finish(&jobs));
-  db_text(&parameters, db_array_finish(&configs));
-  db_integer(&parameters, live_ms);
-  cleanup_rows struct db_rows *rows = NULL;
-  bool ok = !any || db_run(db, &facts_statement, &parameters, &rows, error);
-  db_array_release(&jobs);
-  db_array_release(&configs);
-  for (int row = 0; any && ok && row < db_count(rows); row++) {
-    struct lease_loss *loss = &losses->all[db_get_integer(rows, row, "n") - 1];
-    loss->losses = db_get_integer(rows, row, "losses");
-    loss->devices = db_get_integer(rows, row, "devices");
-    loss->other_agents = db_get_integer(rows, row, "other_agents");
-    loss->agents = xstrdup(db_get(rows, row, "agents"));
-  }
-  return ok;
-}
-
-static bool lose(struct db *db, const struct statement *statement, const struct db_parameters *parameters,
-                 int64_t live_ms, struct lease_losses *ret, struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  if (!db_run(db, statement, parameters, &rows, error))
+bool lease_give_up(struct db *db, int64_t id, int64_t config, const char *detail, struct error *error) {
+  cleanup_lease struct lease lease = {0};
+  bool is_known;
+  if (!lease_lock(db, id, &lease, &is_known, error))
     return false;
-  struct lease_losses losses = {0};
-  losses_read(rows, &losses);
-  if (!facts_read(db, live_ms, &losses, error)) {
+  bool has_it = config < 0 || config_ranges_hold(&lease.remaining, (uint64_t)config);
+  if (!is_known || lease.state != LEASE_OPEN || !has_it)
+    return true;
+
+  cleanup_config_ranges struct config_ranges one = {0};
+  if (config >= 0)
+    config_ranges_add(&one, (uint64_t)config);
+  const struct config_ranges *given = config < 0 ? &lease.remaining : &one;
+
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_integer(&parameters, "lease", id);
+  bind_ranges(&parameters, "given", given);
+  bind_text(&parameters, "detail", detail);
+  if (config >= 0)
+    bind_integer(&parameters, "config", config);
+  else
+    bind_text(&parameters, "config", NULL);
+  if (!db_run(db, &sql_lease_give_up, &parameters, NULL, error))
+    return false;
+
+  struct lease_change change = {.lease = id,
+                                .from = LEASE_OPEN,
+                                .to = lease_state_after(&lease.remaining, given, LEASE_OPEN),
+                                .less = *given,
+                                .outcomes[OUTCOME_RUNTIME] = (int64_t)config_ranges_count(given)};
+  return lease_change_state(db, &change, 1, error);
+}
+
+/* A lease that was leased too often without a result, and is open. */
+static bool fruitless_give_up(struct db *db, int64_t lease, int64_t fruitless, struct error *error) {
+  char detail[128];
+  snprintf(detail, sizeof detail, "given up: leased %lld times in a row without a result", (long long)fruitless);
+  return lease_give_up(db, lease, -1, detail, error);
+}
+
+void lease_settle_open(struct worker *worker, int64_t lease, int64_t job, int64_t fruitless,
+                       const struct digest *hardware_digest) {
+  struct error error;
+  bool is_over = fruitless >= LEASE_FRUITLESS_MAX;
+  bool is_given_up = is_over && db_begin(worker->db, &error) &&
+                     db_end(worker->db, fruitless_give_up(worker->db, lease, fruitless, &error), &error);
+  if (is_over && !is_given_up)
+    log_warning("lease: cannot give up lease=%lld: %s", (long long)lease, error.message);
+
+  if (is_given_up)
+    jobs_advance(worker, &job, 1);
+  else
+    leases_announce(worker, hardware_digest, 1);
+  job_announce(worker, job);
+}
+
+/* Moves a config of an open lease to a lease of its own that `agents` (an array literal) do not get. */
+static bool config_set_apart(struct db *db, int64_t id, int64_t config, const char *agents, struct error *error) {
+  cleanup_lease struct lease lease = {0};
+  bool is_known;
+  if (!lease_lock(db, id, &lease, &is_known, error))
+    return false;
+  if (!is_known || lease.state != LEASE_OPEN || !config_ranges_hold(&lease.remaining, (uint64_t)config))
+    return true;
+
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_integer(&parameters, "lease", id);
+  bind_text(&parameters, "agents", agents);
+  if (config_ranges_count(&lease.remaining) == 1)
+    return db_run(db, &sql_lease_avoid, &parameters, NULL, error);
+
+  cleanup_config_ranges struct config_ranges one = {0};
+  config_ranges_add(&one, (uint64_t)config);
+  bind_ranges(&parameters, "config", &one);
+  struct lease_change change = {.lease = id, .from = LEASE_OPEN, .to = LEASE_OPEN, .less = one};
+  return lease_change_state(db, &change, 1, error) && db_run(db, &sql_lease_set_apart, &parameters, NULL, error);
+}
+
+/* What becomes of a lost lease that is open again. `facts` has a row about its config, or is NULL. */
+static bool loss_judge(struct db *db, const struct lease_loss *loss, const struct db_rows *facts, int row,
+                       struct error *error) {
+  enum poison_step step = POISON_AGAIN;
+  struct poison_facts known = {0};
+  if (facts) {
+    known = (struct poison_facts){db_get_integer(facts, row, "losses"), db_get_integer(facts, row, "devices"),
+                                  db_get_integer(facts, row, "other_agents")};
+    step = poison_decide(&known);
+  }
+  char detail[256];
+  switch (step) {
+  case POISON_AGAIN:
+    return loss->fruitless < LEASE_FRUITLESS_MAX || fruitless_give_up(db, loss->id, loss->fruitless, error);
+  case POISON_APART:
+    return config_set_apart(db, loss->id, loss->config, db_get(facts, row, "agents"), error);
+  case POISON_GIVE_UP:
+    snprintf(detail, sizeof detail, "poisoned: %lld leases were lost while it was being measured, on %lld device(s)",
+             (long long)known.losses, (long long)known.devices);
+    return lease_give_up(db, loss->id, loss->config, detail, error);
+  }
+  die("no such poison step");
+}
+
+/* Opens held leases that were locked, counts their losses, and applies the poison rule to them. */
+static bool leases_lose(struct worker *worker, const struct lease_losses *losses, struct error *error) {
+  cleanup_free struct lease_change *changes = xcalloc(losses->n + 1, sizeof *changes);
+  for (size_t i = 0; i < losses->n; i++)
+    changes[i] = (struct lease_change){.lease = losses->all[i].id, .from = LEASE_HELD, .to = LEASE_OPEN};
+  if (losses->n == 0)
+    return true;
+
+  cleanup_rows struct db_rows *facts = NULL;
+  cleanup_parameters struct db_parameters note = {0}, ask = {0};
+  bind_records(&note, &loss_record, losses->all, losses->n);
+  bind_records(&ask, &loss_record, losses->all, losses->n);
+  bind_integer(&ask, "live_ms", agent_live_ms(server_options(worker->server)));
+  if (!lease_change_state(worker->db, changes, losses->n, error) ||
+      !db_run(worker->db, &sql_leases_note_losses, &note, NULL, error) ||
+      !db_run(worker->db, &sql_lease_loss_facts, &ask, &facts, error))
+    return false;
+
+  cleanup_free int *row_of = xcalloc(losses->n, sizeof *row_of);
+  for (size_t i = 0; i < losses->n; i++)
+    row_of[i] = -1;
+  for (int row = 0; row < db_count(facts); row++)
+    row_of[db_get_integer(facts, row, "n") - 1] = row;
+  for (size_t i = 0; i < losses->n; i++)
+    if (!loss_judge(worker->db, &losses->all[i], row_of[i] < 0 ? NULL : facts, row_of[i], error))
+      return false;
+  return true;
+}
+
+static bool lose(struct worker *worker, const struct statement *statement, const struct db_parameters *parameters,
+                 struct lease_losses *ret, struct error *error) {
+  cleanup_rows struct db_rows *rows = NULL;
+  if (!db_run(worker->db, statement, parameters, &rows, error))
+    return false;
+  struct lease_losses losses;
+  losses.all = db_read_all(rows, &loss_record, &losses.n);
+  if (!leases_lose(worker, &losses, error)) {
     lease_losses_release(&losses);
     return false;
   }
@@ -110,179 +185,112 @@ static bool lose(struct db *db, const struct statement *statement, const struct 
   return true;
 }
 
-bool leases_expire(struct db *db, int64_t limit, int64_t live_ms, struct lease_losses *ret, struct error *error) {
-  struct db_parameters parameters = {0};
-  db_integer(&parameters, limit);
-  return lose(db, &expire_statement, &parameters, live_ms, ret, error);
+bool leases_expire(struct worker *worker, int64_t limit, struct lease_losses *ret, struct error *error) {
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_integer(&parameters, "limit", limit);
+  return lose(worker, &sql_leases_expire, &parameters, ret, error);
 }
 
-bool leases_reclaim(struct db *db, const char *agent, int64_t live_ms, struct lease_losses *ret, struct error *error) {
-  struct db_parameters parameters = {0};
-  db_text(&parameters, agent);
-  return lose(db, &reclaim_statement, &parameters, live_ms, ret, error);
+bool leases_reclaim(struct worker *worker, const char *agent, struct lease_losses *ret, struct error *error) {
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_text(&parameters, "agent", agent);
+  return lose(worker, &sql_leases_reclaim, &parameters, ret, error);
 }
 
-static const struct statement set_apart_statement = {
-    "lease_set_apart",
-    "WITH source AS MATERIALIZED (SELECT *, int8multirange(int8range($2::bigint, $2::bigint + 1)) AS one FROM leases"
-    "  WHERE id = $1 AND state = 'open' AND $2::bigint <@ remaining FOR UPDATE),"
-    " alone AS (UPDATE leases l SET avoid_agents = $3::text[] FROM source s WHERE l.id = s.id AND s.remaining = s.one),"
-    " rest AS (UPDATE leases l SET remaining = s.remaining - s.one FROM source s"
-    "  WHERE l.id = s.id AND s.remaining <> s.one)"
-    " INSERT INTO leases (job_id, stage, round, process, configs, remaining, device_class, priority, avoid_agents)"
-    " SELECT job_id, stage, round, process, one, one, device_class, priority, $3::text[] FROM source"
-    " WHERE remaining <> one"};
-
-bool lease_set_apart(struct db *db, int64_t lease, int64_t config, const char *agents, struct error *error) {
-  struct db_parameters parameters = {0};
-  db_integer(&parameters, lease);
-  db_integer(&parameters, config);
-  db_text(&parameters, agents);
-  cleanup_rows struct db_rows *rows = NULL;
-  return db_run(db, &set_apart_statement, &parameters, &rows, error);
-}
-
-/* The measurements that the server writes have negative seqs and no body, so that they never meet an agent's. */
-static const struct statement give_up_statement = {
-    "lease_give_up",
-    "WITH source AS MATERIALIZED (SELECT *, CASE WHEN $2::bigint < 0 THEN remaining"
-    "   ELSE remaining * int8multirange(int8range($2::bigint, $2::bigint + 1)) END AS given FROM leases"
-    "  WHERE id = $1 AND state = 'open' FOR UPDATE),"
-    " written AS (INSERT INTO measurements (job_id, lease_id, epoch, seq, config, stage, round, process, agent, device,"
-    "   outcome, detail, late) SELECT s.job_id, s.id, s.epoch, -1 - c.config, c.config, s.stage, s.round, s.process,"
-    "   s.agent, s.device, 'runtime', $3, false FROM source s CROSS JOIN LATERAL (SELECT generate_series(lower(r),"
-    "   upper(r) - 1) AS config FROM unnest(s.given) r) c RETURNING config),"
-    " total AS MATERIALIZED (SELECT count(*)::int AS n FROM written),"
-    " ended AS (UPDATE leases l SET remaining = s.remaining - s.given, outcomes[3] = l.outcomes[3] + total.n,"
-    "   state = CASE WHEN isempty(s.remaining - s.given) THEN 'done' ELSE 'open' END::lease_state"
-    "  FROM source s, total WHERE l.id = s.id AND total.n > 0),"
-    " counter AS (UPDATE jobs SET events = events + 1 FROM source s, total WHERE jobs.id = s.job_id AND total.n > 0"
-    "  RETURNING jobs.id, jobs.events)"
-    " INSERT INTO job_events (job_id, event, kind, detail) SELECT counter.id, counter.events, 'poisoned',"
-    "  json_build_object('lease', s.id::text, 'config', CASE WHEN $2::bigint >= 0 THEN $2::bigint END,"
-    "  'configs', total.n, 'detail', $3::text) FROM counter, source s, total"};
-
-bool lease_give_up(struct db *db, int64_t lease, int64_t config, const char *detail, struct error *error) {
-  struct db_parameters parameters = {0};
-  db_integer(&parameters, lease);
-  db_integer(&parameters, config);
-  db_text(&parameters, detail);
-  cleanup_rows struct db_rows *rows = NULL;
-  return db_run(db, &give_up_statement, &parameters, &rows, error);
-}
-
-static const struct statement unwanted_statement = {
-    "leases_unwanted",
-    "SELECT l.id, l.job_id FROM leases l JOIN jobs j ON j.id = l.job_id JOIN LATERAL (SELECT count(*) AS n,"
-    "  count(*) FILTER (WHERE a.id <> ALL (l.avoid_agents)) AS willing FROM environments e"
-    "  JOIN devices d ON d.environment_id = e.id JOIN agents a ON a.id = d.agent"
-    "  WHERE (e.digest = l.device_class OR e.hardware_digest = l.device_class)"
-    "  AND COALESCE(a.drain_reason, d.drain_reason) IS NULL AND " SQL_MAY_RUN(
-        "a.trusted_keys") "  AND a.last_seen > now() - $1::bigint * interval '1 ms') live ON live.n > 0 AND "
-                          "live.willing = 0"
-                          " WHERE l.state = 'open' AND l.avoid_agents <> '{}' ORDER BY l.id LIMIT $2"};
-
-bool leases_unwanted(struct db *db, int64_t live_ms, int64_t limit, int64_t **ret_leases, int64_t **ret_jobs,
-                     size_t *ret_n, struct error *error) {
-  struct db_parameters parameters = {0};
-  db_integer(&parameters, live_ms);
-  db_integer(&parameters, limit);
-  cleanup_rows struct db_rows *rows = NULL;
-  if (!db_run(db, &unwanted_statement, &parameters, &rows, error))
-    return false;
-  *ret_n = (size_t)db_count(rows);
-  *ret_leases = xcalloc(*ret_n + 1, sizeof **ret_leases);
-  *ret_jobs = xcalloc(*ret_n + 1, sizeof **ret_jobs);
-  for (int row = 0; row < db_count(rows); row++) {
-    (*ret_leases)[row] = db_get_integer(rows, row, "id");
-    (*ret_jobs)[row] = db_get_integer(rows, row, "job_id");
+void leases_settle_losses(struct worker *worker, const struct lease_losses *losses) {
+  cleanup_free int64_t *jobs = xcalloc(losses->n + 1, sizeof *jobs);
+  for (size_t i = 0; i < losses->n; i++) {
+    const struct lease_loss *loss = &losses->all[i];
+    log_info("lease: lost lease=%lld epoch=%lld agent=%s device=%s config=%lld", (long long)loss->id,
+             (long long)loss->epoch, loss->agent, loss->device,
+             (long long)(loss->config == FIELD_NONE ? -1 : loss->config));
+    jobs[i] = loss->job_id;
+    leases_announce(worker, &loss->hardware_digest, 1);
+    job_announce(worker, loss->job_id);
   }
-  return true;
+  if (losses->n)
+    jobs_advance(worker, jobs, losses->n);
 }
 
-static void ids_bind(struct db_array *array, const int64_t *ids, size_t n, struct db_parameters *parameters) {
-  db_array_init(array);
-  for (size_t i = 0; i < n; i++)
-    db_array_integer(array, ids[i]);
-  db_text(parameters, db_array_finish(array));
-}
-
-static const struct statement budgets_statement = {
-    "jobs_budgets", "SELECT j.id, j.final_devices, " SQL_BUDGET " FROM jobs j" SQL_BUDGET_JOIN
-                    " WHERE j.id = ANY ($1::bigint[]) AND j.stage = 'screen' AND j.state IN ('queued', 'running')"};
-
-static const struct statement over_budget_statement = {
-    "leases_cancel_over_budget",
-    "WITH over AS MATERIALIZED (SELECT j.id FROM jobs j WHERE j.id = ANY ($1::bigint[]) AND j.stage = 'screen'"
-    "  AND j.state IN ('queued', 'running')),"
-    " due AS MATERIALIZED (SELECT l.id, l.job_id FROM leases l WHERE l.job_id IN (SELECT id FROM over)"
-    "  AND " SQL_IS_OPEN " AND l.stage = 'screen' ORDER BY l.id FOR UPDATE),"
-    " cancelled AS (UPDATE leases l SET state = 'cancelled' FROM due WHERE l.id = due.id),"
-    " counter AS (UPDATE jobs SET events = events + 1 FROM " SQL_COUNT_BY_JOB(
-        "due") " c"
-               "  WHERE jobs.id = c.job_id RETURNING jobs.id, jobs.events, c.n),"
-               " event AS (INSERT INTO job_events (job_id, event, kind, detail) SELECT id, events, 'budget',"
-               "  json_build_object('cancelled_leases', n) FROM counter)"
-               " SELECT id FROM counter"};
-
-bool leases_cancel_over_budget(struct db *db, const int64_t *jobs, size_t n, int64_t **ret_jobs, size_t *ret_n,
-                               struct error *error) {
-  struct db_array ids, over_ids;
-  struct db_parameters parameters = {0}, over_parameters = {0};
-  cleanup_rows struct db_rows *budgets = NULL, *rows = NULL;
-  ids_bind(&ids, jobs, n, &parameters);
-  bool ok = db_run(db, &budgets_statement, &parameters, &budgets, error);
-  db_array_release(&ids);
-  if (!ok)
-    return false;
-
-  cleanup_free int64_t *over = xcalloc((size_t)db_count(budgets) + 1, sizeof *over);
-  size_t n_over = 0;
-  for (int row = 0; row < db_count(budgets); row++) {
-    struct budget budget = db_get_budget(budgets, row);
-    if (budget_screen_left_us(&budget, final_processes(db_get_integer(budgets, row, "final_devices"))) == 0)
-      over[n_over++] = db_get_integer(budgets, row, "id");
+/* Whether agents had a lease time to renew since the database was connected to, and since this server or the database
+ * stood still for so long that their renewals may not have got through. */
+static bool renewals_had_time(struct worker *worker, int64_t lease_ms) {
+  struct lease_clock *clock = &worker->lease_clock;
+  int64_t now_ms = clock_monotonic_ms();
+  if (clock->looked_ms && now_ms - clock->looked_ms > EXPIRE_PACE_MS + lease_ms / 2) {
+    clock->resumed_ms = now_ms;
+    log_warning("leases: stood still for %lld ms; none expires for a lease time",
+                (long long)(now_ms - clock->looked_ms));
   }
-  *ret_jobs = NULL;
-  *ret_n = 0;
-  if (n_over == 0)
+  clock->looked_ms = now_ms;
+  return (!clock->resumed_ms || now_ms - clock->resumed_ms >= lease_ms) &&
+         now_ms - db_connected_since_ms(worker->db) >= lease_ms;
+}
+
+/* One page. A server or a database that was away must not cost the agents their leases. */
+static bool expire_page(struct worker *worker, bool *ret_more, struct error *error) {
+  struct lease_losses losses = {0};
+  *ret_more = false;
+  if (!db_begin(worker->db, error))
+    return false;
+  if (!renewals_had_time(worker, server_options(worker->server)->lease_ms)) {
+    db_rollback(worker->db);
     return true;
-
-  ids_bind(&over_ids, over, n_over, &over_parameters);
-  ok = db_run(db, &over_budget_statement, &over_parameters, &rows, error);
-  db_array_release(&over_ids);
-  if (!ok)
+  }
+  if (!db_end(worker->db, leases_expire(worker, PAGE, &losses, error), error)) {
+    lease_losses_release(&losses);
     return false;
-  *ret_n = (size_t)db_count(rows);
-  *ret_jobs = xcalloc(*ret_n + 1, sizeof **ret_jobs);
-  for (int row = 0; row < db_count(rows); row++)
-    (*ret_jobs)[row] = db_get_integer(rows, row, "id");
+  }
+
+  counter_add(COUNTER_leases_lost, losses.n);
+  leases_settle_losses(worker, &losses);
+  *ret_more = losses.n == PAGE;
+  lease_losses_release(&losses);
   return true;
 }
 
-/* Two statements: one plan does not serve a few known jobs and all of them. */
-#define SQL_CANCEL_ENDED(jobs)                                                                                         \
-  "WITH ended AS MATERIALIZED (SELECT id FROM jobs WHERE id " jobs " AND state IN ('done', 'failed', 'cancelled')),"   \
-  " due AS MATERIALIZED (SELECT l.id FROM leases l JOIN ended ON ended.id = l.job_id"                                  \
-  "  WHERE l.state IN ('open', 'held') ORDER BY l.id FOR UPDATE OF l) UPDATE leases l SET state = 'cancelled' FROM "   \
-  "due WHERE l.id = due.id"
-/* From the indexes of open and of held leases, not from the leases of all times. */
-#define SQL_JOBS_WITH_LEASES                                                                                           \
-  "IN (SELECT job_id FROM leases WHERE state = 'open' UNION SELECT job_id FROM leases WHERE state = 'held')"
-
-static const struct statement cancel_ended_statement = {"leases_cancel_ended",
-                                                        SQL_CANCEL_ENDED("= ANY ($1::bigint[])")};
-static const struct statement cancel_all_ended_statement = {"leases_cancel_all_ended",
-                                                            SQL_CANCEL_ENDED(SQL_JOBS_WITH_LEASES)};
-
-bool leases_cancel_ended(struct db *db, const int64_t *jobs, size_t n, struct error *error) {
-  struct db_array ids;
-  struct db_parameters parameters = {0};
-  if (jobs)
-    ids_bind(&ids, jobs, n, &parameters);
+/* Each in a transaction of its own: nothing waits for a lease while it holds a job. */
+static bool unwanted_give_up(struct worker *worker, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
-  bool ok = db_run(db, jobs ? &cancel_ended_statement : &cancel_all_ended_statement, &parameters, &rows, error);
-  if (jobs)
-    db_array_release(&ids);
-  return ok;
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_integer(&parameters, "live_ms", agent_live_ms(server_options(worker->server)));
+  bind_integer(&parameters, "limit", PAGE);
+  if (!db_run(worker->db, &sql_leases_unwanted, &parameters, &rows, error))
+    return false;
+
+  for (int row = 0; row < db_count(rows); row++) {
+    int64_t job = db_get_integer(rows, row, "job_id");
+    if (!db_begin(worker->db, error) ||
+        !db_end(worker->db,
+                lease_give_up(worker->db, db_get_integer(rows, row, "id"), -1,
+                              "poisoned: every agent that could measure it lost leases while it did", error),
+                error))
+      return false;
+    jobs_advance(worker, &job, 1);
+  }
+  return true;
+}
+
+static bool is_due(int64_t *last_ms, int64_t pace_ms) {
+  int64_t now_ms = clock_monotonic_ms();
+  if (*last_ms && now_ms - *last_ms < pace_ms)
+    return false;
+  *last_ms = now_ms;
+  return true;
+}
+
+void leases_housekeep(struct worker *worker) {
+  struct lease_clock *clock = &worker->lease_clock;
+  struct error error;
+  bool ok = true, more = is_due(&clock->expired_ms, EXPIRE_PACE_MS);
+  while (ok && more)
+    ok = expire_page(worker, &more, &error);
+  if (ok && is_due(&clock->swept_ms, SWEEP_PACE_MS)) {
+    ok = unwanted_give_up(worker, &error);
+    jobs_advance(worker, NULL, 0);
+  }
+  if (ok && is_due(&clock->ended_ms, ENDED_PACE_MS))
+    ok = leases_cancel_ended(worker->db, NULL, 0, &error);
+  if (!ok)
+    log_warning("leases: %s", error.message);
 }

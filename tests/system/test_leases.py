@@ -1,6 +1,8 @@
 """What becomes of leases, configs and jobs when things go wrong on purpose: agents are played by the test."""
 
+import re
 import threading
+import time
 
 import harness
 import pytest
@@ -303,3 +305,47 @@ def test_a_done_job_cannot_be_cancelled(server, hands, submit):
     hand, job = hands("hand"), submit(SMALL)
     hand.work()
     assert server.request("DELETE", f"/v1/jobs/{job}").status == 409
+
+
+def metric(server, name):
+    found = re.search(rf"^{re.escape(name)} (.*)$", server.request("GET", "/metrics").body.decode(), re.M)
+    return float(found[1]) if found else 0
+
+
+def runs_of(server, statement):
+    return metric(server, f'wavetune_db_runs_total{{statement="{statement}"}}')
+
+
+def test_of_many_idle_devices_few_look_for_leases_and_each_gets_one_when_there_are_some(server, hands, submit):
+    idle = [hands(f"idle {n}") for n in range(24)]
+    answers = []
+    threads = [threading.Thread(target=lambda hand=hand: answers.append(hand.pull(wait=50))) for hand in idle]
+    for thread in threads:
+        thread.start()
+    wait_until(lambda: metric(server, "wavetune_parked") == len(idle), 30, "all to wait")
+    before, began = runs_of(server, "leases_grant"), time.monotonic()
+    time.sleep(2)
+    looked, polls = runs_of(server, "leases_grant") - before, (time.monotonic() - began) / 0.2
+    assert 2 < looked < len(idle) * polls / 2, f"{looked} looks of {len(idle)} devices in {polls:.0f} poll intervals"
+
+    submit({"parameters": {"A": list(range(8 * len(idle)))}})
+    for thread in threads:
+        thread.join(300)
+    assert sorted(answer.status for answer in answers) == [200] * len(idle)
+    assert len({answer.json["lease"] for answer in answers}) == len(idle)
+
+
+def test_one_nonce_asked_for_many_times_at_once_gives_one_lease(server, hands, submit):
+    submit({"parameters": {"A": list(range(64))}})
+    hand = hands("a")
+    for n in range(5):
+        body = {"agent": hand.id, "device": "cpu0", "nonce": f"same {n}"}
+        answers = []
+        threads = [threading.Thread(target=lambda: answers.append(server.request("POST", "/v1/leases", body)))
+                   for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(300)
+        assert {answer.status for answer in answers} == {200}, answers
+        assert len({(answer.json["lease"], answer.json["epoch"]) for answer in answers}) == 1

@@ -133,6 +133,8 @@ def test_statements_read_what_they_need_when_statistics_are_stale(prepare, start
         stale.submit([n], priority=n)
         lease = stale.cycle()
         server.get(f"/v1/jobs/{lease['job']}")
+    other = Hand(server, "b", environment=ENVIRONMENT | {"gpu": "Another"})
+    assert other.pull().status == 204, "no lease is for its hardware"
     stale.cycle(device_us=200_000_000)  # more than its job's budget
     lease = stale.hand.pull().json
     assert server.request("POST", f"/v1/leases/{lease['lease']}/release", {"epoch": lease["epoch"], "reason": "test"}).status == 200
@@ -157,7 +159,8 @@ def test_statements_read_what_they_need_when_statistics_are_stale(prepare, start
         read = [scan for scan in scans(plan) if scan[2] > ROWS_MAX_OF.get(name, ROWS_MAX)]
         if name not in NOT_JUDGED and (read or blocks > BLOCKS_MAX):
             wrong.append((name, read, f"{blocks} blocks"))
-    needed = {"leases_grant", "leases_jobs", "leases_renew", "leases_post", "leases_release", "leases_reclaim", "leases_expire",
+    needed = {"lease_asker", "leases_grant", "lease_lock", "lease_change_state", "lease_hardware_is_idle", "leases_split_choose",
+              "leases_jobs", "leases_renew", "leases_post", "leases_reclaim", "leases_expire",
               "leases_cancel_over_budget", "leases_cancel_ended", "jobs_ready", "jobs_raise_leases", "job_change_state",
               "job_get", "jobs_list", "job_measurements_list", "jobs_find"}
     needed |= {"lease_gather"} if prepare is quiet_time else set()

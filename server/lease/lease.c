@@ -1,0 +1,149 @@
+/* Leases: locked, made, and cancelled when their jobs have ended or have spent their budgets. Memory and threads: as the
+ * header says. */
+#include "server/lease/lease.h"
+
+#include "server/db/db_record.h"
+#include "server/db/values.h"
+#include "common/campaign/campaign.h"
+#include "server/job/jobs.h"
+#include "server/lease/lease.sql.h"
+#include "server/lease/lease_losses.sql.h"
+#include "server/lease/lease_plan.h"
+
+static const struct field lease_fields[] = {
+    {"id", FIELD_INTEGER, offsetof(struct lease, id)},
+    {"job_id", FIELD_INTEGER, offsetof(struct lease, job_id)},
+    {"epoch", FIELD_INTEGER, offsetof(struct lease, epoch)},
+    {"state", FIELD_ENUM, offsetof(struct lease, state), .names = lease_state_names},
+    {"stage", FIELD_ENUM, offsetof(struct lease, stage), .names = stage_names},
+    {"remaining", FIELD_RANGES, offsetof(struct lease, remaining)},
+    {"fruitless", FIELD_INTEGER, offsetof(struct lease, fruitless)},
+    {"epoch_opening_us", FIELD_INTEGER, offsetof(struct lease, epoch_opening_us)},
+    {"has_budget", FIELD_BOOL, offsetof(struct lease, has_budget)},
+    {"hardware_digest", FIELD_DIGEST, offsetof(struct lease, hardware_digest)},
+};
+static const struct record lease_record = RECORD(NULL, struct lease, lease_fields);
+
+void lease_release(struct lease *lease) { config_ranges_release(&lease->remaining); }
+
+bool lease_lock(struct db *db, int64_t id, struct lease *ret, bool *ret_known, struct error *error) {
+  cleanup_rows struct db_rows *rows = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_integer(&parameters, "lease", id);
+  if (!db_run(db, &sql_lease_lock, &parameters, &rows, error))
+    return false;
+
+  *ret_known = db_count(rows) > 0;
+  if (*ret_known)
+    db_read(rows, 0, &lease_record, ret);
+  return true;
+}
+
+struct made_lease {
+  int64_t process;
+  struct config_ranges configs;
+  bool is_large, is_apart;
+};
+static const struct field made_fields[] = {
+    {"process", FIELD_INTEGER, offsetof(struct made_lease, process)},
+    {"configs", FIELD_RANGES, offsetof(struct made_lease, configs)},
+    {"is_large", FIELD_BOOL, offsetof(struct made_lease, is_large)},
+    {"is_apart", FIELD_BOOL, offsetof(struct made_lease, is_apart)},
+};
+static const struct record made_record = RECORD(NULL, struct made_lease, made_fields);
+
+bool leases_insert(struct db *db, int64_t job, enum stage stage, int64_t round, const struct lease_row *rows, size_t n,
+                   struct error *error) {
+  cleanup_free struct made_lease *made = xcalloc(n + 1, sizeof *made);
+  for (size_t i = 0; i < n; i++)
+    made[i] = (struct made_lease){.process = rows[i].process,
+                                  .configs = *rows[i].configs,
+                                  .is_large = stage == STAGE_SCREEN && lease_is_large(rows[i].configs),
+                                  .is_apart = rows[i].is_apart};
+
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_integer(&parameters, "job", job);
+  bind_text(&parameters, "stage", stage_name(stage));
+  bind_integer(&parameters, "round", round);
+  bind_records(&parameters, &made_record, made, n);
+  return db_run(db, &sql_leases_insert, &parameters, NULL, error);
+}
+
+/* The rows are leases that were locked: id, state. */
+static bool locked_cancel(struct db *db, const struct db_rows *rows, struct error *error) {
+  size_t n = (size_t)db_count(rows);
+  cleanup_free struct lease_change *changes = xcalloc(n + 1, sizeof *changes);
+  for (size_t i = 0; i < n; i++)
+    changes[i] = (struct lease_change){
+        .lease = db_get_integer(rows, (int)i, "id"),
+        .from = strcmp(db_get(rows, (int)i, "state"), lease_state_name(LEASE_HELD)) == 0 ? LEASE_HELD : LEASE_OPEN,
+        .to = LEASE_CANCELLED};
+  return lease_change_state(db, changes, n, error);
+}
+
+bool lease_note_cancelled(struct db *db, int64_t job, int64_t n, struct error *error) {
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_integer(&parameters, "job", job);
+  bind_integer(&parameters, "leases", n);
+  return db_run(db, &sql_lease_note_cancelled, &parameters, NULL, error);
+}
+
+static bool budget_read(struct db *db, int64_t job, bool *ret_is_spent, struct error *error) {
+  cleanup_rows struct db_rows *rows = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_integer(&parameters, "job", job);
+  if (!db_run(db, &sql_job_budget, &parameters, &rows, error))
+    return false;
+
+  *ret_is_spent = false;
+  if (db_count(rows) > 0) {
+    struct budget budget = db_get_budget(rows, 0);
+    *ret_is_spent = budget_screen_left_us(&budget, final_processes(db_get_integer(rows, 0, "final_devices"))) == 0;
+  }
+  return true;
+}
+
+static bool open_cancel(struct db *db, int64_t job, bool *ret_any, struct error *error) {
+  cleanup_rows struct db_rows *rows = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_integer(&parameters, "job", job);
+  if (!db_run(db, &sql_leases_cancel_over_budget, &parameters, &rows, error))
+    return false;
+
+  *ret_any = db_count(rows) > 0;
+  return !*ret_any || (locked_cancel(db, rows, error) && lease_note_cancelled(db, job, db_count(rows), error));
+}
+
+bool lease_settle_budget(struct worker *worker, int64_t job, bool *ret_is_spent, struct error *error) {
+  bool is_spent, is_cancelled = false;
+  *ret_is_spent = false;
+  if (!budget_read(worker->db, job, &is_spent, error))
+    return false;
+  if (!is_spent)
+    return true;
+
+  if (!db_begin(worker->db, error) || !db_end(worker->db, open_cancel(worker->db, job, &is_cancelled, error), error))
+    return false;
+  if (is_cancelled)
+    job_announce(worker, job);
+  *ret_is_spent = is_cancelled;
+  return true;
+}
+
+bool leases_cancel_ended(struct db *db, const int64_t *jobs, size_t n, struct error *error) {
+  cleanup_rows struct db_rows *rows = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
+  if (jobs) {
+    struct db_array array;
+    db_array_init(&array);
+    for (size_t i = 0; i < n; i++)
+      db_array_integer(&array, jobs[i]);
+    bind_array(&parameters, "jobs", &array);
+  }
+
+  if (!db_begin(db, error))
+    return false;
+  bool ok = db_run(db, jobs ? &sql_leases_cancel_ended : &sql_leases_cancel_all_ended, &parameters, &rows, error) &&
+            locked_cancel(db, rows, error);
+  return db_end(db, ok, error);
+}

@@ -1,0 +1,225 @@
+/* Granting a lease to one device. Memory and threads: as lease.h says. */
+#include <math.h>
+
+#include "common/base/log.h"
+#include "common/base/numbers.h"
+#include "server/job/job_campaign.h"
+#include "server/counters.h"
+#include "server/db/db_record.h"
+#include "server/db/values.h"
+#include "server/job/jobs.h"
+#include "server/job/winners.h"
+#include "server/lease/lease.h"
+#include "server/lease/lease.sql.h"
+
+#define GRANT_ATTEMPTS 4
+#define WAIT_SECONDS_MAX 60
+#define NAME_MAX_BYTES 256
+
+static const struct field wish_fields[] = {
+    {"agent", FIELD_TEXT, offsetof(struct lease_wish, agent), FIELD_REQUIRED, .least = 1, .most = NAME_MAX_BYTES},
+    {"device", FIELD_TEXT, offsetof(struct lease_wish, device), FIELD_REQUIRED, .least = 1, .most = NAME_MAX_BYTES},
+    {"nonce", FIELD_TEXT, offsetof(struct lease_wish, nonce), FIELD_REQUIRED, .least = 1, .most = NAME_MAX_BYTES},
+    {"wait", FIELD_NUMBER, offsetof(struct lease_wish, wait_s), FIELD_NOT_NULL | FIELD_NO_COLUMN, .least_number = 0,
+     .most_number = WAIT_SECONDS_MAX},
+    {"drain_reason", FIELD_TEXT, offsetof(struct lease_wish, drain_reason), FIELD_NO_JSON | FIELD_NO_COLUMN},
+};
+const struct record lease_wish_record = RECORD("LeaseRequest", struct lease_wish, wish_fields);
+
+void lease_granted_release(struct lease_granted *granted) {
+  record_release(&lease_grant_record, &granted->grant);
+  *granted = (struct lease_granted){0};
+}
+
+static void wish_bind(const struct lease_wish *wish, struct db_parameters *parameters) {
+  bind_text(parameters, "agent", wish->agent);
+  bind_text(parameters, "device", wish->device);
+}
+
+/* *ret_replayed: the lease that is held by the wish's nonce; 0: none. */
+static bool asker_find(struct db *db, struct lease_wish *wish, int64_t *ret_replayed, bool *ret_is_live,
+                       struct error *error) {
+  cleanup_rows struct db_rows *rows = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
+  wish_bind(wish, &parameters);
+  bind_text(&parameters, "nonce", wish->nonce);
+  if (!db_run(db, &sql_lease_asker, &parameters, &rows, error))
+    return false;
+
+  *ret_replayed = 0;
+  wish->agent_known = db_count(rows) > 0;
+  wish->device_known = wish->agent_known && !db_is_null(rows, 0, "hardware_digest");
+  if (!wish->device_known)
+    return true;
+  if (!db_is_null(rows, 0, "drain_reason"))
+    wish->drain_reason = xstrdup(db_get(rows, 0, "drain_reason"));
+  wish->only_device_drains = db_get_bool(rows, 0, "only_device_drains");
+  wish->wants_signatures = db_get_bool(rows, 0, "wants_signatures");
+  wish->hardware_digest = db_get_digest(rows, 0, "hardware_digest");
+  *ret_replayed = db_get_integer(rows, 0, "replayed");
+  *ret_is_live = db_get_bool(rows, 0, "replay_is_live");
+  return true;
+}
+
+/* Of the lease `ret->lease`. */
+static bool granted_read(struct db *db, bool with_signatures, struct lease_granted *ret, struct error *error) {
+  int64_t lease = ret->lease;
+  cleanup_rows struct db_rows *rows = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_integer(&parameters, "lease", lease);
+  bind_bool(&parameters, "with_signatures", with_signatures);
+  if (!db_run(db, &sql_leases_jobs, &parameters, &rows, error))
+    return false;
+
+  lease_granted_release(ret);
+  ALWAYS(job_state_parse(db_get(rows, 0, "job_state"), &ret->job_state));
+  db_read(rows, 0, &lease_grant_record, &ret->grant);
+  ret->lease = lease;
+  ret->may_be_split = db_get_bool(rows, 0, "may_be_split");
+  ret->is_search = db_get_bool(rows, 0, "is_search");
+  ret->environment_digest = db_get_digest(rows, 0, "environment_digest");
+  ret->n_likely = ordinals_parse(db_get(rows, 0, "job_likely"), ret->likely, WARM_STARTS_MAX);
+  ret->budget = db_get_budget(rows, 0);
+  ret->final_devices = db_get_integer(rows, 0, "final_devices");
+  ret->configs_left = (uint64_t)db_get_integer(rows, 0, "configs_left");
+  return true;
+}
+
+/* 0: none. */
+static bool candidate_lock(struct db *db, const struct lease_wish *wish, int64_t *ret_lease, struct error *error) {
+  cleanup_rows struct db_rows *rows = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
+  wish_bind(wish, &parameters);
+  if (!db_run(db, &sql_leases_grant, &parameters, &rows, error))
+    return false;
+  *ret_lease = db_count(rows) ? db_get_integer(rows, 0, "id") : 0;
+  return true;
+}
+
+static bool idleness_read(struct db *db, struct lease_wish *wish, struct error *error) {
+  cleanup_rows struct db_rows *rows = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
+  wish_bind(wish, &parameters);
+  bind_digest(&parameters, "hardware_digest", &wish->hardware_digest);
+  if (!db_run(db, &sql_lease_hardware_is_idle, &parameters, &rows, error))
+    return false;
+  wish->is_idle = db_get_bool(rows, 0, "is_idle");
+  return true;
+}
+
+/* A space that cannot be read costs time only: it is logged. */
+static bool likely_find(struct db *db, struct lease_granted *granted, struct error *error) {
+  const struct lease_grant *grant = &granted->grant;
+  cleanup_space struct space *space = NULL;
+  cleanup_key struct key key = {0};
+  struct past_winners winners = {0};
+  if (!winners_past(db, &grant->kernel, 1, &winners, error))
+    return false;
+
+  struct error unreadable;
+  if (winners.n > 0 && space_parse(grant->space, &space, &unreadable) &&
+      key_parse(grant->key, NULL, 0, &key, &unreadable))
+    granted->n_likely = job_warm_starts(space, &key, &granted->environment_digest, &winners, granted->likely);
+  else if (winners.n > 0)
+    log_warning("leases: cannot tell likely configs: %s", unreadable.message);
+  past_winners_release(&winners);
+  return true;
+}
+
+/* The job's first lease: which of its configs are likely to win is told now, of a search it was when it was submitted.
+ * Where other leases of the job have them, and no device measures them yet, this one gets them. */
+static bool job_begin(struct worker *worker, const struct lease_wish *wish, struct lease_granted *granted,
+                      struct error *error) {
+  if (!granted->is_search) {
+    if (!likely_find(worker->db, granted, error))
+      return false;
+
+    uint64_t sorted[WARM_STARTS_MAX];
+    size_t n = granted->n_likely;
+    bool has_all = true, gained = false;
+    memcpy(sorted, granted->likely, n * sizeof *sorted);
+    qsort(sorted, n, sizeof *sorted, compare_ordinals);
+    for (size_t i = 0; i < n; i++)
+      has_all = has_all && config_ranges_hold(&granted->grant.configs, sorted[i]);
+    if (n > 0 && !job_set_likely(worker->db, granted->grant.job, granted->likely, n, error))
+      return false;
+    if (!has_all && !lease_gather(worker->db, granted->lease, granted->grant.job, sorted, n, &gained, error))
+      return false;
+    if (gained && !granted_read(worker->db, wish->wants_signatures, granted, error))
+      return false;
+  }
+  struct job_change change = {.jobs = &granted->grant.job, .n = 1, .from = JOB_QUEUED, .to = JOB_RUNNING};
+  size_t n_changed;
+  if (!job_change_state(worker->db, &change, &n_changed, error))
+    return false;
+  granted->has_started = n_changed > 0;
+  return true;
+}
+
+static bool grant_in(struct worker *worker, struct lease_wish *wish, struct lease_granted *ret, bool *ret_is_split,
+                     struct error *error) {
+  *ret_is_split = false;
+  if (!candidate_lock(worker->db, wish, &ret->lease, error))
+    return false;
+  if (!ret->lease) {
+    if (!lease_split(worker->db, wish, &ret->lease, error))
+      return false;
+    *ret_is_split = ret->lease != 0;
+  }
+  if (!ret->lease)
+    return idleness_read(worker->db, wish, error);
+
+  struct lease_change change = {.lease = ret->lease,
+                                .from = LEASE_OPEN,
+                                .to = LEASE_HELD,
+                                .agent = wish->agent,
+                                .device = wish->device,
+                                .nonce = wish->nonce,
+                                .token = wish->token,
+                                .held_ms = server_options(worker->server)->lease_ms};
+  return lease_change_state(worker->db, &change, 1, error) &&
+         granted_read(worker->db, wish->wants_signatures, ret, error) &&
+         (ret->job_state != JOB_QUEUED || job_begin(worker, wish, ret, error));
+}
+
+static bool grant_once(struct worker *worker, struct lease_wish *wish, struct lease_granted *ret, struct error *error) {
+  int64_t replayed;
+  bool replay_is_live = false, is_split;
+  free(wish->drain_reason);
+  wish->drain_reason = NULL;
+  if (!asker_find(worker->db, wish, &replayed, &replay_is_live, error))
+    return false;
+  if (replayed) {
+    ret->lease = replay_is_live ? replayed : 0;
+    return !replay_is_live || granted_read(worker->db, wish->wants_signatures, ret, error);
+  }
+  if (!wish->device_known || wish->drain_reason)
+    return true;
+
+  if (!db_begin(worker->db, error))
+    return false;
+  if (!db_end(worker->db, grant_in(worker, wish, ret, &is_split, error), error))
+    return false;
+  if (ret->has_started)
+    job_announce(worker, ret->grant.job);
+  if (is_split) {
+    counter_add(COUNTER_leases_split, 1);
+    log_info("lease: split lease=%lld agent=%s device=%s", (long long)ret->lease, wish->agent, wish->device);
+  }
+  return true;
+}
+
+bool lease_grant(struct worker *worker, struct lease_wish *wish, struct lease_granted *ret, struct error *error) {
+  for (int attempt = 1;; attempt++) {
+    lease_granted_release(ret);
+    if (grant_once(worker, wish, ret, error))
+      return true;
+    lease_granted_release(ret);
+    /* The same nonce at the same time on two connections: the other one's grant is there now. */
+    bool may_go = error->kind == ERROR_UNIQUE || error->kind == ERROR_CONTENTION;
+    if (may_go && attempt == GRANT_ATTEMPTS)
+      return error_of(error, ERROR_CONTENTION, "this nonce is being asked for by several requests at once; try again");
+    if (!may_go)
+      return false;
+  }
+}

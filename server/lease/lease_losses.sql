@@ -1,0 +1,198 @@
+-- Leases whose holder is gone, whose configs are given up, or whose job has ended.
+
+-- name: leases_expire
+WITH gone AS MATERIALIZED (
+    SELECT id, job_id, epoch, agent, device, fruitless,
+           CASE WHEN current_config <@ remaining THEN current_config END AS config
+    FROM leases
+    WHERE state = 'held' AND expires_at < now()
+    ORDER BY expires_at, id
+    LIMIT :limit::bigint
+    FOR UPDATE SKIP LOCKED)
+SELECT gone.*, e.hardware_digest
+FROM gone
+JOIN jobs j ON j.id = gone.job_id
+JOIN environments e ON e.id = j.environment_id
+ORDER BY gone.id;
+
+-- All that an agent holds, because it started anew.
+-- name: leases_reclaim
+WITH gone AS MATERIALIZED (
+    SELECT id, job_id, epoch, agent, device, fruitless,
+           CASE WHEN current_config <@ remaining THEN current_config END AS config
+    FROM leases
+    WHERE state = 'held' AND agent = :agent
+    ORDER BY id
+    FOR UPDATE)
+SELECT gone.*, e.hardware_digest
+FROM gone
+JOIN jobs j ON j.id = gone.job_id
+JOIN environments e ON e.id = j.environment_id
+ORDER BY gone.id;
+
+-- Counts a loss for the config that was being measured, and says so in the job's events. The
+-- jobs are locked in the order of their ids: what waits for one holds none that comes after it.
+-- name: leases_note_losses
+WITH gone AS MATERIALIZED (
+    SELECT *, row_number() OVER (PARTITION BY job_id ORDER BY id)::int AS k
+    FROM unnest(:id::bigint[], :job_id::bigint[], :epoch::bigint[], :agent::text[],
+                :device::text[], :config::bigint[])
+         AS r(id, job_id, epoch, agent, device, config)),
+loss AS (
+    INSERT INTO losses (job_id, config, lease_id, epoch, agent, device)
+    SELECT job_id, config, id, epoch, agent, device
+    FROM gone
+    WHERE config IS NOT NULL),
+counted AS MATERIALIZED (
+    SELECT jobs.id, n.n
+    FROM (SELECT job_id, count(*)::int AS n FROM gone GROUP BY job_id) n
+    JOIN jobs ON jobs.id = n.job_id
+    ORDER BY jobs.id
+    FOR NO KEY UPDATE OF jobs),
+counter AS (
+    UPDATE jobs
+    SET events = events + counted.n
+    FROM counted
+    WHERE jobs.id = counted.id
+    RETURNING jobs.id, jobs.events - counted.n AS before)
+INSERT INTO job_events (job_id, event, kind, detail)
+SELECT gone.job_id, counter.before + gone.k, 'lease_lost',
+       json_build_object('lease', gone.id::text, 'epoch', gone.epoch, 'agent', gone.agent,
+                         'device', gone.device, 'config', gone.config)
+FROM gone
+JOIN counter ON counter.id = gone.job_id;
+
+-- What is known of configs that were lost, the last time included.
+-- name: lease_loss_facts
+SELECT r.n, count(*) AS losses, count(DISTINCT (o.agent, o.device)) AS devices,
+       array_agg(DISTINCT o.agent) AS agents,
+       (SELECT count(DISTINCT a.id)
+        FROM jobs j
+        JOIN environments e ON e.digest = j.device_class OR e.hardware_digest = j.device_class
+        JOIN devices d ON d.environment_id = e.id
+        JOIN agents a ON a.id = d.agent
+        WHERE j.id = r.job
+          AND COALESCE(a.drain_reason, d.drain_reason) IS NULL
+          AND a.last_seen > now() - :live_ms::bigint * interval '1 ms'
+          AND NOT EXISTS (SELECT FROM losses x
+                          WHERE x.job_id = r.job AND x.config = r.config AND x.agent = a.id))
+           AS other_agents
+FROM unnest(:job_id::bigint[], :config::bigint[]) WITH ORDINALITY AS r(job, config, n)
+JOIN losses o ON o.job_id = r.job AND o.config = r.config
+GROUP BY r.n, r.job, r.config;
+
+-- name: lease_avoid
+UPDATE leases
+SET avoid_agents = :agents::text[]
+WHERE id = :lease::bigint;
+
+-- A lease of its own for a config that left another one, which these agents do not get.
+-- name: lease_set_apart
+INSERT INTO leases (job_id, stage, round, process, configs, remaining, device_class, priority,
+                    avoid_agents)
+SELECT job_id, stage, round, process, :config::int8multirange, :config, device_class, priority,
+       :agents::text[]
+FROM leases
+WHERE id = :lease::bigint;
+
+-- The measurements that the server writes have negative seqs and no body, so that they never
+-- meet an agent's.
+-- name: lease_give_up
+WITH written AS (
+    INSERT INTO measurements (job_id, lease_id, epoch, seq, config, stage, round, process, agent,
+                              device, outcome, detail, late)
+    SELECT l.job_id, l.id, l.epoch, -1 - c.config, c.config, l.stage, l.round, l.process, l.agent,
+           l.device, 'runtime', :detail, false
+    FROM leases l
+    CROSS JOIN LATERAL (
+        SELECT generate_series(lower(r), upper(r) - 1) AS config
+        FROM unnest(:given::int8multirange) r) c
+    WHERE l.id = :lease::bigint
+    RETURNING job_id),
+counter AS (
+    UPDATE jobs
+    SET events = events + 1
+    WHERE id = (SELECT job_id FROM leases WHERE id = :lease)
+    RETURNING id, events)
+INSERT INTO job_events (job_id, event, kind, detail)
+SELECT counter.id, counter.events, 'poisoned',
+       json_build_object('lease', :lease::text, 'config', :config::bigint,
+                         'configs', (SELECT count(*) FROM written), 'detail', :detail)
+FROM counter;
+
+-- Open leases that no live agent may take since those that live lost their config before.
+-- name: leases_unwanted
+SELECT l.id, l.job_id
+FROM leases l
+JOIN jobs j ON j.id = l.job_id
+JOIN LATERAL (
+    SELECT count(*) AS n, count(*) FILTER (WHERE a.id <> ALL (l.avoid_agents)) AS willing
+    FROM environments e
+    JOIN devices d ON d.environment_id = e.id
+    JOIN agents a ON a.id = d.agent
+    WHERE (e.digest = l.device_class OR e.hardware_digest = l.device_class)
+      AND COALESCE(a.drain_reason, d.drain_reason) IS NULL
+      AND (a.trusted_keys IS NULL
+           OR (j.is_plain AND is_signed(j.kernel, a.trusted_keys)
+               AND (j.build IS NULL OR is_signed(j.build, a.trusted_keys))))
+      AND a.last_seen > now() - :live_ms::bigint * interval '1 ms') live
+    ON live.n > 0 AND live.willing = 0
+WHERE l.state = 'open' AND l.avoid_agents <> '{}'
+ORDER BY l.id
+LIMIT :limit::bigint;
+
+-- name: job_budget
+SELECT j.id, j.final_devices, j.budget_device_ms * 1000 AS budget_us, b.spent_us, b.opening_us,
+       b.openings, b.measured, b.final_us, b.final_processes
+FROM jobs j
+CROSS JOIN LATERAL job_spending(CASE WHEN j.budget_device_ms IS NOT NULL THEN j.id END) b
+WHERE j.id = :job::bigint AND j.stage = 'screen' AND j.state IN ('queued', 'running');
+
+-- Open screen leases of a job that is still in its screen; they are locked.
+-- name: leases_cancel_over_budget
+SELECT l.id, l.job_id, l.state
+FROM leases l
+WHERE l.job_id = (SELECT id FROM jobs
+                  WHERE id = :job::bigint AND stage = 'screen' AND state IN ('queued', 'running'))
+  AND is_open(l.state)
+  AND l.stage = 'screen'
+ORDER BY l.id
+FOR UPDATE OF l;
+
+-- name: lease_note_cancelled
+WITH counter AS (
+    UPDATE jobs
+    SET events = events + 1
+    WHERE id = :job::bigint
+    RETURNING id, events)
+INSERT INTO job_events (job_id, event, kind, detail)
+SELECT id, events, 'budget', json_build_object('cancelled_leases', :leases::bigint)
+FROM counter;
+
+-- Live leases of jobs that have ended; they are locked. Two statements: one plan does not serve
+-- a few known jobs and all of them.
+-- name: leases_cancel_ended
+WITH ended AS MATERIALIZED (
+    SELECT id FROM jobs
+    WHERE id = ANY (:jobs::bigint[]) AND state IN ('done', 'failed', 'cancelled'))
+SELECT l.id, l.job_id, l.state
+FROM leases l
+JOIN ended ON ended.id = l.job_id
+WHERE l.state IN ('open', 'held')
+ORDER BY l.id
+FOR UPDATE OF l;
+
+-- From the indexes of open and of held leases, not from the leases of all times.
+-- name: leases_cancel_all_ended
+WITH ended AS MATERIALIZED (
+    SELECT id FROM jobs
+    WHERE id IN (SELECT job_id FROM leases WHERE state = 'open'
+                 UNION
+                 SELECT job_id FROM leases WHERE state = 'held')
+      AND state IN ('done', 'failed', 'cancelled'))
+SELECT l.id, l.job_id, l.state
+FROM leases l
+JOIN ended ON ended.id = l.job_id
+WHERE l.state IN ('open', 'held')
+ORDER BY l.id
+FOR UPDATE OF l;

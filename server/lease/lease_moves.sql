@@ -1,0 +1,69 @@
+-- Configs that move between the screen leases of a job: the tail of a held one to an idle
+-- device, and likely winners to the lease that is measured first. Nothing here waits for a lock.
+
+-- The held lease with the most predicted device time left whose tail the device may take over;
+-- it is locked. A config's pace is what the lease's measurements took of the device, or what
+-- went by for each of them since the grant where that is more (compilers, checks); before there
+-- are any, what the job's kernel took before. The job's row is held, too, so that it cannot end
+-- before its new lease is there to be cancelled with it.
+-- name: leases_split_choose
+SELECT l.id, l.remaining
+FROM agents a
+JOIN devices d ON d.agent = a.id AND d.device = :device
+JOIN environments e ON e.id = d.environment_id
+CROSS JOIN LATERAL (VALUES (e.hardware_digest), (e.digest)) AS c(class)
+CROSS JOIN LATERAL (
+    SELECT h.id, h.remaining, predicted.us
+    FROM leases h
+    JOIN jobs j ON j.id = h.job_id
+    CROSS JOIN LATERAL (
+        SELECT (SELECT sum(upper(r) - lower(r)) FROM unnest(h.remaining) r) AS configs,
+               (SELECT sum(o) FROM unnest(h.outcomes) o) AS measured,
+               extract(epoch FROM now() - h.granted_at) * 1e6 AS age_us) f
+    CROSS JOIN LATERAL (
+        SELECT f.configs
+               * GREATEST(CASE WHEN f.measured > 0 THEN h.device_us / f.measured
+                               ELSE h.config_us END,
+                          CASE WHEN f.measured >= :configs_min::bigint THEN f.age_us / f.measured
+                               ELSE 0 END) AS us) predicted
+    WHERE h.device_class = c.class
+      AND h.state = 'held'
+      AND h.config_us IS NOT NULL
+      AND h.expires_at > now()
+      AND j.state = 'running'
+      AND j.stage = h.stage
+      AND f.age_us > 1000 * :age_ms::bigint
+      AND f.configs > 2 * :configs_min
+      AND predicted.us > :left_us::bigint
+      AND (h.agent <> a.id OR h.device <> d.device)
+      AND (a.trusted_keys IS NULL
+           OR (j.is_plain AND is_signed(j.kernel, a.trusted_keys)
+               AND (j.build IS NULL OR is_signed(j.build, a.trusted_keys))))
+    ORDER BY predicted.us DESC, h.id
+    LIMIT 1
+    FOR UPDATE OF h SKIP LOCKED
+    FOR SHARE OF j SKIP LOCKED) l
+WHERE a.id = :agent
+ORDER BY l.us DESC, l.id
+LIMIT 1;
+
+-- A lease of its own for configs that left another one.
+-- name: leases_split
+INSERT INTO leases (job_id, stage, round, process, configs, remaining, device_class, priority,
+                    config_us)
+SELECT job_id, stage, round, process, :tail::int8multirange, :tail, device_class, priority,
+       CASE WHEN :is_large::boolean THEN config_us END
+FROM leases
+WHERE id = :lease::bigint
+RETURNING id;
+
+-- The job's open screen leases with some of these configs; they are locked.
+-- name: lease_gather
+SELECT l.id, l.remaining * :wanted::int8multirange AS taken, l.remaining <@ :wanted AS is_all
+FROM leases l
+WHERE l.job_id = :job::bigint
+  AND is_open(l.state)
+  AND l.stage = 'screen'
+  AND l.remaining && :wanted
+ORDER BY l.id
+FOR UPDATE OF l SKIP LOCKED;

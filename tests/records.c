@@ -28,6 +28,8 @@ static json_t *field_describe(const struct field *field) {
       json_array_append_new(names, json_string(field->names[i]));
     json_object_set_new(json, "names", names);
   }
+  if (field->sql_type)
+    json_object_set_new(json, "sql_type", json_string(field->sql_type));
   if (field->of && field->of->name)
     json_object_set_new(json, "of", json_string(field->of->name));
   if (field->schema)
@@ -56,8 +58,8 @@ static bool records_round(struct db *db, struct error *error) {
       !record_read(&every_record, given, "", &objects[0], error))
     return false;
 
-  json_t *out = json_pack("{s:[o, o], s:[], s:[]}", "given", record_write(&every_record, &objects[0]),
-                          record_write(&every_record, &objects[1]), "single", "unnested");
+  json_t *out = json_pack("{s:[o, o], s:[]}", "given", record_write(&every_record, &objects[0]),
+                          record_write(&every_record, &objects[1]), "single");
   for (size_t i = 0; i < ARRAY_LENGTH(objects); i++) {
     cleanup_parameters struct db_parameters parameters = {0};
     cleanup_rows struct db_rows *rows = NULL;
@@ -70,16 +72,24 @@ static bool records_round(struct db *db, struct error *error) {
     record_release(&every_record, &read);
   }
 
-  cleanup_parameters struct db_parameters parameters = {0};
-  cleanup_rows struct db_rows *rows = NULL;
-  bind_records(&parameters, &every_record, objects, ARRAY_LENGTH(objects));
-  if (!db_run(db, &sql_records_many, &parameters, &rows, error))
-    return false;
-  json_object_set_new(out, "unnested", db_rows_to_json(rows, &every_record));
-  size_t n;
-  struct every *all = db_read_all(rows, &every_record, &n);
-  ALWAYS(n == ARRAY_LENGTH(objects) && all[0].count == objects[0].count && all[1].text == NULL);
-  db_records_free(&every_record, all, n);
+  const struct statement expanded = statement_of_record(&sql_records_expanded, &every_record);
+  const struct {
+    const char *name;
+    const struct statement *statement;
+  } many[] = {{"unnested", &sql_records_many}, {"expanded", &expanded}};
+  for (size_t i = 0; i < ARRAY_LENGTH(many); i++) {
+    cleanup_parameters struct db_parameters parameters = {0};
+    cleanup_rows struct db_rows *rows = NULL;
+    bind_records(&parameters, &every_record, objects, ARRAY_LENGTH(objects));
+    if (!db_run(db, many[i].statement, &parameters, &rows, error))
+      return false;
+    json_object_set_new(out, many[i].name, db_rows_to_json(rows, &every_record));
+    size_t n;
+    struct every *all = db_read_all(rows, &every_record, &n);
+    ALWAYS(n == ARRAY_LENGTH(objects) && all[0].count == objects[0].count && all[1].text == NULL);
+    db_records_free(&every_record, all, n);
+  }
+  free((char *)expanded.sql);
 
   for (size_t i = 0; i < ARRAY_LENGTH(objects); i++)
     record_release(&every_record, &objects[i]);

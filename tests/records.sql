@@ -17,6 +17,11 @@ FROM unnest(:flag::boolean[], :count::bigint[], :its_id::bigint[], :number::floa
      WITH ORDINALITY AS r(flag, count, its_id, number, text, at, color, digest, json, numbers, texts, ranges, n)
 ORDER BY n;
 
+-- The record's columns are not written here. Of the two columns "at" the first is read.
+-- name: records_expanded
+SELECT rfc3339(at) AS at, *
+FROM (SELECT {values} FROM unnest({arrays}) WITH ORDINALITY AS r({columns}, n) ORDER BY n) AS given;
+
 -- name: records_quoted
 SELECT 'a;b :no ''c'' \d' AS text, "q:no", :x::text || :x AS twice, '[1]'::json -> 0 AS one
 FROM (SELECT 7 AS "q:no") AS q;

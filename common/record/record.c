@@ -439,12 +439,18 @@ static json_t *field_write(const struct field *field, const void *at) {
   die("no such type of field");
 }
 
+static bool is_left_out(const struct field *field, const void *at) {
+  if (!(field->flags & FIELD_OMITTED))
+    return false;
+  return field->type == FIELD_BOOL ? !*(const bool *)at : field_is_absent(field, at);
+}
+
 json_t *record_write(const struct record *record, const void *object) {
   json_t *json = json_object();
   for (size_t i = 0; i < record->n; i++) {
     const struct field *field = &record->fields[i];
     const void *at = field_at(field, object);
-    if (!is_written(field) || (field->flags & FIELD_OMITTED && field_is_absent(field, at)))
+    if (!is_written(field) || is_left_out(field, at))
       continue;
     json_t *value = field_write(field, at);
     if (!value || json_object_set_new(json, field->name, value) != 0)

@@ -72,7 +72,7 @@ struct field_custom {
 enum field_flags {
   FIELD_REQUIRED = 1 << 0,  /* JSON must have it */
   FIELD_NOT_NULL = 1 << 1,  /* JSON may leave it out; null is refused */
-  FIELD_OMITTED = 1 << 2,   /* left out of JSON when absent, rather than null */
+  FIELD_OMITTED = 1 << 2,   /* left out of JSON when absent, rather than null; a bool when false */
   FIELD_NO_COLUMN = 1 << 3, /* SQL does not have it */
   FIELD_NO_JSON = 1 << 4,   /* JSON does not have it */
   FIELD_ANSWER = 1 << 5,    /* written only: reading refuses the member */
@@ -90,6 +90,7 @@ struct field {
   int64_t least, most;               /* of an integer; of a text or of JSON's text: most bytes; of lists: elements */
   double least_number, most_number;  /* of a number, and of each of numbers; both 0: any */
   const char *const *names;          /* of an enum, by value, ended by NULL */
+  const char *sql_type;              /* of an enum, where its column is not text: the enum type of the database */
   const struct record *of;           /* of FIELD_RECORD and FIELD_RECORDS */
   const struct field_custom *custom; /* of FIELD_CUSTOM */
   const char *schema;                /* JSON: replaces the schema that the type gives */

@@ -125,6 +125,56 @@ void bind_records(struct db_parameters *parameters, const struct record *record,
   columns_bind(parameters, record, objects, n, record->size);
 }
 
+/* The type of the elements in the array that bind_records binds, and of the column where that needs a cast. */
+static const struct {
+  const char *element, *column;
+} sql_types[] = {
+    [FIELD_BOOL] = {"boolean", NULL},     [FIELD_INTEGER] = {"bigint", NULL}, [FIELD_ID] = {"bigint", NULL},
+    [FIELD_NUMBER] = {"float8", NULL},    [FIELD_TEXT] = {"text", NULL},      [FIELD_TIME] = {"timestamptz", NULL},
+    [FIELD_ENUM] = {"text", NULL},        [FIELD_DIGEST] = {"bytea", NULL},   [FIELD_JSON] = {"json", NULL},
+    [FIELD_NUMBERS] = {"text", "real[]"}, [FIELD_TEXTS] = {"text", "text[]"}, [FIELD_RANGES] = {"int8multirange", NULL},
+};
+
+static void columns_write(FILE *out, const struct record *record, const char *placeholder) {
+  const char *comma = "";
+  for (size_t i = 0; i < record->n; i++) {
+    const struct field *field = &record->fields[i];
+    const char *column = field_column(field);
+    if (field->flags & FIELD_NO_COLUMN)
+      continue;
+    ALWAYS(field->type != FIELD_RECORD && field->type != FIELD_RECORDS);
+    const char *cast = field->sql_type ? field->sql_type : sql_types[field->type].column;
+    if (strcmp(placeholder, "{arrays}") == 0)
+      fprintf(out, "%s:%s::%s[]", comma, column, sql_types[field->type].element);
+    else if (strcmp(placeholder, "{values}") == 0 && cast)
+      fprintf(out, "%s\"%s\"::%s", comma, column, cast);
+    else
+      fprintf(out, "%s\"%s\"", comma, column);
+    comma = ", ";
+  }
+}
+
+struct statement statement_of_record(const struct statement *template, const struct record *record) {
+  static const char *const placeholders[] = {"{columns}", "{arrays}", "{values}"};
+  struct statement made = {.name = template->name};
+  size_t size;
+  FILE *out = open_memstream((char **)&made.sql, &size);
+  ALWAYS(out != NULL);
+  for (const char *sql = template->sql; *sql;) {
+    size_t i = 0;
+    while (i < ARRAY_LENGTH(placeholders) && !string_starts(sql, placeholders[i]))
+      i++;
+    if (i == ARRAY_LENGTH(placeholders)) {
+      putc(*sql++, out);
+      continue;
+    }
+    columns_write(out, record, placeholders[i]);
+    sql += strlen(placeholders[i]);
+  }
+  ALWAYS(fclose(out) == 0);
+  return made;
+}
+
 void bind_digest(struct db_parameters *parameters, const char *name, const struct digest *digest) {
   if (digest)
     bind_bytes(parameters, name, digest->bytes, sizeof digest->bytes);

@@ -16,6 +16,11 @@ void bind_record(struct db_parameters *parameters, const struct record *record, 
  * float8[], boolean[] or bytea[]; lists and ranges as text[] of their literals, times and JSON as text[]. */
 void bind_records(struct db_parameters *parameters, const struct record *record, const void *objects, size_t n);
 
+/* The statement of a template in which a record's columns stand for themselves, so that a new field needs no SQL:
+ * {columns} becomes "a", "b", …; {arrays}, for unnest, :a::bigint[], :b::text[], … as bind_records binds them; and {values}
+ * the columns of what was unnested, each as the type of its column. Its text is allocated and lives as long as the program. */
+struct statement statement_of_record(const struct statement *template, const struct record *record);
+
 void bind_digest(struct db_parameters *parameters, const char *name, const struct digest *digest); /* NULL: null */
 void bind_digests(struct db_parameters *parameters, const char *name, const struct digest *digests,
                   size_t n); /* bytea[] */

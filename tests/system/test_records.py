@@ -14,7 +14,7 @@ import pytest
 # The types of columns that a type of field may have; None: any, as its text.
 SQL_TYPES = {
     "bool": {"bool"}, "integer": {"int8", "int4", "int2"}, "id": {"int8"}, "number": {"float8", "float4"}, "text": None,
-    "time": {"timestamptz"}, "enum": {"text"}, "digest": {"bytea"}, "json": {"json", "jsonb", "text"},
+    "time": {"timestamptz"}, "enum": {"text", "or .sql_type"}, "digest": {"bytea"}, "json": {"json", "jsonb", "text"},
     "numbers": {"_float4", "_float8"}, "texts": {"_text"}, "ranges": {"int8multirange"},
 }
 JSON_TYPES = {"bool": "boolean", "integer": "integer", "number": "number", "text": "string", "enum": "string", "numbers": "array",
@@ -51,10 +51,12 @@ def column_faults(record, tables, enums):
             faults.append(f"{record['name']}.{field['name']}: {record['table']} has no column {column}")
         allowed = SQL_TYPES.get(field["type"])
         for kind in kinds if column and allowed else ():
+            if field["type"] == "enum" and kind != field.get("sql_type", "text"):
+                faults.append(f"{record['name']}.{field['name']}: {column} has the type {kind}, not the field's .sql_type")
             if field["type"] == "enum" and kind in enums:
                 if set(enums[kind].split(",")) != set(field["names"]):
                     faults.append(f"{record['name']}.{field['name']}: the labels of {kind} are {enums[kind]}")
-            elif kind not in allowed:
+            elif field["type"] != "enum" and kind not in allowed:
                 faults.append(f"{record['name']}.{field['name']}: {column} has the type {kind}, not one of {sorted(allowed)}")
     return faults
 
@@ -131,8 +133,10 @@ def test_a_record_that_differs_from_its_table_or_its_schema_is_found(records, po
     assert "requires" in faults(lambda record: field_of(record, "peer").update(answer=False))
     assert "its schema says" in faults(lambda record: field_of(record, "object").update(type="id"))
     assert "no schema Audits" in faults(lambda record: record.update(name="Audits"))
-    enum = {"name": None, "table": "jobs", "fields": [{"name": "state", "type": "enum", "column": "state", "names": ["queued"]}]}
-    assert re.search("labels of job_state are .*running", " ".join(column_faults(enum, tables, enums)))
+    state = {"name": "state", "type": "enum", "column": "state", "names": ["queued"]}
+    enum = {"name": None, "table": "jobs", "fields": [state]}
+    labels = " ".join(column_faults(enum, tables, enums))
+    assert "not the field's .sql_type" in labels and re.search("labels of job_state are .*running", labels)
 
 
 def test_every_type_of_field_goes_to_postgresql_and_comes_back(database):
@@ -144,6 +148,7 @@ def test_every_type_of_field_goes_to_postgresql_and_comes_back(database):
     assert out["given"][0]["texts"] == ["", "NULL", 'a,"b\\'] and out["given"][1]["color"] is None
     assert out["single"] == out["given"]
     assert out["unnested"] == out["given"]
+    assert out["expanded"] == out["given"], "with columns that the record wrote into the statement"
 
 
 def test_statements_keep_their_quotes_and_take_a_parameter_twice(database):

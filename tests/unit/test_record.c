@@ -165,6 +165,28 @@ Test(record, answers_are_not_read_and_requests_are_not_written) {
   cr_expect_str_eq(text, "{\"answer\":2,\"both\":1}");
 }
 
+struct omitting {
+  bool flag;
+  struct numbers numbers;
+};
+static const struct field omitting_fields[] = {
+    {"flag", FIELD_BOOL, offsetof(struct omitting, flag), FIELD_OMITTED},
+    {"numbers", FIELD_NUMBERS, offsetof(struct omitting, numbers), FIELD_OMITTED},
+};
+static const struct record omitting_record = RECORD(NULL, struct omitting, omitting_fields);
+
+Test(record, a_bool_that_may_be_left_out_is_when_it_is_false) {
+  double none[1];
+  struct omitting omitting = {.numbers = {0, none}};
+  cleanup_json json_t *without = record_write(&omitting_record, &omitting);
+  cleanup_free char *text = json_canonical(without);
+  cr_expect_str_eq(text, "{\"numbers\":[]}", "an empty list is there");
+
+  omitting.flag = true;
+  cleanup_json json_t *with = record_write(&omitting_record, &omitting);
+  cr_expect(json_is_true(json_object_get(with, "flag")));
+}
+
 static const json_t *property(const json_t *schema, const char *name) {
   return json_object_get(json_object_get(schema, "properties"), name);
 }

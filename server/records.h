@@ -64,7 +64,10 @@
   RECORD_OF(lease_grant_record, "") \
   RECORD_OF(renewal_record, "") \
   RECORD_OF(renewed_record, "") \
-  RECORD_OF(handback_record, "")
+  RECORD_OF(handback_record, "") \
+  RECORD_OF(measurement_record, "measurements") \
+  RECORD_OF(stored_measurement_record, "measurements measurement_objects") \
+  RECORD_OF(results_record, "")
 /* clang-format on */
 
 #define X(variable, table) extern const struct record variable;

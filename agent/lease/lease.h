@@ -10,7 +10,7 @@
 #include "agent/compile/compile.h"
 #include "agent/lease/builds.h"
 #include "common/kernel/kernel.h"
-#include "common/verdict/outcome.h"
+#include "common/measurement/measurement.h"
 
 struct lease {
   char *id, *job; /* of tune: "", and a text that tells the key from others */
@@ -39,34 +39,12 @@ struct lease {
 };
 void lease_release(struct lease *lease);
 
-struct measurement {
-  uint64_t config;
-  enum outcome outcome;
-  char *detail;         /* why not correct; NULL else */
-  bool baseline_failed; /* `config` is the lease's baseline and cannot be measured, so nothing of the lease can */
-  const char *timer;    /* NULL when nothing was timed */
-  size_t n;
-  double *samples_us, *baseline_us; /* n pairs */
-  int64_t compile_ms;
-  int64_t device_us;               /* time the device was occupied for it */
-  double clock_mhz;                /* 0: not known */
-  struct code_resources resources; /* lds_bytes of a launch, static and dynamic, where it was launched */
-  int64_t occupancy;               /* workgroups of it that a compute unit holds; CODE_UNKNOWN */
-  const char *end;                 /* why its sampling ended (agent/measure/race.h); NULL when nothing was timed */
-  const json_t *conditions;        /* what the device and the machine were like (device.h); NULL: not known */
-  const char *object;              /* path of its compiled code for a GPU; NULL: none */
-  struct digest object_digest;     /* of that code */
-};
-
-/* Whether it left a race before that was decided: its few rounds tell that it cannot win, and not its ratio. */
-static inline bool measurement_left_early(const struct measurement *measurement) {
-  return measurement->end && (string_equal(measurement->end, "far") || string_equal(measurement->end, "behind"));
-}
-
 struct lease_hooks {
   void *context;
-  /* Takes one measurement (borrowed during the call). False: stop, the lease is given up. */
-  bool (*measured)(void *context, const struct lease *lease, const struct measurement *measurement);
+  /* Takes one measurement, without what the lease says of it: process, round, regime. `object`: its compiled code for a
+   * GPU; NULL: none. Both are borrowed during the call. False: stop, the lease is given up. */
+  bool (*measured)(void *context, const struct lease *lease, const struct measurement *measurement,
+                   const struct lease_object *object);
   /* Polled between steps and while waiting; true: stop as soon as possible (lease lost, agent ends). */
   bool (*stopped)(void *context);
   /* Asked before a batch of a screen begins: whether a config is still this lease's, or was given to an idle device.

@@ -18,27 +18,34 @@ int64_t answer_spent_us(const json_t *answer, const char *part) {
 }
 
 static enum step hand_on(struct execution *execution, struct work *work, const struct measurement *measurement) {
+  const struct lease_object *object = execution->executor->is_gpu ? work->object : NULL;
   work->is_over = true;
-  bool goes_on = execution->hooks->measured(execution->hooks->context, execution->lease, measurement);
+  bool goes_on = execution->hooks->measured(execution->hooks->context, execution->lease, measurement, object);
   return goes_on ? STEP_ON : STEP_STOPPED;
 }
 
-/* What is known of a config without a launch. */
-static struct measurement measurement_of(const struct work *work) {
+/* What is known of a config without its worker. */
+static void facts_set(const struct work *work, struct measurement *measurement) {
   const struct lease_object *object = work->object;
-  struct measurement measurement = {
-      .config = work->config,
-      .resources = object ? object->launch.resources : code_resources_unknown,
-      .occupancy = CODE_UNKNOWN,
-      .compile_ms = object ? object->compile_ms : 0,
-  };
-  return measurement;
+  const struct code_resources *resources = object ? &object->launch.resources : &code_resources_unknown;
+  bool is_known = resources->vgprs != CODE_UNKNOWN || resources->scratch_bytes != CODE_UNKNOWN;
+  measurement->config = (int64_t)work->config;
+  measurement->compile_ms = object ? object->compile_ms : 0;
+  measurement->vgprs = resources->vgprs;
+  measurement->agprs = resources->agprs;
+  measurement->spills = is_known ? code_resources_spills(resources) : FIELD_NONE;
+  if (measurement->lds_bytes == FIELD_NONE) /* of a launch it is static and dynamic */
+    measurement->lds_bytes = resources->lds_bytes;
+  measurement_trim(measurement);
 }
 
 static struct measurement failure_of(const struct work *work, enum outcome outcome, const char *detail) {
-  struct measurement measurement = measurement_of(work);
+  struct measurement measurement;
+  measurement_init(&measurement);
+  facts_set(work, &measurement);
   measurement.outcome = outcome;
   measurement.detail = (char *)detail;
+  measurement.device_us = 0;
   return measurement;
 }
 
@@ -57,85 +64,48 @@ enum step end_with_baseline(struct execution *execution, enum outcome outcome, c
   return step == STEP_ON ? STEP_DONE : step;
 }
 
-static bool numbers_read(const json_t *array, double **ret_numbers) {
-  size_t n = json_array_size(array);
-  cleanup_free double *numbers = xcalloc(n, sizeof *numbers);
-  for (size_t i = 0; i < n; i++) {
-    numbers[i] = json_number_value(json_array_get(array, i));
-    if (!(numbers[i] >= VERDICT_US_MIN && numbers[i] <= VERDICT_US_MAX))
-      return false;
-  }
-  *ret_numbers = TAKE(numbers);
-  return true;
-}
-
-static bool name_read(const json_t *answer, const char *member, const char **ret) {
-  struct error ignored;
-  return json_get_string(answer, "", member, JSON_OPTIONAL, ret, &ignored) &&
-         (!*ret || strlen(*ret) <= MEASUREMENT_NAME_MAX);
-}
-
 /* Room for what the agent adds: ,"kernel_key":"sha256:…" and ,"build_key":"sha256:…". */
 #define CONDITIONS_KEYS 192
-static bool conditions_read(const json_t *answer, const json_t **ret) {
-  struct error ignored;
-  json_t *conditions = NULL;
-  if (!json_get_object(answer, "", "conditions", JSON_OPTIONAL, &conditions, &ignored))
-    return false;
-  cleanup_free char *text = conditions ? json_canonical(conditions) : NULL;
-  *ret = json_object_size(conditions) ? conditions : NULL;
+static bool conditions_fit(const struct measurement *measurement) {
+  cleanup_free char *text = measurement->conditions ? json_canonical(measurement->conditions) : NULL;
   return !text || strlen(text) + CONDITIONS_KEYS <= MEASUREMENT_CONDITIONS_MAX;
 }
 
-/* Adds the answer, whose texts the measurement borrows. The caller frees the samples. False: no server would take it. */
-static bool measurement_read(const json_t *answer, struct measurement *measurement) {
-  const json_t *samples = json_object_get(answer, "samples_us"), *baseline = json_object_get(answer, "baseline_us");
-  int64_t *lds_bytes = &measurement->resources.lds_bytes;
+/* A worker may run a stranger's code: what it cannot know, it does not say. False: no server would take it. */
+static bool answer_read(const struct work *work, const json_t *answer, struct measurement *measurement) {
+  static const char *const not_its[] = {"seq", "process", "round", "regime", "baseline_failed", "object"};
   struct error ignored;
-  if (!json_get_string(answer, "", "detail", JSON_OPTIONAL, (const char **)&measurement->detail, &ignored) ||
-      !name_read(answer, "timer", &measurement->timer) || !name_read(answer, "end", &measurement->end) ||
-      !json_get_integer(answer, "", "device_us", JSON_OPTIONAL, 0, MEASUREMENT_DEVICE_US_MAX, &measurement->device_us,
-                        &ignored) ||
-      !json_get_number(answer, "", "clock_mhz", JSON_OPTIONAL, &measurement->clock_mhz, &ignored) ||
-      !(measurement->clock_mhz >= 0 && measurement->clock_mhz <= MEASUREMENT_CLOCK_MHZ_MAX) ||
-      !json_get_integer(answer, "", "occupancy", JSON_OPTIONAL, 0, INT32_MAX, &measurement->occupancy, &ignored) ||
-      !json_get_integer(answer, "", "lds_bytes", JSON_OPTIONAL, 0, INT32_MAX, lds_bytes, &ignored) ||
-      !conditions_read(answer, &measurement->conditions) ||
-      !outcome_parse(json_string_value(json_object_get(answer, "outcome")), &measurement->outcome))
+  cleanup_json json_t *own = json_copy((json_t *)answer);
+  for (size_t i = 0; i < ARRAY_LENGTH(not_its); i++)
+    json_object_del(own, not_its[i]);
+  json_object_set_new(own, "seq", json_integer(1)); /* the poster numbers it */
+  if (!measurement_read(own, "", measurement, &ignored) || !conditions_fit(measurement))
     return false;
-  if (measurement->outcome != OUTCOME_CORRECT)
-    return true;
-
-  size_t n = json_array_size(samples);
-  if (!measurement->timer || n == 0 || n > MEASUREMENT_SAMPLES_MAX || n != json_array_size(baseline) ||
-      !numbers_read(samples, &measurement->samples_us) || !numbers_read(baseline, &measurement->baseline_us))
+  if (measurement->outcome == OUTCOME_CORRECT && !measurement->timer)
     return false;
-  measurement->n = n;
+  measurement->seq = FIELD_NONE;
+  facts_set(work, measurement);
   return true;
 }
 
 /* What a later batch of the lease races against: not a config that left early, whose few rounds say little. */
 static void best_learn(struct execution *execution, const struct measurement *measurement) {
-  if (!measurement->n || measurement_left_early(measurement) || execution->lease->stage == STAGE_FINAL)
+  size_t n = measurement->samples_us.n;
+  if (!n || measurement_left_early(measurement) || execution->lease->stage == STAGE_FINAL)
     return;
-  double ratio = verdict_paired_ratio(measurement->samples_us, measurement->baseline_us, measurement->n);
+  double ratio = verdict_paired_ratio(measurement->samples_us.all, measurement->baseline_us.all, n);
   if (execution->best_ratio == 0 || ratio < execution->best_ratio)
     execution->best_ratio = ratio;
 }
 
 enum step hand_on_answer(struct execution *execution, struct work *work, const json_t *answer) {
-  struct measurement measurement = measurement_of(work);
   if (!answer)
     return hand_on_failure(execution, work, OUTCOME_RUNTIME, "the worker gave no answer for it", 0);
-  bool is_read = measurement_read(answer, &measurement);
-  if (execution->executor->is_gpu)
-    measurement.object = work->object->path, measurement.object_digest = work->object->digest;
-  if (is_read)
-    best_learn(execution, &measurement);
-  enum step step =
-      is_read ? hand_on(execution, work, &measurement)
-              : hand_on_failure(execution, work, OUTCOME_RUNTIME, "the worker's answer for it makes no sense", 0);
-  free(measurement.samples_us);
-  free(measurement.baseline_us);
-  return step;
+
+  __attribute__((cleanup(measurement_release))) struct measurement measurement;
+  measurement_init(&measurement);
+  if (!answer_read(work, answer, &measurement))
+    return hand_on_failure(execution, work, OUTCOME_RUNTIME, "the worker's answer for it makes no sense", 0);
+  best_learn(execution, &measurement);
+  return hand_on(execution, work, &measurement);
 }

@@ -58,16 +58,15 @@ static bool record_append(const struct working *working, const char *member, jso
   return ok;
 }
 
-static bool working_measured(void *context, const struct lease *lease, const struct measurement *measurement) {
+/* The code of a final is kept: the measurement names it, and the poster brings it to the server, as the device would wait
+ * here. */
+static bool working_measured(void *context, const struct lease *lease, const struct measurement *measurement,
+                             const struct lease_object *object) {
   struct working *working = context;
-  json_t *json = measurement_to_json(lease, measurement);
-  bool is_kept = lease->stage == STAGE_FINAL && measurement->outcome == OUTCOME_CORRECT && measurement->object;
-  char text[DIGEST_TEXT_SIZE];
-  /* Names the code that was timed. The poster brings it to the server, as the device would wait here. */
-  if (is_kept)
-    json_object_set_new(json, "object", json_string(digest_format(&measurement->object_digest, text)));
+  bool is_kept = lease->stage == STAGE_FINAL && measurement->outcome == OUTCOME_CORRECT && object;
+  json_t *json = measurement_to_json(lease, measurement, is_kept ? &object->digest : NULL);
   working->n_measured++;
-  return record_append(working, "measurement", json, is_kept ? measurement->object : NULL);
+  return record_append(working, "measurement", json, is_kept ? object->path : NULL);
 }
 
 /* Gets what a lease needs, for as long as the lease lives. `what` is for the sentence. */

@@ -19,22 +19,6 @@ json_t *words_to_json(const char *text) {
   return json_string(copy);
 }
 
-/* What code objects say is a stranger's, too. */
-static void known_add(json_t *json, const char *name, int64_t value, int64_t most) {
-  if (value != CODE_UNKNOWN && value >= 0 && value <= most)
-    json_object_set_new(json, name, json_integer(value));
-}
-
-static void resources_add(json_t *json, const struct measurement *measurement) {
-  const struct code_resources *resources = &measurement->resources;
-  bool is_known = resources->vgprs != CODE_UNKNOWN || resources->scratch_bytes != CODE_UNKNOWN;
-  known_add(json, "vgprs", resources->vgprs, MEASUREMENT_REGISTERS_MAX);
-  known_add(json, "agprs", resources->agprs, MEASUREMENT_REGISTERS_MAX);
-  known_add(json, "lds_bytes", resources->lds_bytes, INT32_MAX);
-  known_add(json, "spills", is_known ? code_resources_spills(resources) : CODE_UNKNOWN, INT32_MAX);
-  known_add(json, "occupancy", measurement->occupancy, INT32_MAX);
-}
-
 static void key_note(json_t *conditions, const char *member, bool is_verified, const struct digest *key) {
   json_object_del(conditions, member);
   if (is_verified)
@@ -53,27 +37,16 @@ static json_t *conditions_of(const struct lease *lease, const struct measurement
   return conditions;
 }
 
-json_t *measurement_to_json(const struct lease *lease, const struct measurement *measurement) {
-  json_t *json = json_pack("{s:I, s:I, s:I, s:s, s:s, s:I, s:I}", "config", (json_int_t)measurement->config, "process",
-                           (json_int_t)lease->process, "round", (json_int_t)lease->round, "outcome",
-                           outcome_name(measurement->outcome), "regime", lease->regime, "compile_ms",
-                           (json_int_t)measurement->compile_ms, "device_us", (json_int_t)measurement->device_us);
-  if (measurement->detail)
-    json_object_set_new(json, "detail", words_to_json(measurement->detail));
-  if (measurement->baseline_failed)
-    json_object_set_new(json, "baseline_failed", json_true());
-  if (measurement->n) {
-    json_object_set_new(json, "timer", json_string(measurement->timer));
-    json_object_set_new(json, "samples_us", json_numbers(measurement->samples_us, measurement->n));
-    json_object_set_new(json, "baseline_us", json_numbers(measurement->baseline_us, measurement->n));
-  }
-  if (measurement->end)
-    json_object_set_new(json, "end", words_to_json(measurement->end));
-  if (measurement->clock_mhz > 0)
-    json_object_set_new(json, "clock_mhz", json_real(measurement->clock_mhz));
-  resources_add(json, measurement);
-  json_t *conditions = conditions_of(lease, measurement);
-  if (conditions)
-    json_object_set_new(json, "conditions", conditions);
-  return json;
+json_t *measurement_to_json(const struct lease *lease, const struct measurement *measurement,
+                            const struct digest *object) {
+  struct measurement posted = *measurement; /* borrows what that one points to */
+  cleanup_json json_t *detail = measurement->detail ? words_to_json(measurement->detail) : NULL;
+  cleanup_json json_t *conditions = posted.conditions = conditions_of(lease, measurement);
+  posted.detail = (char *)json_string_value(detail);
+  posted.process = lease->process;
+  posted.round = lease->round;
+  posted.regime = lease->regime;
+  if (object)
+    posted.object = *object;
+  return record_write(&measurement_record, &posted);
 }

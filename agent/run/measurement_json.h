@@ -6,8 +6,9 @@
 
 #include "agent/lease/lease.h"
 
-/* Of what a server would not take the rest is kept: a text is cut, what is known of the code and cannot be is left out. */
-must_check json_t *measurement_to_json(const struct lease *lease, const struct measurement *measurement);
+/* `object`: of the code that it names; NULL: none. A text of which a server would not take all is cut. */
+must_check json_t *measurement_to_json(const struct lease *lease, const struct measurement *measurement,
+                                       const struct digest *object);
 
 /* A compiler's words may be in any encoding, and of any length. */
 must_check json_t *words_to_json(const char *text);

@@ -33,8 +33,10 @@ static void keys_tell(struct campaign *campaign) {
 
 /* Leases */
 
-static bool campaign_measured(void *context, const struct lease *lease, const struct measurement *measurement) {
+static bool campaign_measured(void *context, const struct lease *lease, const struct measurement *measurement,
+                              const struct lease_object *object) {
   struct campaign *campaign = context;
+  (void)object;
   MAGIC_CHECK(campaign, CAMPAIGN_MAGIC);
   struct key_tuning *key = &campaign->keys[campaign->current];
   struct error error;

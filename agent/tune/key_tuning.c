@@ -123,19 +123,21 @@ void key_tuning_all_added(struct key_tuning *tuning) {
 
 /* Measurements */
 
+static int64_t known(int64_t value) { return value == FIELD_NONE ? 0 : value; }
+
 static void final_take(struct key_tuning *tuning, int64_t process, const struct measurement *measurement) {
-  const struct code_resources *resources = &measurement->resources;
-  struct verdict_sample sample = {.config = measurement->config, .process = process};
+  struct verdict_sample sample = {.config = (uint64_t)measurement->config, .process = process};
   if (measurement->outcome == OUTCOME_CORRECT) {
-    size_t size = measurement->n * sizeof(double);
-    sample.n = measurement->n;
-    sample.samples_us = xmemdup(measurement->samples_us, size);
-    sample.baseline_us = xmemdup(measurement->baseline_us, size);
-    sample.spills = code_resources_spills(resources);
-    sample.lds_bytes = resources->lds_bytes > 0 ? resources->lds_bytes : 0;
-    sample.vgprs = resources->vgprs > 0 ? resources->vgprs : 0;
+    size_t n = measurement->samples_us.n, size = n * sizeof(double);
+    sample.n = n;
+    sample.samples_us = xmemdup(measurement->samples_us.all, size);
+    sample.baseline_us = xmemdup(measurement->baseline_us.all, size);
+    sample.spills = known(measurement->spills);
+    sample.lds_bytes = known(measurement->lds_bytes);
+    sample.vgprs = known(measurement->vgprs);
     GROW(tuning->codes, tuning->n_codes, tuning->codes_capacity);
-    tuning->codes[tuning->n_codes++] = (struct key_code){measurement->config, *resources, measurement->occupancy};
+    tuning->codes[tuning->n_codes++] = (struct key_code){sample.config, measurement->vgprs, measurement->spills,
+                                                         measurement->lds_bytes, measurement->occupancy};
   }
   GROW(tuning->finals, tuning->n_finals, tuning->finals_capacity);
   tuning->finals[tuning->n_finals++] = (struct final_measurement){measurement->outcome, sample};
@@ -145,9 +147,9 @@ static void final_take(struct key_tuning *tuning, int64_t process, const struct 
 static void race_take(struct key_tuning *tuning, struct key_config *config, enum stage stage,
                       const struct measurement *measurement) {
   bool is_right = measurement->outcome == OUTCOME_CORRECT;
-  struct campaign_candidate candidate = {.config = measurement->config, .lease = tuning->n_leases};
+  struct campaign_candidate candidate = {.config = (uint64_t)measurement->config, .lease = tuning->n_leases};
   if (is_right) {
-    candidate.ratio = verdict_paired_ratio(measurement->samples_us, measurement->baseline_us, measurement->n);
+    candidate.ratio = verdict_paired_ratio(measurement->samples_us.all, measurement->baseline_us.all, measurement->samples_us.n);
     candidate.left_early = measurement_left_early(measurement);
   }
   if (stage == STAGE_HALVING && is_right) {
@@ -166,7 +168,7 @@ static void race_take(struct key_tuning *tuning, struct key_config *config, enum
 static void failure_take(struct key_tuning *tuning, const struct lease *lease, const struct measurement *measurement) {
   char **example = &tuning->examples[measurement->outcome];
   if (!*example) {
-    cleanup_free char *values = space_config_format(lease->space, measurement->config);
+    cleanup_free char *values = space_config_format(lease->space, (uint64_t)measurement->config);
     *example = xasprintf("%s: %s", values, measurement->detail);
   }
   if (lease->stage == STAGE_FINAL && !tuning->finalist_failure)
@@ -175,15 +177,15 @@ static void failure_take(struct key_tuning *tuning, const struct lease *lease, c
 
 bool key_tuning_take(struct key_tuning *tuning, const struct lease *lease, const struct measurement *measurement) {
   bool is_right = measurement->outcome == OUTCOME_CORRECT;
-  tuning->device_us += measurement->device_us;
-  tuning->final_us += lease->stage == STAGE_FINAL ? measurement->device_us : 0;
+  tuning->device_us += known(measurement->device_us);
+  tuning->final_us += lease->stage == STAGE_FINAL ? known(measurement->device_us) : 0;
   tuning->n_measurements++;
   if (measurement->baseline_failed) {
     free(tuning->baseline_failure);
     tuning->baseline_failure = xstrdup(measurement->detail);
     return false;
   }
-  struct key_config *config = key_tuning_find(tuning, measurement->config);
+  struct key_config *config = key_tuning_find(tuning, (uint64_t)measurement->config);
   ALWAYS(config != NULL);
   if (!is_right)
     failure_take(tuning, lease, measurement);

@@ -35,11 +35,10 @@ struct key_config {
   int64_t lease;        /* that it was raced in */
 };
 
-/* The code of a finalist, as a measurement told it. */
+/* The code of a finalist, as a measurement has it; FIELD_NONE: not known. */
 struct key_code {
   uint64_t config;
-  struct code_resources resources;
-  int64_t occupancy;
+  int64_t vgprs, spills, lds_bytes, occupancy;
 };
 
 struct key_tuning {

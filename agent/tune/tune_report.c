@@ -54,14 +54,14 @@ static json_t *code_to_json(const struct key_tuning *key) {
   const struct key_code *code = NULL;
   for (size_t i = 0; i < key->n_codes && !code; i++)
     code = key->codes[i].config == key->verdict.winner ? &key->codes[i] : NULL;
-  if (!code || code->resources.vgprs == CODE_UNKNOWN)
+  if (!code || code->vgprs == FIELD_NONE)
     return NULL;
   json_t *json = json_object();
-  json_object_set_new(json, "vgprs", json_integer(code->resources.vgprs));
-  json_object_set_new(json, "spills", json_integer(code_resources_spills(&code->resources)));
-  if (code->resources.lds_bytes != CODE_UNKNOWN)
-    json_object_set_new(json, "lds_bytes", json_integer(code->resources.lds_bytes));
-  if (code->occupancy != CODE_UNKNOWN)
+  json_object_set_new(json, "vgprs", json_integer(code->vgprs));
+  json_object_set_new(json, "spills", json_integer(code->spills));
+  if (code->lds_bytes != FIELD_NONE)
+    json_object_set_new(json, "lds_bytes", json_integer(code->lds_bytes));
+  if (code->occupancy != FIELD_NONE)
     json_object_set_new(json, "occupancy", json_integer(code->occupancy));
   return json;
 }
@@ -197,32 +197,32 @@ void samples_file_free(struct samples_file *file) {
   free(file);
 }
 
-static json_t *times_to_json(const double *times_us, size_t n) {
-  json_t *json = json_array();
-  for (size_t i = 0; i < n; i++)
-    ALWAYS(json_array_append_new(json, json_real(times_us[i])) == 0);
+/* A measurement with all its members: null where it has none. */
+static json_t *measurement_write(const struct lease *lease, const struct measurement *measurement) {
+  struct measurement whole = *measurement; /* borrows what that one points to */
+  double none[1];
+  if (!whole.samples_us.all)
+    whole.samples_us = whole.baseline_us = (struct numbers){0, none};
+  whole.process = lease->process;
+  whole.round = lease->round;
+  whole.regime = lease->regime;
+  json_t *json = record_write(&measurement_record, &whole);
+  for (size_t i = 0; i < measurement_record.n; i++)
+    if (!json_object_get(json, measurement_record.fields[i].name))
+      json_object_set_new(json, measurement_record.fields[i].name, json_null());
+  json_object_del(json, "seq");
   return json;
 }
 
-static json_t *known(int64_t value) { return value == CODE_UNKNOWN ? json_null() : json_integer(value); }
-
 bool samples_file_add(struct samples_file *file, const char *device, const struct lease *lease,
                       const struct measurement *measurement, struct error *error) {
-  const struct code_resources *resources = &measurement->resources;
-  bool has_code = resources->vgprs != CODE_UNKNOWN;
-  cleanup_json json_t *line = json_pack(
-      "{s:o, s:o, s:I, s:o, s:s, s:I, s:I, s:s, s:s, s:s?, s:s, s:I, s:o, s:o, s:s?, s:I, s:O?, s:o, s:o, s:o, s:s?}",
-      "kernel", json_digest_text(&lease->kernel->hash), "key", key_to_json(&lease->key), "config",
-      (json_int_t)measurement->config, "config_values", space_config_to_json(lease->space, measurement->config),
-      "stage", stage_name(lease->stage), "process", (json_int_t)lease->process, "seed", (json_int_t)lease->seed,
-      "device", device, "outcome", outcome_name(measurement->outcome), "timer", measurement->timer, "regime",
-      lease->regime, "baseline", (json_int_t)lease->baseline, "samples_us",
-      times_to_json(measurement->samples_us, measurement->n), "baseline_us",
-      times_to_json(measurement->baseline_us, measurement->n), "end", measurement->end, "device_us",
-      (json_int_t)measurement->device_us, "conditions", measurement->conditions, "spills",
-      has_code ? json_integer(code_resources_spills(resources)) : json_null(), "lds_bytes", known(resources->lds_bytes),
-      "vgprs", known(resources->vgprs), "detail", measurement->detail);
-  ALWAYS(line != NULL);
+  cleanup_json json_t *line = measurement_write(lease, measurement);
+  json_t *more =
+      json_pack("{s:o, s:o, s:o, s:s, s:I, s:s, s:I}", "kernel", json_digest_text(&lease->kernel->hash), "key",
+                key_to_json(&lease->key), "config_values",
+                space_config_to_json(lease->space, (uint64_t)measurement->config), "stage", stage_name(lease->stage),
+                "seed", (json_int_t)lease->seed, "device", device, "baseline", (json_int_t)lease->baseline);
+  ALWAYS(more && json_object_update_new(line, more) == 0);
   json_canonical_write(file->out, line);
   putc('\n', file->out);
   return (fflush(file->out) == 0 && !ferror(file->out)) ||

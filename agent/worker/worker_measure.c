@@ -4,6 +4,7 @@
 
 #include "agent/measure/check.h"
 #include "agent/worker/worker_process.h"
+#include "common/measurement/measurement.h"
 
 #define CONDITIONS_NS ((int64_t)1000000000) /* a device's state is asked for once in so long: it costs time */
 
@@ -21,11 +22,14 @@ struct measuring {
   bool is_over_budget;
 };
 
-static json_t *known_integer(int64_t value) { return value == CODE_UNKNOWN ? json_null() : json_integer(value); }
-
 static bool answer_failed(uint64_t config, enum outcome outcome, const char *detail, const struct timed *timed) {
-  return worker_answer(json_pack("{s:I, s:s, s:s, s:I}", "config", (json_int_t)config, "outcome", outcome_name(outcome),
-                                 "detail", detail, "device_us", (json_int_t)(timed->device_ns / 1000)));
+  struct measurement measurement;
+  measurement_init(&measurement);
+  measurement.config = (int64_t)config;
+  measurement.outcome = outcome;
+  measurement.detail = (char *)detail;
+  measurement.device_us = timed->device_ns / 1000;
+  return worker_answer(record_write(&measurement_record, &measurement));
 }
 
 static void conditions_look(struct measuring *measuring) {
@@ -64,20 +68,29 @@ static json_t *conditions_now(struct measuring *measuring) {
 static bool answer_timed(void *context, struct timed *timed) {
   struct measuring *measuring = context;
   const struct launch_plan *plan = &timed->candidate->plan;
-  double clock_mhz = measuring->race.clock_mhz;
   if (timed->end == RACE_END_FAILED) {
     measuring->worker->is_trusted = false;
     return answer_failed(timed->candidate->config, OUTCOME_RUNTIME, timed->error.message, timed);
   }
   if (!timed->n)
     return true;
-  return worker_answer(json_pack(
-      "{s:I, s:s, s:s, s:o, s:o, s:s, s:o, s:I, s:o, s:o, s:o}", "config", (json_int_t)timed->candidate->config,
-      "outcome", outcome_name(OUTCOME_CORRECT), "timer", measuring->worker->device->ops->timer, "samples_us",
-      json_numbers(timed->samples_us, timed->n), "baseline_us", json_numbers(timed->baseline_us, timed->n), "end",
-      race_end_name(timed->end), "clock_mhz", clock_mhz > 0 ? json_integer(llround(clock_mhz)) : json_null(),
-      "device_us", (json_int_t)(timed->device_ns / 1000), "occupancy", known_integer(plan->occupancy), "lds_bytes",
-      known_integer(plan->lds_bytes), "conditions", conditions_now(measuring)));
+
+  struct measurement measurement;
+  measurement_init(&measurement);
+  measurement.config = (int64_t)timed->candidate->config;
+  measurement.outcome = OUTCOME_CORRECT;
+  measurement.timer = (char *)measuring->worker->device->ops->timer;
+  measurement.samples_us = (struct numbers){timed->n, timed->samples_us};
+  measurement.baseline_us = (struct numbers){timed->n, timed->baseline_us};
+  measurement.end = (char *)race_end_name(timed->end);
+  if (measuring->race.clock_mhz > 0)
+    measurement.clock_mhz = round(measuring->race.clock_mhz);
+  measurement.device_us = timed->device_ns / 1000;
+  measurement.occupancy = plan->occupancy;
+  measurement.lds_bytes = plan->lds_bytes;
+  cleanup_json json_t *conditions = measurement.conditions = conditions_now(measuring);
+  measurement_trim(&measurement);
+  return worker_answer(record_write(&measurement_record, &measurement));
 }
 
 static int64_t spent_us(const struct measuring *measuring) { return (measuring->load_ns + measuring->check_ns) / 1000; }

@@ -24,26 +24,6 @@
 /* What the reason begins with when no key that the agent trusts signed what it was to run. */
 #define RELEASE_REASON_UNSIGNED "not signed for this agent: "
 
-/* What a server takes of a measurement. It refuses the whole of one that has more or other values, so that an agent hands on
- * none: its config would have no outcome and be leased again. */
-#define MEASUREMENT_SAMPLES_MAX 10000   /* from VERDICT_US_MIN to VERDICT_US_MAX (common/verdict/verdict.h) */
-#define MEASUREMENT_DETAIL_MAX 16384    /* bytes */
-#define MEASUREMENT_NAME_MAX 64         /* bytes of a timer, a regime, a reason for the end */
-#define MEASUREMENT_CONDITIONS_MAX 4096 /* bytes of their JSON */
-#define MEASUREMENT_CLOCK_MHZ_MAX 1e6
-#define MEASUREMENT_COMPILE_MS_MAX INT64_C(1000000000000)
-#define MEASUREMENT_DEVICE_US_MAX INT64_C(1000000000000000)
-#define MEASUREMENT_REGISTERS_MAX 1000000
-/* Integers that it may have: X(member, least, most). */
-#define MEASUREMENT_INTEGERS(X)                                                                                        \
-  X(compile_ms, 0, MEASUREMENT_COMPILE_MS_MAX)                                                                         \
-  X(device_us, 0, MEASUREMENT_DEVICE_US_MAX)                                                                           \
-  X(vgprs, 0, MEASUREMENT_REGISTERS_MAX)                                                                               \
-  X(agprs, 0, MEASUREMENT_REGISTERS_MAX)                                                                               \
-  X(spills, 0, INT32_MAX)                                                                                              \
-  X(lds_bytes, 0, INT32_MAX)                                                                                           \
-  X(occupancy, 0, INT32_MAX)
-
 #define X(id, name) OUTCOME_##id,
 enum outcome { OUTCOMES(X) OUTCOME_COUNT };
 #undef X

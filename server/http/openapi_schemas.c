@@ -113,7 +113,6 @@ const char openapi_schemas[] = JSON({
   "JobState": {"type": "string", "enum": ["queued", "running", "done", "failed", "cancelled"]},
   "Regime": {"type": "string", "enum": ["cold", "warm"], "default": "cold"},
   "Stage": {"type": "string", "enum": ["screen", "halving", "final"]},
-  "Outcome": {"type": "string", "enum": ["correct", "compile", "runtime", "correctness", "timeout", "constraints"]},
   "Problem": {"type": "object", "required": ["type", "title", "status", "kind", "detail", "pointer", "request"], "properties": {
     "type": {"type": "string"}, "title": {"type": "string"}, "status": {"type": "integer"},
     "kind": {"type": "string", "enum": ["invalid", "missing", "conflict", "precondition", "unauthenticated", "forbidden", "too_large",
@@ -181,21 +180,6 @@ const char openapi_schemas[] = JSON({
     "upper": {"type": "number"}, "at": {"$ref": "#/components/schemas/Time"}}},
   "JobList": {"type": "object", "required": ["items", "next"], "properties": {
     "items": {"type": "array", "items": {"$ref": "#/components/schemas/JobItem"}}, "next": {"$ref": "#/components/schemas/Next"}}},
-  "MeasurementRequest": {"type": "object", "required": ["seq", "config", "outcome"], "properties": {
-    "seq": {"type": "integer", "minimum": 1}, "config": {"type": "integer", "minimum": 0}, "process": {"type": "integer"},
-    "round": {"type": "integer"}, "outcome": {"$ref": "#/components/schemas/Outcome"}, "detail": {"type": ["string", "null"]},
-    "baseline_failed": {"type": "boolean", "default": false},
-    "timer": {"type": ["string", "null"]}, "samples_us": {"type": "array", "items": {"type": "number"}},
-    "baseline_us": {"type": "array", "items": {"type": "number"}}, "clock_mhz": {"type": ["number", "null"]},
-    "compile_ms": {"type": ["number", "null"]}, "device_us": {"type": ["number", "null"]}, "vgprs": {"type": ["integer", "null"]},
-    "agprs": {"type": ["integer", "null"]}, "spills": {"type": ["integer", "null"]}, "lds_bytes": {"type": ["integer", "null"]},
-    "occupancy": {"type": ["integer", "null"]}, "object": {"type": ["string", "null"], "pattern": "^sha256:[0-9a-f]{64}$"},
-    "conditions": {"type": ["object", "null"]}, "end": {"type": ["string", "null"]}}},
-  "Measurement": {"allOf": [{"$ref": "#/components/schemas/MeasurementRequest"}, {"type": "object", "properties": {
-    "id": {"$ref": "#/components/schemas/Id"}, "lease": {"$ref": "#/components/schemas/Id"}, "epoch": {"type": "integer"},
-    "agent": {"type": "string"}, "device": {"type": "string"}, "stage": {"$ref": "#/components/schemas/Stage"},
-    "regime": {"type": ["string", "null"]}, "late": {"type": "boolean"}, "quarantined": {"type": "boolean"},
-    "at": {"$ref": "#/components/schemas/Time"}}}]},
   "MeasurementList": {"type": "object", "required": ["items", "next"], "properties": {
     "items": {"type": "array", "items": {"$ref": "#/components/schemas/Measurement"}}, "next": {"$ref": "#/components/schemas/Next"}}},
   "EventList": {"type": "object", "required": ["items", "next"], "properties": {
@@ -207,10 +191,6 @@ const char openapi_schemas[] = JSON({
   "AgentList": {"type": "object", "required": ["items", "next"], "properties": {
     "items": {"type": "array", "items": {"$ref": "#/components/schemas/Agent"}},
     "next": {"$ref": "#/components/schemas/Next"}}},
-  "ResultsRequest": {"type": "object", "required": ["epoch", "measurements"], "properties": {
-    "epoch": {"type": "integer"}, "measurements": {"type": "array", "maxItems": 1000,
-      "items": {"$ref": "#/components/schemas/MeasurementRequest"}}, "done": {"type": "boolean", "default": false},
-    "opening_us": {"type": "integer", "minimum": 0, "description": "of the device, for opening the kernel, so far in this epoch"}}},
   "ResultsAnswer": {"type": "object", "required": ["accepted", "late", "known", "state"], "properties": {
     "accepted": {"type": "integer"}, "late": {"type": "integer"}, "known": {"type": "integer"}, "state": {"type": "string", "enum": ["held", "done", "open"]}}},
   "Release": {"type": "object", "description": "the canonical bytes, whose SHA-256 is the digest"},

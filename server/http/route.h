@@ -85,7 +85,7 @@ enum route_place { ROUTE_MEMORY, ROUTE_DATABASE, ROUTE_BATCH };
   ROUTE(agent_list, "GET", "/v1/agents", MAY_READ, ROUTE_DATABASE, 0, 1, "List agents") \
   ROUTE(lease_post, "POST", "/v1/leases", MAY_WORK, ROUTE_DATABASE, 4 * KIB, 1, "Pull work (long poll)") \
   ROUTE(lease_renew, "POST", "/v1/leases/{id}/renew", MAY_WORK, ROUTE_DATABASE, 4 * KIB, 1, "Keep a lease") \
-  ROUTE(lease_results, "POST", "/v1/leases/{id}/results", MAY_WORK, ROUTE_BATCH, 4 * MIB, 64, "Post measurements") \
+  ROUTE(lease_results, "POST", "/v1/leases/{id}/results", MAY_WORK, ROUTE_DATABASE, 4 * MIB, 1, "Post measurements") \
   ROUTE(lease_release, "POST", "/v1/leases/{id}/release", MAY_WORK, ROUTE_DATABASE, 4 * KIB, 1, "Hand a lease back") \
   ROUTE(release_post, "POST", "/v1/releases", MAY_RELEASE, ROUTE_DATABASE, 4 * MIB, 1, "Make a release of the winners") \
   ROUTE(release_list, "GET", "/v1/releases", MAY_READ, ROUTE_DATABASE, 0, 1, "List releases") \

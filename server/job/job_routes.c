@@ -74,25 +74,6 @@ void route_job_get(struct worker *worker, struct request *request) {
     summary_answer(worker, request, job);
 }
 
-void route_job_measurements(struct worker *worker, struct request *request) {
-  static const char *const names[] = {"limit", "after", NULL};
-  struct error error;
-  int64_t job, limit, after, next;
-  json_t *items;
-  bool known;
-  if (!request_query_only(request, names) || !page_by_id(request, 0, &limit, &after) ||
-      !answer_id(request, "job", &job))
-    return;
-  if (!job_measurements_list(worker->db, job, after, limit, &items, &next, &known, &error)) {
-    answer_failure(request, &error);
-  } else if (!known) {
-    json_decref(items);
-    absent_answer(request, job);
-  } else {
-    request_answer_json(request, 200, page_to_json(items, next));
-  }
-}
-
 /* False, and answered: an argument is wrong. *ret_deadline_ms: until when an empty answer waits
  * for an event. */
 static bool events_read(struct request *request, int64_t *ret_limit, int64_t *ret_after, int64_t *ret_deadline_ms) {

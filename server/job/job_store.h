@@ -140,9 +140,6 @@ must_check bool jobs_list(struct db *db, const struct job_filter *filter, json_t
 /* The summary, or NULL when there is no such job. Agents live that were seen within live_ms. */
 must_check bool job_get(struct db *db, int64_t job, int64_t live_ms, json_t **ret_summary, struct error *error);
 
-must_check bool job_measurements_list(struct db *db, int64_t job, int64_t after, int64_t limit, json_t **ret_items,
-                                      int64_t *ret_next, bool *ret_known, struct error *error);
-
 /* The job's events after number `after`, oldest first, at most `limit`; *ret_last is the last
  * one's number, or `after`. NULL in *ret_items: there is no such job. */
 must_check bool job_events_list(struct db *db, int64_t job, int64_t after, int64_t limit, json_t **ret_items,

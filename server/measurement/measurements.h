@@ -1,4 +1,4 @@
-/* What the measurements of a job say, for deciding what comes next.
+/* Measurements in the database: stored when they are posted, and read for decisions and for people.
  *
  * Memory: results are the caller's. Threads: a db's own. */
 #ifndef WAVETUNE_SERVER_MEASUREMENT_MEASUREMENTS_H
@@ -7,6 +7,26 @@
 #include "common/campaign/campaign.h"
 #include "common/campaign/warm_start.h"
 #include "server/db/db.h"
+#include "server/measurement/results.h"
+
+/* Locks a lease for a post of results. *ret_known: whether there is one of this id. */
+must_check bool posted_lease_lock(struct db *db, int64_t id, struct posted_lease *ret, bool *ret_known,
+                                  struct error *error);
+void posted_lease_init(struct posted_lease *lease);
+void posted_lease_release(struct posted_lease *lease);
+
+/* Those of the measurements that are stored: *ret_n; the caller's. */
+must_check bool results_known(struct db *db, int64_t lease, const struct results *results,
+                              struct known_measurement **ret, size_t *ret_n, struct error *error);
+
+/* Stores what a judgement found new, and what follows from it for the lease and its job, in the transaction that locked
+ * the lease. */
+must_check bool results_store(struct db *db, const struct posted_lease *lease, const struct results *results,
+                              const struct judgement *judgement, struct error *error);
+
+/* A page of a job's measurements by rising id; *ret_next 0: there are no more. *ret_known: whether there is such a job. */
+must_check bool job_measurements_list(struct db *db, int64_t job, int64_t after, int64_t limit, json_t **ret_items,
+                                      int64_t *ret_next, bool *ret_known, struct error *error);
 
 /* Of a screen or a halving: the candidates that deciding needs (common/campaign/campaign.h), and all outcomes. */
 #define SCREEN_CANDIDATES_MAX (2 * HALVING_MAX + FINALISTS_ALWAYS)

@@ -18,17 +18,19 @@ struct handed {
   unsigned seen[CONFIGS];
 };
 
-static bool measured(void *context, const struct lease *lease, const struct measurement *measurement) {
+static bool measured(void *context, const struct lease *lease, const struct measurement *measurement,
+                     const struct lease_object *object) {
   struct handed *handed = context;
+  (void)object;
   struct error error = {0};
-  cleanup_json json_t *json = measurement_to_json(lease, measurement);
+  cleanup_json json_t *json = measurement_to_json(lease, measurement, NULL);
   json_object_set_new(json, "seq", json_integer((json_int_t)++handed->n));
   cleanup_json json_t *body = json_pack("{s:I, s:[O]}", "epoch", (json_int_t)lease->epoch, "measurements", json);
   if (!results_taken(body, &error))
     die("no server takes what is handed on: %s: %s", error.pointer, error.message);
   handed->n_baseline += measurement->baseline_failed;
   for (size_t i = 0; i < CONFIGS && !measurement->baseline_failed; i++)
-    if (measurement->config == configs[i])
+    if ((uint64_t)measurement->config == configs[i])
       ALWAYS(handed->seen[i]++ == 0);
   return true;
 }

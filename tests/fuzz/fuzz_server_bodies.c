@@ -19,14 +19,15 @@ static void check_results(const json_t *json) {
     check_refusal(&error);
     return;
   }
-  ALWAYS(results.n <= RESULTS_MEASUREMENTS_MAX && results.epoch >= 1);
-  for (size_t i = 0; i < results.n; i++) {
-    const struct measurement *measurement = &results.measurements[i];
+  ALWAYS(results.measurements.n <= RESULTS_MEASUREMENTS_MAX && results.epoch >= 1);
+  for (size_t i = 0; i < results.measurements.n; i++) {
+    const struct measurement *measurement = RESULTS_MEASUREMENT(&results, i);
     ALWAYS(measurement->seq >= 1 && measurement->config >= 0 && measurement->config < INT64_MAX);
-    ALWAYS(json_array_size(measurement->samples_us) == json_array_size(measurement->baseline_us));
-    ALWAYS(measurement->outcome != OUTCOME_CORRECT || measurement->ratio > 0);
-    ALWAYS(measurement->outcome == OUTCOME_CORRECT || !measurement->has_object);
-    ALWAYS(!measurement->conditions || strlen(measurement->conditions) <= MEASUREMENT_CONDITIONS_MAX);
+    ALWAYS(measurement->samples_us.n == measurement->baseline_us.n);
+    ALWAYS(measurement->outcome != OUTCOME_CORRECT || results.posted[i].ratio > 0);
+    ALWAYS(measurement->outcome == OUTCOME_CORRECT || digest_is_none(&measurement->object));
+    cleanup_free char *conditions = measurement->conditions ? json_canonical(measurement->conditions) : NULL;
+    ALWAYS(!conditions || strlen(conditions) <= MEASUREMENT_CONDITIONS_MAX);
   }
   results_release(&results);
 }

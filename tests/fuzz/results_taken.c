@@ -1,4 +1,5 @@
-/* The server's side of what an agent posts. A file of its own, as both sides have a struct measurement. */
+/* The server's side of what an agent posts. A file of its own: only here the target
+ * looks into the server. */
 #include "tests/fuzz/results_taken.h"
 
 #include "server/measurement/results.h"

@@ -35,7 +35,7 @@ struct measured {
   size_t n;
   bool has_timer, has_conditions;
   char end[16];
-  struct code_resources resources;
+  int64_t vgprs;
   char object[256];
 };
 
@@ -61,22 +61,23 @@ struct trial {
   struct error error;
 };
 
-static inline bool trial_measured(void *context, const struct lease *lease, const struct measurement *measurement) {
+static inline bool trial_measured(void *context, const struct lease *lease, const struct measurement *measurement,
+                                  const struct lease_object *object) {
   struct trial *trial = context;
   (void)lease;
   cr_assert_lt(trial->n, MEASURED_MAX);
   struct measured *measured = &trial->measured[trial->n++];
-  *measured = (struct measured){.config = measurement->config,
+  *measured = (struct measured){.config = (uint64_t)measurement->config,
                                 .outcome = measurement->outcome,
-                                .n = measurement->n,
+                                .n = measurement->samples_us.n,
                                 .has_timer = measurement->timer != NULL,
                                 .has_conditions = measurement->conditions != NULL,
-                                .resources = measurement->resources};
-  snprintf(measured->object, sizeof measured->object, "%s", measurement->object ? measurement->object : "");
+                                .vgprs = measurement->vgprs};
+  snprintf(measured->object, sizeof measured->object, "%s", object && object->is_ok ? object->path : "");
   snprintf(measured->detail, sizeof measured->detail, "%s", measurement->detail ? measurement->detail : "");
   snprintf(measured->end, sizeof measured->end, "%s", measurement->end ? measurement->end : "");
-  for (size_t i = 0; i < measurement->n; i++)
-    cr_expect(measurement->samples_us[i] > 0 && measurement->baseline_us[i] > 0);
+  for (size_t i = 0; i < measurement->samples_us.n; i++)
+    cr_expect(measurement->samples_us.all[i] > 0 && measurement->baseline_us.all[i] > 0);
   return trial->refuse_after == 0 || trial->n < trial->refuse_after;
 }
 

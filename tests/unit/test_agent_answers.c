@@ -130,12 +130,18 @@ Test(agent_answers, words_of_any_length_and_encoding_are_posted_as_far_as_a_serv
 Test(agent_answers, what_a_code_object_claims_and_no_server_takes_is_left_out) {
   static char regime[] = "cold";
   struct lease lease = {.regime = regime};
-  struct measurement measurement = {.config = 3, .resources = code_resources_unknown, .occupancy = CODE_UNKNOWN};
-  measurement.resources.vgprs = (INT64_C(1) << 32) - 1;
-  measurement.resources.vgpr_spills = (INT64_C(1) << 32) - 1;
-  measurement.resources.agprs = 12;
-  cleanup_json json_t *json = measurement_to_json(&lease, &measurement);
+  struct measurement measurement;
+  measurement_init(&measurement);
+  measurement.config = 3;
+  measurement.outcome = OUTCOME_COMPILE;
+  measurement.vgprs = (INT64_C(1) << 32) - 1;
+  measurement.spills = (INT64_C(1) << 32) - 1;
+  measurement.agprs = 12;
+  measurement.occupancy = CODE_UNKNOWN;
+  measurement_trim(&measurement);
+  cleanup_json json_t *json = measurement_to_json(&lease, &measurement, NULL);
   cr_expect_null(json_object_get(json, "vgprs"));
   cr_expect_null(json_object_get(json, "spills"));
+  cr_expect_null(json_object_get(json, "occupancy"));
   cr_expect_eq(json_integer_value(json_object_get(json, "agprs")), 12);
 }

@@ -50,18 +50,16 @@ static bool feed_ended(struct trial *trial, enum stage stage, int64_t process, u
                        const char *detail, const char *end) {
   double samples_us[12], baseline_us[12];
   struct lease lease = {.space = trial->space, .stage = stage, .process = process, .baseline = trial->tuning.baseline};
-  struct measurement measurement = {
-      .config = config,
-      .outcome = ratio > 0 ? OUTCOME_CORRECT : OUTCOME_RUNTIME,
-      .detail = (char *)detail,
-      .end = (char *)end,
-      .n = ratio > 0 ? ARRAY_LENGTH(samples_us) : 0,
-      .samples_us = samples_us,
-      .baseline_us = baseline_us,
-      .device_us = 100,
-      .resources = code_resources_unknown,
-      .occupancy = CODE_UNKNOWN,
-  };
+  size_t n = ratio > 0 ? ARRAY_LENGTH(samples_us) : 0;
+  struct measurement measurement;
+  measurement_init(&measurement);
+  measurement.config = (int64_t)config;
+  measurement.outcome = ratio > 0 ? OUTCOME_CORRECT : OUTCOME_RUNTIME;
+  measurement.detail = (char *)detail;
+  measurement.end = (char *)end;
+  measurement.samples_us = (struct numbers){n, samples_us};
+  measurement.baseline_us = (struct numbers){n, baseline_us};
+  measurement.device_us = 100;
   for (size_t i = 0; i < ARRAY_LENGTH(samples_us); i++) {
     baseline_us[i] = 100 + 0.01 * (double)i;
     samples_us[i] = ratio * baseline_us[i] * (1 + 1e-5 * (double)(i % 3));

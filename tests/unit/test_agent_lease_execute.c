@@ -169,7 +169,7 @@ Test(agent_lease_execute, measures_the_objects_of_a_build) {
   expect_outcome(&trial, 2, OUTCOME_COMPILE, "was not packed");
   expect_correct(&trial, 3, SCREEN_ROUNDS);
   expect_correct(&trial, 1, SCREEN_ROUNDS);
-  cr_expect_eq(measured_of(&trial, 1)->resources.vgprs, 101);
+  cr_expect_eq(measured_of(&trial, 1)->vgprs, 101);
   objects_free(&objects);
   trial_free(&trial);
 }

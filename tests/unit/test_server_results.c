@@ -1,6 +1,8 @@
 /* What an agent posts of a lease: each refusal names the member. */
 #include <criterion/criterion.h>
 
+#include <math.h>
+
 #include "server/measurement/results.h"
 
 TestSuite(results);
@@ -31,8 +33,8 @@ Test(results, a_measurement_has_the_median_of_its_paired_ratios) {
             error.message);
   cr_expect_eq(results.epoch, 3);
   cr_expect(results.done);
-  cr_assert_eq(results.n, 1);
-  cr_expect_float_eq(results.measurements[0].ratio, 1.0, 1e-12);
+  cr_assert_eq(results.measurements.n, 1);
+  cr_expect_float_eq(results.posted[0].ratio, 1.0, 1e-12);
   results_release(&results);
 }
 
@@ -61,10 +63,10 @@ Test(results, what_is_not_stated_is_not_known) {
   struct error error;
   cr_assert(
       parsed("{\"epoch\": 3, \"measurements\": [" CORRECT(", \"vgprs\": 64, \"spills\": null") "]}", &results, &error));
-  const struct measurement *measurement = &results.measurements[0];
+  const struct measurement *measurement = RESULTS_MEASUREMENT(&results, 0);
   cr_expect_eq(measurement->vgprs, 64);
-  cr_expect_eq(measurement->spills, MEASUREMENT_NONE);
-  cr_expect_eq(measurement->process, MEASUREMENT_NONE);
+  cr_expect_eq(measurement->spills, FIELD_NONE);
+  cr_expect_eq(measurement->process, FIELD_NONE);
   cr_expect_not(results.done);
   results_release(&results);
 }
@@ -75,7 +77,7 @@ Test(results, the_body_digest_tells_a_repetition_from_a_contradiction) {
   cr_assert(parsed("{\"epoch\": 1, \"measurements\": [{\"seq\": 1, \"config\": 1, \"outcome\": \"compile\"},"
                    " {\"outcome\": \"compile\", \"config\": 1, \"seq\": 2}]}",
                    &results, &error));
-  cr_expect_not(digest_equal(&results.measurements[0].body, &results.measurements[1].body));
+  cr_expect_not(digest_equal(&results.posted[0].body, &results.posted[1].body));
   results_release(&results);
 }
 
@@ -86,7 +88,7 @@ static enum baseline_failure failure_read(const char *measurement) {
   struct error error;
   cleanup_free char *body = xasprintf("{\"epoch\": 1, \"measurements\": [%s]}", measurement);
   cr_assert(parsed(body, &results, &error), "%s", error.message);
-  enum baseline_failure failure = results.measurements[0].baseline_failure;
+  enum baseline_failure failure = results.posted[0].baseline_failure;
   results_release(&results);
   return failure;
 }
@@ -116,10 +118,11 @@ Test(results, a_correct_measurement_may_name_its_object_and_the_conditions) {
                        ", \"object\": \"" OBJECT "\", \"conditions\": {\"power_w\": 310.5, \"clock_mhz\": 2100}") "]}",
                    &results, &error),
             "%s", error.message);
-  const struct measurement *measurement = &results.measurements[0];
-  cr_assert(measurement->has_object);
+  const struct measurement *measurement = RESULTS_MEASUREMENT(&results, 0);
+  cr_assert_not(digest_is_none(&measurement->object));
   cr_expect_str_eq(digest_format(&measurement->object, text), OBJECT);
-  cr_expect_str_eq(measurement->conditions, "{\"clock_mhz\":2100,\"power_w\":310.5}");
+  cleanup_free char *conditions = json_canonical(measurement->conditions);
+  cr_expect_str_eq(conditions, "{\"clock_mhz\":2100,\"power_w\":310.5}");
   results_release(&results);
 }
 
@@ -128,8 +131,8 @@ Test(results, without_object_and_conditions_there_are_none) {
   struct error error;
   cr_assert(parsed("{\"epoch\": 1, \"measurements\": [" CORRECT(", \"object\": null, \"conditions\": null") "]}",
                    &results, &error));
-  cr_expect_not(results.measurements[0].has_object);
-  cr_expect_null(results.measurements[0].conditions);
+  cr_expect(digest_is_none(&RESULTS_MEASUREMENT(&results, 0)->object));
+  cr_expect_null(RESULTS_MEASUREMENT(&results, 0)->conditions);
   results_release(&results);
 }
 
@@ -142,7 +145,7 @@ Test(results, object_and_conditions_belong_to_the_body) {
     struct error error;
     cleanup_free char *text = xasprintf("{\"epoch\": 1, \"measurements\": [" CORRECT("%s") "]}", members[i]);
     cr_assert(parsed(text, &results, &error), "%s", error.message);
-    bodies[i] = results.measurements[0].body;
+    bodies[i] = results.posted[0].body;
     results_release(&results);
     for (size_t k = 0; k < i; k++)
       cr_expect_not(digest_equal(&bodies[i], &bodies[k]), "%s and %s", members[i], members[k]);
@@ -167,7 +170,8 @@ Test(results, conditions_of_4_KiB_are_kept_and_larger_ones_refused) {
       refuses(measurement, "/measurements/0/conditions");
     } else {
       cr_assert(parsed(text, &results, &error), "%s", error.message);
-      cr_expect_eq(strlen(results.measurements[0].conditions), MEASUREMENT_CONDITIONS_MAX);
+      cleanup_free char *conditions = json_canonical(RESULTS_MEASUREMENT(&results, 0)->conditions);
+      cr_expect_eq(strlen(conditions), MEASUREMENT_CONDITIONS_MAX);
       results_release(&results);
     }
   }
@@ -183,8 +187,8 @@ Test(results, an_agent_may_say_that_a_config_breaks_the_devices_constraints) {
   cr_assert(parsed("{\"epoch\": 1, \"measurements\": [{\"seq\": 1, \"config\": 1, \"outcome\": \"constraints\","
                    " \"detail\": \"baseline: 98304 bytes of LDS, the device has 65536\"}]}",
                    &results, &error));
-  cr_expect_eq(results.measurements[0].outcome, OUTCOME_CONSTRAINTS);
-  cr_expect_eq(results.measurements[0].baseline_failure, BASELINE_FAILED_BY_DETAIL);
+  cr_expect_eq(RESULTS_MEASUREMENT(&results, 0)->outcome, OUTCOME_CONSTRAINTS);
+  cr_expect_eq(results.posted[0].baseline_failure, BASELINE_FAILED_BY_DETAIL);
   results_release(&results);
 }
 
@@ -270,4 +274,184 @@ Test(results, the_epoch_is_required_and_positive) {
   cr_expect_str_eq(error.pointer, "/epoch");
   cr_expect_not(parsed("{\"epoch\": 0, \"measurements\": [], \"done\": true}", &results, &error));
   cr_expect_str_eq(error.pointer, "/epoch");
+}
+
+#define BODY_DIGEST "sha256:315166c66cf88c43aec6ac50e691fe5ea3dd7699fd1be30e0bbfd44a479cf8c7"
+
+Test(results, a_body_has_the_digest_that_it_had_in_every_release) {
+  /* Agents keep what they could not post while the server is upgraded: what was stored before must be known again. */
+  struct results results = {0};
+  struct error error;
+  char text[DIGEST_TEXT_SIZE];
+  cr_assert(parsed("{\"epoch\": 1, \"measurements\": [" CORRECT(", \"vgprs\": null, \"clock_mhz\": 2100.5") "]}",
+                   &results, &error));
+  cr_expect_str_eq(digest_format(&results.posted[0].body, text), BODY_DIGEST);
+  results_release(&results);
+}
+
+/* A held lease of configs 0 to 9 of which 3 to 9 remain, at epoch 2; the baseline is config 40. */
+static struct posted_lease lease_of(enum lease_state state) {
+  struct posted_lease lease = {.job = 7,
+                               .process = 1,
+                               .round = 0,
+                               .epoch = 2,
+                               .epoch_opening_us = 100,
+                               .state = state,
+                               .baseline = 40,
+                               .best_ratio = NAN};
+  for (uint64_t config = 0; config < 10; config++)
+    config_ranges_add(&lease.configs, config);
+  for (uint64_t config = 3; config < 10; config++)
+    config_ranges_add(&lease.remaining, config);
+  return lease;
+}
+
+/* Judges a post of epoch 2 with these measurements and members. */
+static struct judgement judge(const char *measurements, const char *more, enum lease_state state,
+                              const struct known_measurement *known, size_t n_known) {
+  struct results results = {0};
+  struct error error;
+  struct posted_lease lease = lease_of(state);
+  cleanup_free char *text = xasprintf("{\"epoch\": 2, \"measurements\": [%s]%s}", measurements, more);
+  cr_assert(parsed(text, &results, &error), "%s: %s", text, error.message);
+  struct judgement judgement = results_judge(&results, 5, &lease, known, n_known);
+  results_release(&results);
+  config_ranges_release(&lease.configs);
+  config_ranges_release(&lease.remaining);
+  return judgement;
+}
+
+#define FAST(seq, config, more)                                                                                        \
+  "{\"seq\": " #seq ", \"config\": " #config ", \"outcome\": \"correct\", \"samples_us\": [10],"                       \
+  " \"baseline_us\": [20], \"device_us\": 5" more "}"
+
+Test(judgement, what_counts_leaves_the_lease_and_is_added_up) {
+  struct judgement it = judge(
+      FAST(1, 3, "") "," FAST(2, 4, ", \"end\": \"far\"") ", {\"seq\": 3, \"config\": 5, \"outcome\": \"compile\"}",
+      ", \"opening_us\": 130", LEASE_HELD, NULL, 0);
+  cr_expect_eq(it.verdict, POST_TAKEN);
+  cr_expect_eq(it.n_fresh, 3);
+  cr_expect_eq(it.n_late, 0);
+  cr_expect_float_eq(it.best_ratio, 0.5, 1e-12);
+  cr_assert(it.is_change);
+  cr_expect_eq(it.change.from, LEASE_HELD);
+  cr_expect_eq(it.change.to, LEASE_HELD);
+  cr_expect_eq(config_ranges_count(&it.change.less), 3);
+  cr_expect_eq(it.change.device_us, 10);
+  cr_expect_eq(it.change.opening_us, 30, "more than was stated before");
+  cr_expect_eq(it.change.outcomes[OUTCOME_CORRECT], 2);
+  cr_expect_eq(it.change.outcomes[OUTCOME_COMPILE], 1);
+  cr_expect_eq(it.change.fruitless_less, LEASE_FRUITFUL);
+  judgement_release(&it);
+
+  it = judge(FAST(1, 3, ", \"end\": \"behind\""), "", LEASE_HELD, NULL, 0);
+  cr_expect(isnan(it.best_ratio), "what left early has no say in the best ratio");
+  judgement_release(&it);
+}
+
+Test(judgement, a_config_counts_once_and_only_while_it_remains) {
+  struct judgement it = judge(FAST(1, 2, "") "," FAST(2, 3, "") "," FAST(3, 3, ""), "", LEASE_HELD, NULL, 0);
+  cr_expect_eq(it.verdict, POST_TAKEN);
+  cr_expect_eq(it.n_fresh, 3);
+  cr_expect_eq(it.n_late, 2);
+  cr_expect(it.is_late[0] && !it.is_late[1] && it.is_late[2]);
+  cr_expect_eq(config_ranges_count(&it.change.less), 1);
+  judgement_release(&it);
+}
+
+Test(judgement, a_lease_is_done_with_its_last_config_and_open_when_its_holder_is_done_before) {
+  struct judgement it = judge(FAST(1, 3, "") "," FAST(2, 4, "") "," FAST(3, 5, "") "," FAST(4, 6, "") "," FAST(
+                                  5, 7, "") "," FAST(6, 8, "") "," FAST(7, 9, ""),
+                              "", LEASE_HELD, NULL, 0);
+  cr_expect_eq(it.change.to, LEASE_DONE);
+  judgement_release(&it);
+  it = judge("", ", \"done\": true", LEASE_HELD, NULL, 0);
+  cr_expect(it.is_change);
+  cr_expect_eq(it.change.to, LEASE_OPEN);
+  cr_expect_eq(it.change.fruitless_less, 0, "nothing was measured");
+  judgement_release(&it);
+}
+
+Test(judgement, of_a_lease_that_is_not_held_everything_is_late) {
+  static const enum lease_state states[] = {LEASE_OPEN, LEASE_DONE, LEASE_CANCELLED};
+  for (size_t i = 0; i < ARRAY_LENGTH(states); i++) {
+    struct judgement it = judge(FAST(1, 3, ""), ", \"done\": true, \"opening_us\": 500", states[i], NULL, 0);
+    cr_expect_eq(it.verdict, POST_LATE);
+    cr_expect_eq(it.n_late, 1);
+    cr_expect(it.is_change, "that something was written");
+    cr_expect_eq(it.change.to, states[i]);
+    cr_expect_eq(it.change.opening_us, 0);
+    cr_expect_eq(config_ranges_count(&it.change.less), 0);
+    cr_expect(isnan(it.best_ratio));
+    judgement_release(&it);
+  }
+}
+
+static struct digest body_of(const char *measurement) {
+  struct results results = {0};
+  struct error error;
+  cleanup_free char *text = xasprintf("{\"epoch\": 2, \"measurements\": [%s]}", measurement);
+  cr_assert(parsed(text, &results, &error));
+  struct digest body = results.posted[0].body;
+  results_release(&results);
+  return body;
+}
+
+Test(judgement, a_repetition_changes_nothing_and_a_contradiction_is_refused) {
+  struct known_measurement known = {1, body_of(FAST(1, 3, ""))};
+  struct judgement it = judge(FAST(1, 3, ""), ", \"opening_us\": 100", LEASE_HELD, &known, 1);
+  cr_expect_eq(it.verdict, POST_TAKEN);
+  cr_expect_eq(it.n_fresh, 0);
+  cr_expect_not(it.is_change);
+  judgement_release(&it);
+
+  it = judge(FAST(2, 50, "") "," FAST(1, 4, ""), "", LEASE_HELD, &known, 1);
+  cr_expect_eq(it.verdict, POST_CONFLICT, "before what is not the lease's");
+  cr_expect_eq(it.refusal.kind, ERROR_CONFLICT);
+  cr_expect_str_eq(it.refusal.pointer, "/measurements/1");
+  cr_expect_eq(it.n_fresh, 0);
+  judgement_release(&it);
+}
+
+static void refused_as_outside(const char *measurement, const char *word) {
+  struct judgement it = judge(measurement, "", LEASE_HELD, NULL, 0);
+  cr_expect_eq(it.verdict, POST_OUTSIDE, "%s", measurement);
+  cr_expect_eq(it.refusal.kind, ERROR_INVALID);
+  cr_expect_str_eq(it.refusal.pointer, "/measurements/0");
+  cr_expect_not_null(strstr(it.refusal.message, word), "%s", it.refusal.message);
+  cr_expect_not(it.is_change);
+  judgement_release(&it);
+}
+
+#define BROKEN(config, more) "{\"seq\": 1, \"config\": " #config ", \"outcome\": \"runtime\", \"detail\": " more "}"
+
+Test(judgement, what_was_not_leased_is_refused_but_for_the_baselines_failure) {
+  refused_as_outside(FAST(1, 10, ""), "config 10");
+  refused_as_outside(FAST(1, 40, ""), "config 40");
+  refused_as_outside(FAST(1, 3, ", \"process\": 0"), "process 0");
+  refused_as_outside(FAST(1, 3, ", \"round\": 1"), "round 1");
+  refused_as_outside(BROKEN(3, "\"crashed\", \"baseline_failed\": true"), "baseline is config 40");
+  refused_as_outside(BROKEN(41, "\"baseline: crashed\""), "config 41");
+
+  static const char *const taken[] = {BROKEN(40, "\"crashed\", \"baseline_failed\": true"),
+                                      BROKEN(40, "\"baseline: crashed\""),
+                                      FAST(1, 3, ", \"process\": 1, \"round\": 0")};
+  for (size_t i = 0; i < ARRAY_LENGTH(taken); i++) {
+    struct judgement it = judge(taken[i], "", LEASE_HELD, NULL, 0);
+    cr_expect_eq(it.verdict, POST_TAKEN, "%s", taken[i]);
+    judgement_release(&it);
+  }
+}
+
+Test(judgement, a_lease_that_is_not_there_and_an_epoch_that_was_never_granted) {
+  struct results results = {.epoch = 3};
+  struct posted_lease lease = lease_of(LEASE_HELD);
+  struct judgement it = results_judge(&results, 5, NULL, NULL, 0);
+  cr_expect_eq(it.verdict, POST_UNKNOWN);
+  cr_expect_eq(it.refusal.kind, ERROR_MISSING);
+  it = results_judge(&results, 5, &lease, NULL, 0);
+  cr_expect_eq(it.verdict, POST_NEVER);
+  cr_expect_not(it.is_change);
+  config_ranges_release(&lease.configs);
+  config_ranges_release(&lease.remaining);
 }

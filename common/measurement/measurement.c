@@ -1,0 +1,57 @@
+/* Reading measurements. Memory and threads: as the header says. */
+#include "common/measurement/measurement.h"
+
+static const struct field fields[] = {
+    MEASUREMENT_FIELDS(0, FIELD_OMITTED),
+    {"baseline_failed", FIELD_BOOL, offsetof(struct measurement, baseline_failed),
+     FIELD_NOT_NULL | FIELD_OMITTED | FIELD_NO_COLUMN},
+    {"object", FIELD_DIGEST, offsetof(struct measurement, object), FIELD_OMITTED | FIELD_NO_COLUMN},
+};
+const struct record measurement_record = RECORD("MeasurementRequest", struct measurement, fields);
+
+void measurement_init(struct measurement *measurement) { record_init(&measurement_record, measurement); }
+
+void measurement_release(struct measurement *measurement) { record_release(&measurement_record, measurement); }
+
+bool measurement_agrees(const struct measurement *measurement, const char *pointer, struct error *error) {
+  bool is_correct = measurement->outcome == OUTCOME_CORRECT;
+  size_t n = measurement->samples_us.n;
+  char at[JSON_POINTER_SIZE];
+
+  if (measurement->baseline_us.n != n)
+    return error_at(error, json_pointer_member(at, sizeof at, pointer, "baseline_us"),
+                    "%zu baseline times for %zu samples; each sample is paired with one", measurement->baseline_us.n,
+                    n);
+  if (is_correct && n == 0)
+    return error_at(error, json_pointer_member(at, sizeof at, pointer, "samples_us"),
+                    "a correct measurement has at least one sample");
+  if (measurement->baseline_failed && (is_correct || !measurement->detail))
+    return error_at(error, json_pointer_member(at, sizeof at, pointer, is_correct ? "baseline_failed" : "detail"),
+                    "a baseline that failed has another outcome than correct, and a \"detail\" that says why");
+  if (!is_correct && !digest_is_none(&measurement->object))
+    return error_at(error, json_pointer_member(at, sizeof at, pointer, "object"),
+                    "a measurement with the outcome %s has no object; only correct ones have",
+                    outcome_name(measurement->outcome));
+  if (measurement->conditions && !json_is_object(measurement->conditions))
+    return error_at(error, json_pointer_member(at, sizeof at, pointer, "conditions"),
+                    "\"conditions\" must be an object");
+  return true;
+}
+
+bool measurement_read(const json_t *json, const char *pointer, struct measurement *measurement, struct error *error) {
+  return record_read(&measurement_record, json, pointer, measurement, error) &&
+         measurement_agrees(measurement, pointer, error);
+}
+
+void measurement_trim(struct measurement *measurement) {
+  for (size_t i = 0; i < measurement_record.n; i++) {
+    const struct field *field = &measurement_record.fields[i];
+    int64_t *integer = field_at(field, measurement);
+    if (field->type == FIELD_INTEGER && (*integer < field->least || *integer > field->most))
+      *integer = FIELD_NONE;
+  }
+}
+
+bool measurement_left_early(const struct measurement *measurement) {
+  return string_equal(measurement->end, "far") || string_equal(measurement->end, "behind");
+}

@@ -1,0 +1,98 @@
+/* A measurement: what an agent learned of one config, as a worker reports it, a supervisor spools
+ * and posts it, and the server stores it. All of them read and write it by the one table below.
+ *
+ * A new member is a line of MEASUREMENT_FIELDS with a member of the struct, a column of the table
+ * `measurements` (a migration) and the code that measures it. docs/api.md says what each means.
+ *
+ * Memory: a measurement that was read owns what its members point to: measurement_release. One that
+ * is only written may borrow it. Threads: pure functions. */
+#ifndef WAVETUNE_COMMON_MEASUREMENT_MEASUREMENT_H
+#define WAVETUNE_COMMON_MEASUREMENT_MEASUREMENT_H
+
+#include "common/record/record.h"
+#include "common/verdict/outcome.h"
+#include "common/verdict/verdict.h"
+
+#define MEASUREMENT_SAMPLES_MAX 10000
+#define MEASUREMENT_DETAIL_MAX 16384    /* bytes */
+#define MEASUREMENT_NAME_MAX 64         /* bytes of a timer, a regime, a reason for the end */
+#define MEASUREMENT_CONDITIONS_MAX 4096 /* bytes of their canonical JSON */
+#define MEASUREMENT_COMPILE_MS_MAX INT64_C(1000000000000)
+#define MEASUREMENT_DEVICE_US_MAX INT64_C(1000000000000000)
+#define MEASUREMENT_REGISTERS_MAX 1000000
+#define OPENING_US_MAX INT64_C(1000000000000000) /* of opening a kernel, in an epoch */
+
+/* Absent members: as common/record/record.h has them. */
+struct measurement {
+  int64_t seq;            /* unique in a lease's epoch */
+  int64_t config;         /* ordinal in the job's space */
+  int64_t process, round; /* absent: the lease's */
+  enum outcome outcome;
+  char *detail;                           /* why it is not correct */
+  char *timer, *regime;                   /* what timed it; "cold" or "warm" */
+  struct numbers samples_us, baseline_us; /* in pairs */
+  double clock_mhz;
+  int64_t compile_ms, device_us; /* what compiling it took; what of the device's time it took */
+  int64_t vgprs, agprs, spills;  /* of its code */
+  int64_t lds_bytes, occupancy;  /* of a workgroup; workgroups that a compute unit holds */
+  char *end;                     /* why sampling ended (agent/measure/race.h) */
+  json_t *conditions;            /* of the device and the machine (agent/device/device.h) */
+  bool baseline_failed;          /* the config is the job's baseline, and nothing can be measured */
+  struct digest object;          /* of the code that was timed, a blob; of correct ones only */
+};
+
+/* The fields with a column of the table `measurements`, of a struct measurement that is `base` bytes into an
+ * object. `flags` go to all of them. */
+/* clang-format off */
+#define MEASUREMENT_FIELD(base, type, member, ...) \
+  {#member, FIELD_##type, (base) + offsetof(struct measurement, member), __VA_ARGS__}
+#define MEASUREMENT_FIELDS(base, flags) \
+  MEASUREMENT_FIELD(base, INTEGER, seq, (flags) | FIELD_REQUIRED, .least = 1, .most = INT64_MAX), \
+  MEASUREMENT_FIELD(base, INTEGER, config, (flags) | FIELD_REQUIRED, .most = INT64_MAX - 1), \
+  MEASUREMENT_FIELD(base, INTEGER, process, (flags) | FIELD_NOT_NULL, .most = INT32_MAX), \
+  MEASUREMENT_FIELD(base, INTEGER, round, (flags) | FIELD_NOT_NULL, .most = INT32_MAX), \
+  MEASUREMENT_FIELD(base, ENUM, outcome, (flags) | FIELD_REQUIRED, .names = outcome_names, \
+                    .sql_type = "outcome"), \
+  MEASUREMENT_FIELD(base, TEXT, detail, (flags), .most = MEASUREMENT_DETAIL_MAX), \
+  MEASUREMENT_FIELD(base, TEXT, timer, (flags), .most = MEASUREMENT_NAME_MAX), \
+  MEASUREMENT_FIELD(base, TEXT, regime, (flags), .most = MEASUREMENT_NAME_MAX), \
+  MEASUREMENT_FIELD(base, NUMBERS, samples_us, (flags) | FIELD_NOT_NULL, \
+                    .most = MEASUREMENT_SAMPLES_MAX, \
+                    .least_number = VERDICT_US_MIN, .most_number = VERDICT_US_MAX), \
+  MEASUREMENT_FIELD(base, NUMBERS, baseline_us, (flags) | FIELD_NOT_NULL, \
+                    .most = MEASUREMENT_SAMPLES_MAX, \
+                    .least_number = VERDICT_US_MIN, .most_number = VERDICT_US_MAX), \
+  MEASUREMENT_FIELD(base, NUMBER, clock_mhz, (flags), .most_number = 1e6), \
+  MEASUREMENT_FIELD(base, INTEGER, compile_ms, (flags), .most = MEASUREMENT_COMPILE_MS_MAX), \
+  MEASUREMENT_FIELD(base, INTEGER, device_us, (flags), .most = MEASUREMENT_DEVICE_US_MAX), \
+  MEASUREMENT_FIELD(base, INTEGER, vgprs, (flags), .most = MEASUREMENT_REGISTERS_MAX), \
+  MEASUREMENT_FIELD(base, INTEGER, agprs, (flags), .most = MEASUREMENT_REGISTERS_MAX), \
+  MEASUREMENT_FIELD(base, INTEGER, spills, (flags), .most = INT32_MAX), \
+  MEASUREMENT_FIELD(base, INTEGER, lds_bytes, (flags), .most = INT32_MAX), \
+  MEASUREMENT_FIELD(base, INTEGER, occupancy, (flags), .most = INT32_MAX), \
+  MEASUREMENT_FIELD(base, TEXT, end, (flags), .most = MEASUREMENT_NAME_MAX), \
+  MEASUREMENT_FIELD(base, JSON, conditions, (flags), .most = MEASUREMENT_CONDITIONS_MAX, \
+                    .schema = "{\"type\": \"object\"}")
+/* clang-format on */
+
+/* As it is posted. */
+extern const struct record measurement_record;
+
+void measurement_init(struct measurement *measurement); /* everything is absent */
+void measurement_release(struct measurement *measurement);
+
+/* Whether members that are each good go together: samples are paired, what is correct has some… */
+must_check bool measurement_agrees(const struct measurement *measurement, const char *pointer, struct error *error);
+/* Reads one strictly; its members agree. What JSON lacks stays as it is. On failure release it. */
+must_check bool measurement_read(const json_t *json, const char *pointer, struct measurement *measurement,
+                                 struct error *error);
+
+/* Makes integers absent that are out of their limits: what code objects claim is a stranger's, and
+ * a server refuses the whole measurement for it. */
+void measurement_trim(struct measurement *measurement);
+
+/* Whether it left a race before that was decided: its few rounds tell that it cannot win, and not
+ * its ratio. */
+bool measurement_left_early(const struct measurement *measurement);
+
+#endif

@@ -1,0 +1,123 @@
+-- Measurements: what a post of results changes (measurement_routes.c), and what is
+-- read of them.
+--
+-- A post is one transaction. It locks its lease first, so that posts of one lease come one after
+-- the other, and the job's row last: nothing waits for a lease while it holds a job's row.
+
+-- The lease and what of its job a post needs.
+-- name: results_lock
+SELECT l.job_id, l.stage, l.round, l.process, l.state, l.epoch, l.agent, l.device, l.configs,
+    l.remaining, l.epoch_opening_us, l.fruitless, j.baseline, j.best_ratio,
+    j.budget_device_ms IS NOT NULL AS has_budget, e.hardware_digest
+FROM leases l
+JOIN jobs j ON j.id = l.job_id
+JOIN environments e ON e.id = j.environment_id
+WHERE l.id = :lease::bigint
+FOR UPDATE OF l;
+
+-- A statement of its own, after the lock: its snapshot has what an earlier post of the lease
+-- stored while this one waited. Each is looked up as the first from its key to its key, so that
+-- the plan probes the unique index even when it was made, and kept, while the table was small
+-- enough to be read whole.
+-- name: results_known
+SELECT p.seq, m.body_digest
+FROM unnest(:seq::bigint[]) AS p(seq)
+CROSS JOIN LATERAL (
+    SELECT body_digest
+    FROM measurements
+    WHERE (lease_id, epoch, seq) >= (:lease::bigint, :epoch::bigint, p.seq)
+      AND (lease_id, epoch, seq) <= (:lease::bigint, :epoch::bigint, p.seq)
+    ORDER BY lease_id, epoch, seq
+    LIMIT 1
+) m;
+
+-- {columns}, {arrays} and {values} are those of a measurement's record
+-- (common/measurement/measurement.h).
+-- name: results_insert
+INSERT INTO measurements (job_id, lease_id, epoch, stage, agent, device, body_digest, ratio, late,
+                          {columns})
+SELECT :job::bigint, :lease::bigint, :epoch::bigint, :stage::stage, :agent::text, :device::text,
+    body_digest, ratio, late, {values}
+FROM unnest(:body_digest::bytea[], :ratio::float8[], :late::boolean[], {arrays})
+     WITH ORDINALITY AS posted(body_digest, ratio, late, {columns}, n)
+ORDER BY n
+RETURNING id, seq;
+
+-- name: results_objects
+INSERT INTO measurement_objects (job_id, measurement, object)
+SELECT :job::bigint, measurement, object
+FROM unnest(:measurement::bigint[], :object::bytea[]) AS timed(measurement, object);
+
+-- It only falls, ever more rarely; when a post has none that is better, the job's row is not
+-- written.
+-- name: results_best
+UPDATE jobs
+SET best_ratio = :ratio::float8
+WHERE id = :job::bigint AND :ratio::float8 < COALESCE(best_ratio, 'infinity');
+
+-- name: results_late
+WITH counter AS (
+    UPDATE jobs SET events = events + 1 WHERE id = :job::bigint RETURNING id, events
+)
+INSERT INTO job_events (job_id, event, kind, detail)
+SELECT id, events, 'late',
+    json_build_object('lease', :lease::bigint::text, 'epoch', :epoch::bigint,
+                      'current_epoch', :current_epoch::bigint,
+                      'measurements', :measurements::bigint)
+FROM counter;
+
+-- A config that left its race early has few rounds, which may say anything: it must not displace
+-- one that stayed.
+-- name: measurements_screen_ranked
+WITH correct AS (
+    SELECT config, ratio, lease_id, COALESCE("end" IN ('far', 'behind'), false) AS left_early
+    FROM measurements
+    WHERE job_id = :job::bigint AND stage = :stage::stage AND NOT late AND outcome = 'correct'
+)
+(SELECT * FROM correct WHERE NOT left_early ORDER BY ratio, config LIMIT :most::bigint)
+UNION
+(SELECT * FROM correct WHERE left_early ORDER BY ratio, config LIMIT :most::bigint)
+UNION
+(SELECT * FROM correct WHERE config IN (:always_0::bigint, :always_1::bigint))
+ORDER BY ratio, config;
+
+-- name: measurements_screen_outcomes
+SELECT outcome, count(*) AS n, min(left(detail, 300)) FILTER (WHERE outcome <> 'correct') AS example
+FROM measurements
+WHERE job_id = :job::bigint AND stage = :stage::stage AND NOT late
+GROUP BY outcome
+ORDER BY n DESC;
+
+-- name: measurements_search
+SELECT config, CASE WHEN outcome = 'correct' THEN ratio END AS ratio
+FROM measurements
+WHERE job_id = :job::bigint AND stage = 'screen' AND NOT late
+ORDER BY config;
+
+-- name: measurements_final
+SELECT config, process, outcome, samples_us, baseline_us, vgprs, spills, lds_bytes,
+    dense_rank() OVER (ORDER BY agent, device) AS device
+FROM measurements
+WHERE job_id = :job::bigint AND stage = 'final' AND NOT late
+ORDER BY process, config;
+
+-- A page ends early when its samples are many, so that its size in memory is bounded; it has a
+-- measurement in any case. There are two columns "at": the first is read.
+-- name: job_measurements_list
+SELECT j.id AS job, rfc3339(m.at) AS at, o.object, m.*
+FROM jobs j
+LEFT JOIN LATERAL (
+    SELECT *, count(*) OVER () AS n,
+        sum(2 * cardinality(samples_us)) OVER (ORDER BY id)
+            - 2 * cardinality(samples_us) AS times_before
+    FROM (
+        SELECT *
+        FROM measurements
+        WHERE job_id = j.id AND id > :after::bigint
+        ORDER BY id
+        LIMIT :limit::bigint
+    ) page
+) m ON m.times_before < 100000
+LEFT JOIN measurement_objects o ON o.job_id = m.job_id AND o.measurement = m.id
+WHERE j.id = :job::bigint
+ORDER BY m.id;

@@ -1,6 +1,8 @@
 /* Reading measurements. Memory and threads: as the header says. */
 #include "common/measurement/measurement.h"
 
+#include <math.h>
+
 static const struct field fields[] = {
     MEASUREMENT_FIELDS(0, FIELD_OMITTED),
     {"baseline_failed", FIELD_BOOL, offsetof(struct measurement, baseline_failed),
@@ -46,9 +48,13 @@ bool measurement_read(const json_t *json, const char *pointer, struct measuremen
 void measurement_trim(struct measurement *measurement) {
   for (size_t i = 0; i < measurement_record.n; i++) {
     const struct field *field = &measurement_record.fields[i];
-    int64_t *integer = field_at(field, measurement);
+    void *at = field_at(field, measurement);
+    int64_t *integer = at;
+    double *number = at;
     if (field->type == FIELD_INTEGER && (*integer < field->least || *integer > field->most))
       *integer = FIELD_NONE;
+    if (field->type == FIELD_NUMBER && !(*number >= field->least_number && *number <= field->most_number))
+      *number = NAN;
   }
 }
 

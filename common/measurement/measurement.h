@@ -87,8 +87,8 @@ must_check bool measurement_agrees(const struct measurement *measurement, const 
 must_check bool measurement_read(const json_t *json, const char *pointer, struct measurement *measurement,
                                  struct error *error);
 
-/* Makes integers absent that are out of their limits: what code objects claim is a stranger's, and
- * a server refuses the whole measurement for it. */
+/* Makes integers and numbers absent that are out of their limits: what code objects and sensors say
+ * is a stranger's, and a server refuses the whole measurement for it. */
 void measurement_trim(struct measurement *measurement);
 
 /* Whether it left a race before that was decided: its few rounds tell that it cannot win, and not

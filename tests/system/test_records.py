@@ -4,12 +4,14 @@ build/…/tests/records prints the server's records; their columns are looked up
 the document of a running server."""
 
 import copy
+import hashlib
 import json
 import re
 import subprocess
 
 import harness
 import pytest
+from hands import SMALL, hands, kernel, register, server, submit  # noqa: F401 (fixtures)
 
 # The types of columns that a type of field may have; None: any, as its text.
 SQL_TYPES = {
@@ -161,3 +163,39 @@ def test_statements_keep_their_quotes_and_take_a_parameter_twice(database):
 def test_a_mistake_in_binding_aborts(database, mistake, sentence):
     done = run(mistake, database)
     assert done.returncode < 0 and sentence in done.stderr
+
+
+def value_of(name, schema):
+    """Something that a schema allows, which no other member has."""
+    if "anyOf" in schema:
+        schema = schema["anyOf"][0]
+    kind = schema["type"] if isinstance(schema["type"], str) else schema["type"][0]
+    lower = int(schema.get("minimum", 0))
+    return {"integer": lower + len(name), "number": lower + len(name) + 0.5, "string": f"its {name}", "array": [len(name) + 0.25],
+            "object": {name: [1, None]}}[kind]
+
+
+def test_every_member_of_a_measurement_is_stored_and_read_again(server, submit, hands):  # noqa: F811
+    """The members are the contract's own: one that is added needs no line here."""
+    members = server.get("/openapi.json")["components"]["schemas"]["MeasurementRequest"]["properties"]
+    submit(SMALL)
+    lease = hands("a").pull().json
+    code = b"the code that was timed"
+    measurement = {name: value_of(name, schema) for name, schema in members.items()
+                   if name not in ("baseline_failed", "object", "outcome")}
+    measurement |= {"config": lease["configs"][0][0], "process": lease["process"], "round": lease["round"], "outcome": "correct",
+                    "object": "sha256:" + hashlib.sha256(code).hexdigest()}
+    assert server.request("PUT", f"/v1/blobs/{measurement['object']}", code).status == 201
+    answer = server.request("POST", f"/v1/leases/{lease['lease']}/results", {"epoch": lease["epoch"], "measurements": [measurement]})
+    assert answer.status == 200, answer
+    stored, = server.get(f"/v1/jobs/{lease['job']}/measurements")["items"]
+    assert {name: stored[name] for name in measurement} == measurement
+
+    # What it leaves out is null, or the lease's.
+    least = {"seq": 99, "config": lease["configs"][0][0] + 1, "outcome": "compile"}
+    answer = server.request("POST", f"/v1/leases/{lease['lease']}/results", {"epoch": lease["epoch"], "measurements": [least]})
+    assert answer.status == 200, answer
+    stored = server.get(f"/v1/jobs/{lease['job']}/measurements")["items"][1]
+    expected = dict.fromkeys(measurement) | least | {"process": lease["process"], "round": lease["round"], "regime": "cold",
+                                                     "samples_us": [], "baseline_us": []}
+    assert {name: stored[name] for name in expected} == expected

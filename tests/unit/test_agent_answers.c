@@ -138,10 +138,12 @@ Test(agent_answers, what_a_code_object_claims_and_no_server_takes_is_left_out) {
   measurement.spills = (INT64_C(1) << 32) - 1;
   measurement.agprs = 12;
   measurement.occupancy = CODE_UNKNOWN;
+  measurement.clock_mhz = 1e9;
   measurement_trim(&measurement);
   cleanup_json json_t *json = measurement_to_json(&lease, &measurement, NULL);
   cr_expect_null(json_object_get(json, "vgprs"));
   cr_expect_null(json_object_get(json, "spills"));
   cr_expect_null(json_object_get(json, "occupancy"));
+  cr_expect_null(json_object_get(json, "clock_mhz"));
   cr_expect_eq(json_integer_value(json_object_get(json, "agprs")), 12);
 }

@@ -2,7 +2,8 @@
 -- locked; after leases come jobs: nothing waits for a lease while it holds a job's row.
 
 -- Of a lease that was locked before, and was in from_state then: lease_state.h says what each
--- part means.
+-- part means. The last condition has the plan probe the index, however few leases the statistics
+-- know.
 -- name: lease_change_state
 UPDATE leases l
 SET state = c.to_state::lease_state,
@@ -36,7 +37,8 @@ FROM (SELECT *, from_state <> 'held' AND to_state = 'held' AS is_grant
            AS r(lease, from_state, to_state, agent, device, nonce, token, held_ms, less, more,
                 is_split, posts, fruitless_less, device_us, opening_us, correct, compile, runtime,
                 correctness, timeout, constraints)) c
-WHERE l.id = c.lease AND l.state = c.from_state::lease_state;
+WHERE l.id = c.lease AND l.state = c.from_state::lease_state
+  AND l.id = ANY (:lease::bigint[]);
 
 -- One lease and what deciding about it needs; it is locked.
 -- name: lease_lock

@@ -89,6 +89,9 @@ static bool answer_timed(void *context, struct timed *timed) {
   measurement.occupancy = plan->occupancy;
   measurement.lds_bytes = plan->lds_bytes;
   cleanup_json json_t *conditions = measurement.conditions = conditions_now(measuring);
+  const json_t *temperature_c = json_object_get(conditions, "temperature_c");
+  if (json_is_number(temperature_c))
+    measurement.temperature_c = json_number_value(temperature_c);
   measurement_trim(&measurement);
   return worker_answer(record_write(&measurement_record, &measurement));
 }

@@ -3,7 +3,6 @@
  *
  * A program's notes are in WALK_FOLDER/PROGRAM.PID, a table of pairs: a thread's id, and the function's distance from
  * where the program was loaded. Forked children share their parent's. */
-#define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
 #include <link.h>

@@ -35,7 +35,7 @@ import harness  # noqa: E402
 
 def build():
     trace = WORK / "walk_trace.o"
-    subprocess.run(["cc", "-O1", "-c", f'-DWALK_FOLDER="{NOTES}"', HERE / "bench/walk_trace.c", "-o", trace], check=True)
+    subprocess.run(["cc", "-O1", "-c", "-D_GNU_SOURCE", f'-DWALK_FOLDER="{NOTES}"', HERE / "bench/walk_trace.c", "-o", trace], check=True)
     subprocess.run(["cmake", "-S", TREE, "-B", BUILD, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Debug",
                     "-DCMAKE_C_FLAGS_DEBUG=-O0 -g1 -finstrument-functions", f"-DCMAKE_EXE_LINKER_FLAGS={trace}"],
                    check=True, stdout=subprocess.DEVNULL)

@@ -31,8 +31,6 @@
   COUNTER(measurements_quarantined, "wavetune_measurements_quarantined_total", "Measurements of devices that drifted, taken back") \
   COUNTER(winners_quarantined, "wavetune_winners_quarantined_total", "Winners decided from quarantined measurements") \
   COUNTER(winners_flagged, "wavetune_winners_flagged_total", "Winners that a later job measured slower than the default") \
-  COUNTER(batches, "wavetune_batches_total", "Runs of a batched route") \
-  COUNTER(batched_requests, "wavetune_batched_requests_total", "Requests answered by runs of batched routes")
 /* clang-format on */
 enum counter {
 #define X(id, ...) COUNTER_##id,

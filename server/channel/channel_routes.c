@@ -7,7 +7,7 @@
 #include "server/http/answers.h"
 #include "server/http/page.h"
 #include "server/http/routes.h"
-#include "server/token/token_store.h"
+#include "server/token/tokens.h"
 
 /* How often a move or a signature is tried anew, each time because somebody else moved the channel in between. */
 #define CHANNEL_ATTEMPTS 16

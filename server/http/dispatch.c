@@ -293,12 +293,12 @@ static enum MHD_Result refuse(struct request_private *request, bool may_swallow)
 
 static enum MHD_Result body_complete(struct request_private *request);
 
-static enum MHD_Result hand_over(struct request_private *request, int kind) {
+static enum MHD_Result hand_over(struct request_private *request, bool for_token) {
   struct server *server = request->request.server;
   request->is_suspended = true;
   atomic_fetch_add(&server->n_suspended, 1);
   MHD_suspend_connection(request->connection->mhd);
-  enum queue_answer answer = queue_add(server->queue, kind, request);
+  enum queue_answer answer = queue_add(server->queue, request, for_token);
   if (answer == QUEUE_FULL) {
     counter_add(COUNTER_queue_shed, 1);
     request_problem(&request->request, MHD_HTTP_SERVICE_UNAVAILABLE, "",
@@ -388,7 +388,7 @@ static enum MHD_Result begin_route(struct request_private *request, const struct
     return begin_body(request);
   case AUTH_ASK:
     request->token = credentials->digest;
-    return hand_over(request, QUEUE_KIND_TOKEN);
+    return hand_over(request, true);
   case AUTH_BUSY:
     request_problem(&request->request, MHD_HTTP_SERVICE_UNAVAILABLE, "",
                     "too many unknown tokens are being tried; try again");
@@ -513,7 +513,6 @@ bool request_parse_body(struct request_private *request) {
 
 static void run_in_memory(struct request_private *request) {
 #define HANDLE_ROUTE_DATABASE(id)
-#define HANDLE_ROUTE_BATCH(id)
 #define HANDLE_ROUTE_MEMORY(id)                                                                                        \
   case ROUTE_##id:                                                                                                     \
     route_##id(request->request.server, &request->request);                                                            \
@@ -530,7 +529,7 @@ static void run_in_memory(struct request_private *request) {
 static enum MHD_Result body_complete(struct request_private *request) {
   request->complete_ns = clock_monotonic_ns();
   if (request->route->place != ROUTE_MEMORY)
-    return hand_over(request, (int)request->route->id);
+    return hand_over(request, false);
   request->state = REQUEST_RUNNING;
   if (request_parse_body(request))
     run_in_memory(request);

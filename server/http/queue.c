@@ -7,11 +7,11 @@
 
 /* How long a worker without work sleeps while requests are parked: the grain of polls and deadlines. */
 #define TICK_MS 20
-#define TOKENS_BATCH 64
 
-/* A batched route runs on so many workers at a time; more only when a whole batch waits. Otherwise the workers would share
- * what comes among them in batches of a few, and each of those costs a statement and a commit. */
-#define BATCH_RUNS_MAX 2
+/* Requests in the order in which they came. */
+struct fifo {
+  struct request_private *first, *last;
+};
 
 struct queue {
   pthread_mutex_t lock;
@@ -21,12 +21,7 @@ struct queue {
   bool is_stopping;
   size_t length;
   uint64_t n_appended;
-  struct request_private *first, *last;
-  struct {
-    struct request_private *first, *last;
-    size_t length;
-    int n_runs; /* workers that have taken of it and are not done */
-  } kinds[QUEUE_KINDS];
+  struct fifo requests, tokens; /* the second: whose tokens are to be looked up */
   struct park *park;
 };
 
@@ -59,33 +54,31 @@ static struct request_private *request_of_item(struct park_item *item) {
   return (struct request_private *)((char *)item - offsetof(struct request_private, park));
 }
 
-static void append(struct queue *queue, struct request_private *request) {
-  request->state = request->kind == QUEUE_KIND_TOKEN ? REQUEST_AUTHORISING : REQUEST_QUEUED;
+static void append(struct queue *queue, struct request_private *request, bool for_token) {
+  struct fifo *fifo = for_token ? &queue->tokens : &queue->requests;
+  request->state = for_token ? REQUEST_AUTHORISING : REQUEST_QUEUED;
   request->next = NULL;
-  request->previous = queue->last;
-  *(queue->last ? &queue->last->next : &queue->first) = request;
-  queue->last = request;
-  request->kind_next = NULL;
-  struct request_private **kind_last = &queue->kinds[request->kind].last;
-  *(*kind_last ? &(*kind_last)->kind_next : &queue->kinds[request->kind].first) = request;
-  *kind_last = request;
-  queue->kinds[request->kind].length++;
+  *(fifo->last ? &fifo->last->next : &fifo->first) = request;
+  fifo->last = request;
   queue->length++;
   request->number = ++queue->n_appended;
 }
 
-static struct request_private *pop(struct queue *queue, int kind) {
-  struct request_private *request = queue->kinds[kind].first;
+static struct request_private *pop(struct queue *queue, struct fifo *fifo) {
+  struct request_private *request = fifo->first;
   if (!request)
     return NULL;
-  queue->kinds[kind].first = request->kind_next;
-  if (!request->kind_next)
-    queue->kinds[kind].last = NULL;
-  queue->kinds[kind].length--;
-  *(request->previous ? &request->previous->next : &queue->first) = request->next;
-  *(request->next ? &request->next->previous : &queue->last) = request->previous;
+  fifo->first = request->next;
+  if (!fifo->first)
+    fifo->last = NULL;
   queue->length--;
   return request;
+}
+
+/* The one whose first request came first; of two that are empty, either. */
+static struct fifo *fifo_choose(struct queue *queue) {
+  const struct request_private *request = queue->requests.first, *token = queue->tokens.first;
+  return token && (!request || token->number < request->number) ? &queue->tokens : &queue->requests;
 }
 
 static void parked_end(struct request_private *request) {
@@ -99,10 +92,10 @@ static void unpark(struct queue *queue, struct park_item *item, int64_t now_ms) 
   request->request.is_parked_before = true;
   parked_end(request);
   request->request.deadline_passed = now_ms >= request->park.deadline_ms;
-  append(queue, request);
+  append(queue, request, false);
 }
 
-enum queue_answer queue_add(struct queue *queue, int kind, struct request_private *request) {
+enum queue_answer queue_add(struct queue *queue, struct request_private *request, bool for_token) {
   enum queue_answer answer = QUEUE_ADDED;
   pthread_mutex_lock(&queue->lock);
   if (queue->is_stopping) {
@@ -110,8 +103,7 @@ enum queue_answer queue_add(struct queue *queue, int kind, struct request_privat
   } else if ((int64_t)queue->length >= queue->length_max) {
     answer = QUEUE_FULL;
   } else {
-    request->kind = kind;
-    append(queue, request);
+    append(queue, request, for_token);
     pthread_cond_signal(&queue->work);
   }
   pthread_mutex_unlock(&queue->lock);
@@ -141,55 +133,30 @@ static void wait_for_work(struct queue *queue) {
   pthread_cond_timedwait(&queue->work, &queue->lock, &until);
 }
 
-static size_t kind_batch(int kind) {
-  return kind == QUEUE_KIND_TOKEN ? TOKENS_BATCH : route_of((enum route_id)kind)->batch;
-}
-
-static bool kind_may_run(const struct queue *queue, int kind) {
-  size_t batch = kind_batch(kind);
-  return batch == 1 || queue->kinds[kind].n_runs < BATCH_RUNS_MAX || queue->kinds[kind].length >= batch;
-}
-
-/* The kind of the request that waits for longest among those that may run; -1: none. */
-static int kind_choose(const struct queue *queue) {
-  int chosen = -1;
-  for (int kind = 0; queue->first && kind < QUEUE_KINDS; kind++) {
-    const struct request_private *request = queue->kinds[kind].first;
-    if (request && (chosen < 0 || request->number < queue->kinds[chosen].first->number) && kind_may_run(queue, kind))
-      chosen = kind;
-  }
-  return chosen;
-}
-
-size_t queue_take(struct queue *queue, struct request_private *requests[], int *ret_kind, uint64_t *ret_generation) {
+size_t queue_take(struct queue *queue, struct request_private *requests[QUEUE_TOKENS_MAX], bool *ret_for_tokens,
+                  uint64_t *ret_generation) {
   size_t n = 0;
-  int kind = -1;
   pthread_mutex_lock(&queue->lock);
   while (!queue->is_stopping) {
     advance(queue);
-    if ((kind = kind_choose(queue)) >= 0)
+    if (queue->length)
       break;
     wait_for_work(queue);
   }
+
   if (!queue->is_stopping) {
-    size_t most = kind_batch(kind);
-    while (n < most && (requests[n] = pop(queue, kind)))
+    struct fifo *fifo = fifo_choose(queue);
+    *ret_for_tokens = fifo == &queue->tokens;
+    size_t most = *ret_for_tokens ? QUEUE_TOKENS_MAX : 1;
+    while (n < most && (requests[n] = pop(queue, fifo)))
       requests[n++]->state = REQUEST_RUNNING;
-    queue->kinds[kind].n_runs++;
-    *ret_kind = kind;
     *ret_generation = queue->park->generation;
-    /* What a poll moved here together may be several batches. */
-    if (queue->first)
+    /* A poll may have moved several here. */
+    if (queue->length)
       pthread_cond_signal(&queue->work);
   }
   pthread_mutex_unlock(&queue->lock);
   return n;
-}
-
-void queue_done(struct queue *queue, int kind) {
-  pthread_mutex_lock(&queue->lock);
-  queue->kinds[kind].n_runs--;
-  pthread_mutex_unlock(&queue->lock);
 }
 
 /* Polls are spread over [poll - 1/8, poll + 1/8], so that requests parked together do not stay together. */
@@ -211,7 +178,6 @@ bool queue_park(struct queue *queue, struct request_private *request, const char
     request->parked_at_ns = clock_monotonic_ns();
     request->park.deadline_ms = deadline_ms;
     request->park.poll_ms = queue->poll_ms;
-    request->kind = (int)request->request.route;
     park_add(queue->park, &request->park, key, now_ms, deadline_ms < due_ms ? deadline_ms : due_ms);
     if (park_was_woken(queue->park, key, since_generation)) {
       park_remove(queue->park, &request->park);
@@ -250,7 +216,7 @@ void queue_stop(struct queue *queue) {
 struct request_private *queue_drain(struct queue *queue) {
   pthread_mutex_lock(&queue->lock);
   ALWAYS(queue->is_stopping);
-  struct request_private *request = queue->first ? pop(queue, queue->first->kind) : NULL;
+  struct request_private *request = pop(queue, fifo_choose(queue));
   if (!request) {
     struct park_item *item = park_take_any(queue->park);
     if (item) {

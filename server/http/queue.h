@@ -1,8 +1,7 @@
 /* Where requests wait for a database worker, and where they wait for something to happen (the park).
  *
- * One FIFO over all routes; a worker takes the first request and with it all that wait for the same route, up to the
- * route's batch. A batched route that another worker runs is passed over until that is done or a whole batch waits: what
- * comes in the meantime is served together. Woken and polled requests come back to the end of the FIFO.
+ * One FIFO. A worker takes the first request; where that is the look-up of an unknown token, it takes all that wait for one,
+ * which is one statement. Woken and polled requests come back to the end of the FIFO.
  * Memory: links are in the requests; the queue owns none. Threads: any; one lock, held for constant time, under which
  * neither libmicrohttpd nor libpq is called. */
 #ifndef WAVETUNE_SERVER_HTTP_QUEUE_H
@@ -10,9 +9,7 @@
 
 #include "server/http/request_private.h"
 
-/* Kinds of work: a route's number, or the look-up of an unknown token. */
-#define QUEUE_KIND_TOKEN ROUTE_COUNT
-#define QUEUE_KINDS (ROUTE_COUNT + 1)
+#define QUEUE_TOKENS_MAX 64 /* that are looked up at once */
 
 struct queue;
 
@@ -20,13 +17,13 @@ must_check struct queue *queue_new(int64_t length_max, int64_t poll_ms);
 void queue_free(struct queue *queue); /* stopped and empty */
 
 enum queue_answer { QUEUE_ADDED, QUEUE_FULL, QUEUE_STOPPING };
-enum queue_answer queue_add(struct queue *queue, int kind, struct request_private *request);
+/* `for_token`: its token is to be looked up, before its handler may run. */
+enum queue_answer queue_add(struct queue *queue, struct request_private *request, bool for_token);
 
-/* Waits for work. Fills `requests` with up to ROUTE_BATCH_MAX of one kind and returns how many; 0: the queue stops.
- * *ret_generation is for queue_park. */
-size_t queue_take(struct queue *queue, struct request_private *requests[], int *ret_kind, uint64_t *ret_generation);
-/* What queue_take gave is answered or parked; by the worker that took it, before it takes again. */
-void queue_done(struct queue *queue, int kind);
+/* Waits for work and returns how many: one request to run, or up to QUEUE_TOKENS_MAX whose tokens are to be looked up
+ * (*ret_for_tokens); 0: the queue stops. *ret_generation is for queue_park. */
+size_t queue_take(struct queue *queue, struct request_private *requests[QUEUE_TOKENS_MAX], bool *ret_for_tokens,
+                  uint64_t *ret_generation);
 
 /* False: the queue stops, answer the request. `is_idle`: none that waits under this key could be answered now: for half a
  * poll interval the others do not look either. */

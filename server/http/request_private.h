@@ -102,10 +102,8 @@ struct request_private {
   char author_peer[INET6_ADDRSTRLEN];
   uint64_t memory_generation; /* of the channels when this run began */
   /* Links of the queue and the park. */
-  int kind;
-  uint64_t number;                         /* of its place in the FIFO */
-  struct request_private *next, *previous; /* of the FIFO */
-  struct request_private *kind_next;
+  uint64_t number;              /* of its place in the FIFO */
+  struct request_private *next; /* of the FIFO */
   struct park_item park;
 };
 

@@ -3,19 +3,14 @@
 
 static const struct route routes[] = {
 /* clang-format off */
-#define X(id_, method_, path_, roles_, place_, body_max_, batch_, summary_)                                             \
+#define X(id_, method_, path_, roles_, place_, body_max_, summary_)                                                     \
   [ROUTE_##id_] = {.id = ROUTE_##id_, .name = #id_, .method = method_, .path = path_, .summary = summary_,             \
-                   .roles = roles_, .place = place_, .body_max = body_max_, .batch = batch_,                             \
+                   .roles = roles_, .place = place_, .body_max = body_max_,                                              \
                    .is_json = (body_max_) > 0 && ROUTE_##id_ != ROUTE_blob_put},
     ROUTES(X)
 #undef X
     /* clang-format on */
 };
-
-#define X(id_, method_, path_, roles_, place_, body_max_, batch_, summary_)                                            \
-  _Static_assert((batch_) >= 1 && (batch_) <= ROUTE_BATCH_MAX, #id_);
-ROUTES(X)
-#undef X
 
 const struct route *route_of(enum route_id id) { return &routes[id]; }
 

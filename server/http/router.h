@@ -12,12 +12,9 @@ struct route {
   const char *name, *method, *path, *summary;
   unsigned roles; /* that may call it; TOKEN_ANYONE: no token is needed */
   enum route_place place;
-  size_t body_max, batch;
+  size_t body_max;
   bool is_json; /* its body, where it takes one */
 };
-
-/* Every route takes its own; the widest batch of ROUTES must not exceed this. */
-#define ROUTE_BATCH_MAX 256
 
 const struct route *route_of(enum route_id id);
 

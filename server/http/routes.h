@@ -5,7 +5,6 @@
 #include "server/http/request.h"
 
 #define ROUTE_DECLARE_ROUTE_DATABASE(id) void route_##id(struct worker *worker, struct request *request);
-#define ROUTE_DECLARE_ROUTE_BATCH(id) void route_##id(struct worker *worker, struct request **requests, size_t n);
 #define ROUTE_DECLARE_ROUTE_MEMORY(id) void route_##id(struct server *server, struct request *request);
 #define X(id, method, path, role, place, ...) ROUTE_DECLARE_##place(id)
 ROUTES(X)

@@ -154,8 +154,8 @@ void tokens_answer_unknown(struct request_private *request, bool is_expired) {
 
 void tokens_look_up(struct worker *worker, struct request_private *requests[], size_t n) {
   struct auth *auth = worker->server->auth;
-  struct digest digests[ROUTE_BATCH_MAX];
-  struct auth_token found[ROUTE_BATCH_MAX], live[ROUTE_BATCH_MAX];
+  struct digest digests[QUEUE_TOKENS_MAX];
+  struct auth_token found[QUEUE_TOKENS_MAX], live[QUEUE_TOKENS_MAX];
   size_t n_found = 0, n_live;
   struct error error;
   bool is_answered;

@@ -10,15 +10,11 @@
 #include "server/http/traffic.h"
 #include "server/server_private.h"
 
-static void handle(struct worker *worker, enum route_id id, struct request **requests, size_t n) {
+static void handle(struct worker *worker, enum route_id id, struct request *request) {
 #define HANDLE_ROUTE_MEMORY(id)
 #define HANDLE_ROUTE_DATABASE(id)                                                                                      \
   case ROUTE_##id:                                                                                                     \
-    route_##id(worker, requests[0]);                                                                                   \
-    break;
-#define HANDLE_ROUTE_BATCH(id)                                                                                         \
-  case ROUTE_##id:                                                                                                     \
-    route_##id(worker, requests, n);                                                                                   \
+    route_##id(worker, request);                                                                                       \
     break;
 #define X(id, method, path, role, place, ...) HANDLE_##place(id)
   switch (id) {
@@ -55,43 +51,32 @@ static bool is_worth_running(struct request_private *request, uint64_t memory_ge
   return request_parse_body(request);
 }
 
-static void run(struct worker *worker, enum route_id id, struct request_private *taken[], size_t n) {
-  struct request *requests[ROUTE_BATCH_MAX];
-  size_t n_worth = 0;
-  uint64_t generation = response_memory_generation(worker->server->memory);
-  for (size_t i = 0; i < n; i++)
-    if (is_worth_running(taken[i], generation))
-      requests[n_worth++] = &taken[i]->request;
-  if (!n_worth)
+static void run(struct worker *worker, struct request_private *taken) {
+  struct request *request = &taken->request;
+  if (!is_worth_running(taken, response_memory_generation(worker->server->memory)))
     return;
-  if (route_of(id)->batch > 1) {
-    counter_add(COUNTER_batches, 1);
-    counter_add(COUNTER_batched_requests, n_worth);
-  }
+
   uint64_t settled = requests_settled;
-  /* Of a batch the handler knows which line is whose. */
-  log_set_request(n_worth == 1 ? requests[0]->id : NULL);
-  handle(worker, id, requests, n_worth);
+  log_set_request(request->id);
+  handle(worker, request->route, request);
   log_set_request(NULL);
-  if (requests_settled - settled != n_worth)
-    die("%s answered %llu of %zu requests", route_of(id)->name, (unsigned long long)(requests_settled - settled),
-        n_worth);
+  if (requests_settled == settled)
+    die("%s did not answer its request", route_of(request->route)->name);
 }
 
 void *work_main(void *context) {
   struct worker_thread *thread = context;
   struct worker *worker = &thread->worker;
-  struct request_private *taken[ROUTE_BATCH_MAX];
+  struct request_private *taken[QUEUE_TOKENS_MAX];
   size_t n;
-  int kind;
+  bool for_tokens;
   MAGIC_CHECK(worker->server, SERVER_MAGIC);
-  while ((n = queue_take(worker->server->queue, taken, &kind, &worker->wake_generation))) {
+  while ((n = queue_take(worker->server->queue, taken, &for_tokens, &worker->wake_generation))) {
     db_set_deadline(worker->db, clock_monotonic_ms() + worker->server->options.database_timeout_ms);
-    if (kind == QUEUE_KIND_TOKEN)
+    if (for_tokens)
       tokens_look_up(worker, taken, n);
     else
-      run(worker, (enum route_id)kind, taken, n);
-    queue_done(worker->server->queue, kind);
+      run(worker, taken[0]);
   }
   return NULL;
 }

@@ -12,6 +12,7 @@
 #include "server/http/answers.h"
 #include "server/http/routes.h"
 #include "common/campaign/campaign.h"
+#include "common/measurement/measurement.h"
 #include "server/job/jobs.h"
 #include "server/lease/lease.h"
 #include "server/lease/lease.sql.h"

@@ -4,12 +4,13 @@
 #include "common/base/log.h"
 #include "server/agent/drift.h"
 #include "server/agent/identity.h"
+#include "server/blob/blobs.h"
 #include "server/counters.h"
 #include "server/http/answers.h"
 #include "server/http/page.h"
 #include "server/http/routes.h"
 #include "server/job/jobs.h"
-#include "server/lease/leases.h"
+#include "server/lease/lease.h"
 #include "server/measurement/measurements.h"
 
 /* Only finals name objects, so most often nothing is asked. False: the request is answered. */

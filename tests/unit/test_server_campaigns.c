@@ -83,22 +83,18 @@ static void row_add(struct story *story, const struct row *row) {
   GROW(story->rows, story->n, story->capacity);
   story->rows[story->n++] = *row;
   struct lease lease = {.space = story->space, .stage = row->stage, .process = row->process};
-  struct measurement measurement = {
-      .config = row->config,
-      .outcome = row->outcome,
-      .detail = (char *)(row->detail ? row->detail : "because"),
-      .end = row->end,
-      .n = row->n,
-      .samples_us = row->samples_us,
-      .baseline_us = row->baseline_us,
-      .device_us = row->device_us,
-      .resources = code_resources_unknown,
-      .occupancy = CODE_UNKNOWN,
-  };
-  measurement.resources.vgprs = row->vgprs;
-  measurement.resources.sgpr_spills = 0;
-  measurement.resources.vgpr_spills = row->spills;
-  measurement.resources.lds_bytes = row->lds_bytes;
+  struct measurement measurement;
+  measurement_init(&measurement);
+  measurement.config = (int64_t)row->config;
+  measurement.outcome = row->outcome;
+  measurement.detail = (char *)(uintptr_t)(row->detail ? row->detail : "because");
+  measurement.end = (char *)(uintptr_t)row->end;
+  measurement.samples_us = (struct numbers){row->n, row->samples_us};
+  measurement.baseline_us = (struct numbers){row->n, row->baseline_us};
+  measurement.device_us = row->device_us;
+  measurement.vgprs = row->vgprs;
+  measurement.spills = row->spills;
+  measurement.lds_bytes = row->lds_bytes;
   story->tuning.n_leases = row->lease;
   cr_assert(key_tuning_take(&story->tuning, &lease, &measurement));
 }

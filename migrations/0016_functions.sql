@@ -1,4 +1,5 @@
--- What several statements say, said once. Functions of one expression: the planner puts them into the statement.
+-- What several statements say, said once. Functions of one expression without a sub-select are
+-- put into the statement by the planner; the others are called.
 
 -- As the API writes times: RFC 3339 in UTC, to the millisecond.
 CREATE FUNCTION rfc3339(at timestamptz) RETURNS text LANGUAGE sql STABLE PARALLEL SAFE
@@ -27,8 +28,8 @@ CREATE FUNCTION signatures_of(signed bytea) RETURNS json LANGUAGE sql STABLE PAR
             ORDER BY c.signed_at, c.key), '[]')
         FROM code_signatures c WHERE c.digest = signed);
 
--- What the leases of a job took of its budget; of a job without a budget, nothing is looked up: the caller joins it on
--- budget_device_ms IS NOT NULL.
+-- What the leases of a job took of its budget. For a job without one pass NULL, and nothing is read:
+-- a condition of the join would be looked at too late.
 CREATE FUNCTION job_spending(job bigint)
     RETURNS TABLE (spent_us bigint, opening_us bigint, openings bigint, measured bigint, final_us bigint,
                    final_processes bigint)

@@ -30,7 +30,7 @@
   COUNTER(devices_drained, "wavetune_devices_drained_total", "Devices drained because they drifted from their history") \
   COUNTER(measurements_quarantined, "wavetune_measurements_quarantined_total", "Measurements of devices that drifted, taken back") \
   COUNTER(winners_quarantined, "wavetune_winners_quarantined_total", "Winners decided from quarantined measurements") \
-  COUNTER(winners_flagged, "wavetune_winners_flagged_total", "Winners that a later job measured slower than the default") \
+  COUNTER(winners_flagged, "wavetune_winners_flagged_total", "Winners that a later job measured slower than the default")
 /* clang-format on */
 enum counter {
 #define X(id, ...) COUNTER_##id,

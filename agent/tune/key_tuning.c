@@ -149,7 +149,8 @@ static void race_take(struct key_tuning *tuning, struct key_config *config, enum
   bool is_right = measurement->outcome == OUTCOME_CORRECT;
   struct campaign_candidate candidate = {.config = (uint64_t)measurement->config, .lease = tuning->n_leases};
   if (is_right) {
-    candidate.ratio = verdict_paired_ratio(measurement->samples_us.all, measurement->baseline_us.all, measurement->samples_us.n);
+    candidate.ratio =
+        verdict_paired_ratio(measurement->samples_us.all, measurement->baseline_us.all, measurement->samples_us.n);
     candidate.left_early = measurement_left_early(measurement);
   }
   if (stage == STAGE_HALVING && is_right) {

@@ -10,9 +10,6 @@
 #include "common/base/json.h"
 #include "server/db/author.h"
 
-/* SQL: members NAME and NAME_id of a json_build_object, from the columns of these names. */
-#define SQL_BY(row, name) "'" name "', " row "." name ", '" name "_id', " row "." name "_id::text"
-
 #define AUDIT_ACTIONS(ACTION)                                                                                          \
   ACTION(PUT_BLOB, "put-blob")                                                                                         \
   ACTION(REGISTER, "register")                                                                                         \

@@ -6,6 +6,7 @@
 #include "server/cache/cache_lookup.h"
 #include "server/cache/compatibilities.h"
 #include "server/http/answers.h"
+#include "server/http/routes.h"
 
 static const char *query_get(const void *request, const char *name) { return request_query(request, name); }
 
@@ -122,7 +123,9 @@ void channel_entry_answer(struct worker *worker, struct request *request, const 
     remembered_answer(request, row, NULL, NULL);
 }
 
-void channel_cache_answer(struct worker *worker, struct request *request, const char *channel, enum cache_rule widest) {
+/* By the rules of server/cache/cache_rules.h up to `widest`; says which one fired, in the header Wavetune-Match and in
+ * "match". */
+static void cache_answer(struct worker *worker, struct request *request, const char *channel, enum cache_rule widest) {
   struct error error;
   struct cache_resolved resolved;
   cleanup_question struct question question = {0};
@@ -141,4 +144,23 @@ void channel_cache_answer(struct worker *worker, struct request *request, const 
   const struct environment *served = &row->entry.environment;
   cleanup_free char *header = cache_match_header(&question.asked, served, &resolved);
   remembered_answer(request, row, cache_match_to_json(&question.asked, served, &resolved), header);
+}
+
+/* GET /v1/cache: what a starting container asks. */
+
+#define X(member, hardware) #member,
+static const char *const cache_arguments[] = {
+    ENVIRONMENT_TEXTS(X) "compute_units", "tag", "regime", "channel", "match", NULL};
+#undef X
+
+void route_cache_get(struct worker *worker, struct request *request) {
+  const char *channel = request_query(request, "channel"), *match = request_query(request, "match");
+  enum cache_rule widest = CACHE_RULE_UNSTATED;
+  if (!request_query_only(request, cache_arguments))
+    return;
+
+  if (match && !cache_rule_parse(match, &widest))
+    request_problem(request, 422, "", "match=%.32s is unknown: it must be " CACHE_RULES, match);
+  else
+    cache_answer(worker, request, channel ? channel : "stable", widest);
 }

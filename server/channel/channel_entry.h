@@ -16,8 +16,4 @@ must_check const struct channel_row *channel_row_find(struct worker *worker, str
 /* Answers with that row's entry, remembered until a channel moves. */
 void channel_entry_answer(struct worker *worker, struct request *request, const char *channel);
 
-/* The same for GET /v1/cache: by the rules of server/cache/cache_rules.h up to `widest`, and says which one fired, in the header
- * Wavetune-Match and in "match". */
-void channel_cache_answer(struct worker *worker, struct request *request, const char *channel, enum cache_rule widest);
-
 #endif

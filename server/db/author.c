@@ -11,15 +11,3 @@ void bind_author(struct db_parameters *parameters, const struct author *author) 
   else
     bind_text(parameters, "author_id", NULL);
 }
-
-void db_author(struct db_parameters *parameters, const struct author *author) {
-  db_text(parameters, author->name);
-  db_author_id(parameters, author);
-}
-
-void db_author_id(struct db_parameters *parameters, const struct author *author) {
-  if (author->token)
-    db_integer(parameters, author->token);
-  else
-    db_text(parameters, NULL);
-}

@@ -18,8 +18,4 @@ extern const struct author author_command_line; /* wavetune-server on the databa
 /* Binds the name as :author and the id, null without a token, as :author_id. */
 void bind_author(struct db_parameters *parameters, const struct author *author);
 
-/* The same for statements that number their parameters: name and id, in this order; or the id alone. */
-void db_author(struct db_parameters *parameters, const struct author *author);
-void db_author_id(struct db_parameters *parameters, const struct author *author);
-
 #endif

@@ -4,6 +4,8 @@
 #include <libpq-fe.h>
 #include <time.h>
 
+#include "server/db/migrate.sql.h"
+
 #define LOOK_EVERY_MS 20
 
 bool database_check(const char *conninfo, struct error *error) {
@@ -30,9 +32,8 @@ bool database_wait(const char *conninfo, int64_t timeout_ms, bool (*is_hopeless)
 }
 
 static bool ensure_with(struct db *db, struct error *error) {
-  static const struct statement exists = {"database_exists", "SELECT FROM pg_database WHERE datname = 'wavetune'"};
   cleanup_rows struct db_rows *rows = NULL;
-  if (!db_run(db, &exists, NULL, &rows, error))
+  if (!db_run(db, &sql_database_exists, NULL, &rows, error))
     return false;
   return db_count(rows) > 0 || db_run_script(db, "CREATE DATABASE wavetune", error);
 }

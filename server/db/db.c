@@ -375,10 +375,8 @@ static PGresult *statement_execute(struct db *db, const struct statement *statem
   if (!parameters)
     parameters = &none;
 
-  int n = compiled->n ? compiled->n : parameters->n;
-  for (int i = 0; i < n; i++) {
-    int from = compiled->n ? parameter_find(statement, parameters, compiled->names[i]) : i;
-    const struct db_parameter *parameter = &parameters->all[from];
+  for (int i = 0; i < compiled->n; i++) {
+    const struct db_parameter *parameter = &parameters->all[parameter_find(statement, parameters, compiled->names[i])];
     values[i] = parameter->value;
     lengths[i] = parameter->size;
     formats[i] = parameter->is_binary;
@@ -390,7 +388,8 @@ static PGresult *statement_execute(struct db *db, const struct statement *statem
     n_given += !parameters->all[i].may_be_unused;
   if (n_used != n_given)
     die("%s: a parameter was bound that the statement does not have", statement->name);
-  return answer_take(db, PQsendQueryPrepared(db->connection, statement->name, n, values, lengths, formats, 0));
+  return answer_take(db,
+                     PQsendQueryPrepared(db->connection, statement->name, compiled->n, values, lengths, formats, 0));
 }
 
 /* The server forgot the statement (a pooler's other connection) or its tables changed: prepared again it works. */
@@ -559,12 +558,6 @@ void db_parameters_release(struct db_parameters *parameters) {
   for (int i = 0; i < parameters->n; i++)
     free(parameters->all[i].owned);
   parameters->n = 0;
-}
-
-void db_text(struct db_parameters *parameters, const char *text) { bind_text(parameters, NULL, text); }
-void db_integer(struct db_parameters *parameters, int64_t integer) { bind_integer(parameters, NULL, integer); }
-void db_bytes(struct db_parameters *parameters, const void *bytes, size_t size) {
-  bind_bytes(parameters, NULL, bytes, size);
 }
 
 void db_array_init(struct db_array *array) {

@@ -53,7 +53,7 @@ struct statement {
 struct db_parameters {
   int n;
   struct db_parameter {
-    const char *name;  /* NULL: the next $n of a statement that names none */
+    const char *name;
     const char *value; /* NULL: SQL null */
     int size;          /* of a binary one; 0: text */
     bool is_binary, may_be_unused;
@@ -72,11 +72,6 @@ void bind_bool(struct db_parameters *parameters, const char *name, bool is_true)
 void bind_bytes(struct db_parameters *parameters, const char *name, const void *bytes, size_t size); /* bytea */
 /* Takes `text`, which was allocated. `may_be_unused`: the statement need not have the parameter. */
 void bind_taken(struct db_parameters *parameters, const char *name, char *text, bool may_be_unused);
-
-/* The same for statements that call their parameters $1, $2, … in this order. */
-void db_text(struct db_parameters *parameters, const char *text);
-void db_integer(struct db_parameters *parameters, int64_t integer);
-void db_bytes(struct db_parameters *parameters, const void *bytes, size_t size);
 
 /* A text array literal being built for unnest: {"a","b",NULL}. */
 struct db_array {

@@ -7,6 +7,7 @@
 #include "common/base/digest.h"
 #include "common/base/file.h"
 #include "common/base/log.h"
+#include "server/db/migrate.sql.h"
 
 #define FILE_SIZE_MAX (1024 * 1024)
 #define VERSION_DIGITS 4
@@ -114,10 +115,8 @@ int64_t migrations_version(const struct migrations *migrations) { return (int64_
 
 /* Compares what was applied with the files. *ret_next is the index of the first file that was not. */
 static bool applied_check(struct db *db, const struct migrations *migrations, size_t *ret_next, struct error *error) {
-  static const struct statement list = {"migrations_list",
-                                        "SELECT version, name, checksum FROM schema_migrations ORDER BY version"};
   cleanup_rows struct db_rows *rows = NULL;
-  if (!db_run(db, &list, NULL, &rows, error))
+  if (!db_run(db, &sql_migrations_list, NULL, &rows, error))
     return false;
   for (int row = 0; row < db_count(rows); row++) {
     int64_t version = db_get_integer(rows, row, "version");
@@ -139,13 +138,11 @@ static bool applied_check(struct db *db, const struct migrations *migrations, si
 }
 
 static bool file_apply(struct db *db, const struct migration *migration, struct error *error) {
-  static const struct statement note = {
-      "migrations_note", "INSERT INTO schema_migrations (version, name, checksum) VALUES ($1::integer, $2, $3)"};
-  struct db_parameters parameters = {0};
-  db_integer(&parameters, migration->version);
-  db_text(&parameters, migration->name);
-  db_text(&parameters, migration->checksum);
-  if (!db_run_script(db, migration->sql, error) || !db_run(db, &note, &parameters, NULL, error))
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_integer(&parameters, "version", migration->version);
+  bind_text(&parameters, "name", migration->name);
+  bind_text(&parameters, "checksum", migration->checksum);
+  if (!db_run_script(db, migration->sql, error) || !db_run(db, &sql_migrations_note, &parameters, NULL, error))
     return error_prefix(error, "migration %04lld_%s failed and was undone: ", (long long)migration->version,
                         migration->name);
   return true;
@@ -196,18 +193,14 @@ bool migrate(struct db *db, const struct migrations *migrations, int *ret_applie
 }
 
 bool migrate_version(struct db *db, int64_t *ret_version, struct error *error) {
-  static const struct statement exists = {"migrations_exist",
-                                          "SELECT to_regclass('schema_migrations') IS NOT NULL AS there"};
-  static const struct statement version = {"migrations_version",
-                                           "SELECT coalesce(max(version), 0) AS version FROM schema_migrations"};
   cleanup_rows struct db_rows *there = NULL, *rows = NULL;
-  if (!db_run(db, &exists, NULL, &there, error))
+  if (!db_run(db, &sql_migrations_exist, NULL, &there, error))
     return false;
   if (!db_get_bool(there, 0, "there")) {
     *ret_version = 0;
     return true;
   }
-  if (!db_run(db, &version, NULL, &rows, error))
+  if (!db_run(db, &sql_migrations_version, NULL, &rows, error))
     return false;
   *ret_version = db_get_integer(rows, 0, "version");
   return true;
@@ -227,14 +220,10 @@ static char *grants_script(const char *schema, const char *role) {
 }
 
 bool migrate_grant(struct db *db, const char *role, struct error *error) {
-  static const struct statement find = {
-      "migrate_role", "SELECT quote_ident(r.rolname) AS role, quote_ident(current_schema()) AS schema,"
-                      "  pg_has_role(r.oid, c.relowner, 'MEMBER') AS is_owner"
-                      " FROM pg_roles r, pg_class c WHERE r.rolname = $1 AND c.oid = 'audit'::regclass"};
   cleanup_rows struct db_rows *rows = NULL;
-  struct db_parameters parameters = {0};
-  db_text(&parameters, role);
-  if (!db_run(db, &find, &parameters, &rows, error))
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_text(&parameters, "role", role);
+  if (!db_run(db, &sql_migrate_role, &parameters, &rows, error))
     return false;
   if (!db_count(rows))
     return error_set(error, "there is no database role \"%.64s\"; make it with \"createuser %.64s\"", role, role);

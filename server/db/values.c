@@ -18,10 +18,6 @@ char *digest_bytea(const struct digest *digest, char text[BYTEA_TEXT_SIZE]) {
   return text;
 }
 
-void db_digest(struct db_parameters *parameters, const struct digest *digest) {
-  db_bytes(parameters, digest->bytes, sizeof digest->bytes);
-}
-
 void db_array_digest(struct db_array *array, const struct digest *digest) {
   char text[BYTEA_TEXT_SIZE];
   db_array_text(array, digest_bytea(digest, text));

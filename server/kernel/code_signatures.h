@@ -9,25 +9,6 @@
 
 #define CODE_SIGNATURES_MAX 64 /* of one kernel or build, each by another key */
 
-/* The macros are for server/lease; statements in .sql files have is_signed() and signatures_of().
- *
- * SQL: whether one of `keys`, a bytea[], signed what has this digest, and the signature lasts. */
-#define SQL_IS_SIGNED(digest_sql, keys)                                                                                \
-  "EXISTS (SELECT FROM code_signatures c WHERE c.digest = " digest_sql " AND c.key = ANY (" keys ")"                   \
-  " AND (c.expires_at IS NULL OR c.expires_at > now()))"
-/* SQL: whether an agent that trusts `keys` (null: it does not ask) may be given work of the job j.
- */
-#define SQL_MAY_RUN(keys)                                                                                              \
-  "(" keys " IS NULL OR (j.is_plain AND " SQL_IS_SIGNED("j.kernel", keys) " AND (j.build IS NULL OR " SQL_IS_SIGNED(   \
-      "j.build", keys) ")))"
-
-/* SQL: the signatures of what has this digest, as a JSON array. */
-#define SQL_SIGNATURES(digest_sql)                                                                                     \
-  "(SELECT COALESCE(json_agg(json_strip_nulls(json_build_object('key', 'sha256:' || encode(c.key, 'hex'),"             \
-  "  'signature', c.signature, 'expires', to_char(c.expires_at AT TIME ZONE 'UTC',"                                    \
-  "  'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"'))) ORDER BY c.signed_at, c.key), '[]')"                                          \
-  " FROM code_signatures c WHERE c.digest = " digest_sql ")"
-
 /* Whether there is such a kernel, or that kernel has such a build. */
 must_check bool code_is_registered(struct db *db, const struct signed_code *code, bool *ret_is_registered,
                                    struct error *error);

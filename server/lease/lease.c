@@ -2,9 +2,9 @@
  * header says. */
 #include "server/lease/lease.h"
 
+#include "common/campaign/campaign.h"
 #include "server/db/db_record.h"
 #include "server/db/values.h"
-#include "common/campaign/campaign.h"
 #include "server/job/jobs.h"
 #include "server/lease/lease.sql.h"
 #include "server/lease/lease_losses.sql.h"

@@ -4,11 +4,11 @@
 #ifndef WAVETUNE_SERVER_LEASE_LEASE_H
 #define WAVETUNE_SERVER_LEASE_LEASE_H
 
+#include "common/campaign/warm_start.h"
 #include "common/lease/lease_grant.h"
 #include "common/verdict/budget.h"
 #include "server/http/request.h"
 #include "server/job/job_state.h"
-#include "common/campaign/warm_start.h"
 #include "server/lease/lease_state.h"
 #include "server/server.h"
 

@@ -3,10 +3,10 @@
 
 #include "common/base/log.h"
 #include "common/base/numbers.h"
-#include "server/job/job_campaign.h"
 #include "server/counters.h"
 #include "server/db/db_record.h"
 #include "server/db/values.h"
+#include "server/job/job_campaign.h"
 #include "server/job/jobs.h"
 #include "server/job/winners.h"
 #include "server/lease/lease.h"

@@ -4,6 +4,8 @@
 #include <math.h>
 
 #include "common/base/log.h"
+#include "common/campaign/campaign.h"
+#include "common/measurement/measurement.h"
 #include "common/node/environment.h"
 #include "server/agent/identity.h"
 #include "server/counters.h"
@@ -11,8 +13,6 @@
 #include "server/db/values.h"
 #include "server/http/answers.h"
 #include "server/http/routes.h"
-#include "common/campaign/campaign.h"
-#include "common/measurement/measurement.h"
 #include "server/job/jobs.h"
 #include "server/lease/lease.h"
 #include "server/lease/lease.sql.h"

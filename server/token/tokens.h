@@ -11,7 +11,6 @@
 #define TOKEN_TEXT_SIZE 68 /* "wt_", 64 hex digits, NUL */
 #define TOKEN_USES_MAX 1000000
 
-
 /* 1 to 64 of [A-Za-z0-9._-]. */
 bool token_name_is_good(const char *name);
 

@@ -29,9 +29,9 @@ Test(db, an_empty_array_is_an_array) {
 
 Test(db, parameters_keep_their_order_and_formats) {
   struct db_parameters parameters = {0};
-  db_integer(&parameters, -5);
-  db_text(&parameters, NULL);
-  db_bytes(&parameters, "\0\1", 2);
+  bind_integer(&parameters, "a", -5);
+  bind_text(&parameters, "b", NULL);
+  bind_bytes(&parameters, "c", "\0\1", 2);
   cr_assert_eq(parameters.n, 3);
   cr_expect_str_eq(parameters.all[0].value, "-5");
   cr_expect_null(parameters.all[1].value);

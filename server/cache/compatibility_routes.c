@@ -1,31 +1,12 @@
-/* GET /v1/cache, what a starting container asks; and /v1/compatibilities, which environments an
- * operator lets serve each other.
+/* /v1/compatibilities: which environments an operator lets serve each other.
  *
  * Memory: what a handler makes lives as long as it runs. Threads: database workers. */
 #include "server/cache/compatibilities.h"
-#include "server/channel/channel_entry.h"
 #include "server/http/answers.h"
 #include "server/http/page.h"
 #include "server/http/routes.h"
 
 static const char *const no_arguments[] = {NULL};
-
-#define X(member, hardware) #member,
-static const char *const cache_arguments[] = {
-    ENVIRONMENT_TEXTS(X) "compute_units", "tag", "regime", "channel", "match", NULL};
-#undef X
-
-void route_cache_get(struct worker *worker, struct request *request) {
-  const char *channel = request_query(request, "channel"), *match = request_query(request, "match");
-  enum cache_rule widest = CACHE_RULE_UNSTATED;
-  if (!request_query_only(request, cache_arguments))
-    return;
-
-  if (match && !cache_rule_parse(match, &widest))
-    request_problem(request, 422, "", "match=%.32s is unknown: it must be " CACHE_RULES, match);
-  else
-    channel_cache_answer(worker, request, channel ? channel : "stable", widest);
-}
 
 void route_compatibility_post(struct worker *worker, struct request *request) {
   cleanup_compatibility struct compatibility compatibility = {0};

@@ -1,0 +1,30 @@
+-- What applying migrations asks (server/db/migrate.c), and whether a database is there
+-- (server/db/database.c).
+
+-- name: migrations_list
+SELECT version, name, checksum
+FROM schema_migrations
+ORDER BY version;
+
+-- name: migrations_note
+INSERT INTO schema_migrations (version, name, checksum)
+VALUES (:version::integer, :name, :checksum);
+
+-- name: migrations_exist
+SELECT to_regclass('schema_migrations') IS NOT NULL AS there;
+
+-- name: migrations_version
+SELECT coalesce(max(version), 0) AS version
+FROM schema_migrations;
+
+-- The role that is to serve, and whether it may act as the owner of the tables.
+-- name: migrate_role
+SELECT quote_ident(r.rolname) AS role, quote_ident(current_schema()) AS schema,
+       pg_has_role(r.oid, c.relowner, 'MEMBER') AS is_owner
+FROM pg_roles r, pg_class c
+WHERE r.rolname = :role AND c.oid = 'audit'::regclass;
+
+-- name: database_exists
+SELECT
+FROM pg_database
+WHERE datname = 'wavetune';

@@ -9,9 +9,6 @@ fsync and synchronous_commit are on for both. Two kinds of leases:
     1 config     a cycle is one row leased and one measurement stored: requests against rows, like for like
     125 configs  about four predicted seconds of a kernel that was never measured: what is stored, against rows
 
-The batch is how many posts of results one statement of the server served (wavetune_batched_requests_total by
-wavetune_batches_total); lease requests are served one by one.
-
     bench/lease_cycles.py [ROUNDS [SECONDS]]        default 3 rounds, 4 s a figure
 
 pgbench comes with PostgreSQL (package postgresql).
@@ -92,17 +89,13 @@ class Side:
 
     def measure(self, connections, seconds):
         self.prepare(int(RATE_MAX[self.configs] * seconds))
-        before, cpu = driver.metrics(self.server), driver.cpu_seconds(self.server.process.pid)
+        cpu = driver.cpu_seconds(self.server.process.pid)
         database = self.bench.postgres_cpu_seconds()
         figures = driver.run_load("lease_load", self.server, self.agents, connections, seconds)
         if figures["empty"]:
             sys.exit(f"the leases ran out: {figures}; raise RATE_MAX")
         if not figures["cycles"]:
             sys.exit(f"no cycle of {connections} connections ended within {seconds:g} s; give it more SECONDS")
-        after = driver.metrics(self.server)
-        runs = after["wavetune_batches_total"] - before["wavetune_batches_total"]
-        batched = after["wavetune_batched_requests_total"] - before["wavetune_batched_requests_total"]
-        figures["batch"] = batched / runs if runs else 1.0
         figures["server_us"] = (driver.cpu_seconds(self.server.process.pid) - cpu) * 1e6 / figures["cycles"]
         figures["database_us"] = (self.bench.postgres_cpu_seconds() - database) * 1e6 / figures["cycles"]
         return figures
@@ -128,14 +121,14 @@ def main():
                 figures = sides[configs].measure(connections, seconds)
                 ours[configs, connections].append(figures)
                 print(f"  round {i + 1}: wavetune, {configs:3} configs, {connections:4} connections: "
-                      f"{figures['cycles_per_s']:,.0f} cycles/s, batch {figures['batch']:.1f}", flush=True)
+                      f"{figures['cycles_per_s']:,.0f} cycles/s", flush=True)
         bench.print_machine()
         for clients, rates in loops.items():
             print(f"loop,     1 row,       {clients:4} clients      {driver.spread(rates)} cycles/s")
         for (configs, connections), figures in ours.items():
             print(f"wavetune, {configs:3} config{'s' if configs > 1 else ' '}, {connections:4} connections  "
                   f"{driver.spread([f['cycles_per_s'] for f in figures])} cycles/s, "
-                  f"{median_of(figures, 'measurements_per_s'):,.0f} measurements/s; batch {median_of(figures, 'batch'):.1f}; "
+                  f"{median_of(figures, 'measurements_per_s'):,.0f} measurements/s; "
                   f"lease p50 {median_of(figures, 'lease_p50_us') / 1e3:.1f} ms, p99 "
                   f"{median_of(figures, 'lease_p99_us') / 1e3:.1f} ms; CPU a cycle: server "
                   f"{median_of(figures, 'server_us'):,.0f} us, PostgreSQL {median_of(figures, 'database_us'):,.0f} us")

@@ -40,9 +40,9 @@
   RECORD_OF(job_winner_item_record, "") \
   RECORD_OF(job_winner_record, "") \
   RECORD_OF(job_event_record, "job_events") \
-  RECORD_OF(kernel_record, "kernels") \
-  RECORD_OF(kernel_item_record, "kernels") \
-  RECORD_OF(build_item_record, "builds") \
+  RECORD_OF(kernel_record, "") \
+  RECORD_OF(kernel_item_record, "") \
+  RECORD_OF(build_item_record, "") \
   RECORD_OF(code_signatures_record, "") \
   RECORD_OF(code_signature_request_record, "") \
   RECORD_OF(blob_answer_record, "") \

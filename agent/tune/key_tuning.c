@@ -173,7 +173,7 @@ static void failure_take(struct key_tuning *tuning, const struct lease *lease, c
     *example = xasprintf("%s: %s", values, measurement->detail);
   }
   if (lease->stage == STAGE_FINAL && !tuning->finalist_failure)
-    tuning->finalist_failure = xstrdup(measurement->detail);
+    tuning->finalist_failure = xstrdup(measurement->detail ? measurement->detail : "no reason was stated");
 }
 
 bool key_tuning_take(struct key_tuning *tuning, const struct lease *lease, const struct measurement *measurement) {

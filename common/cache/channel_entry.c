@@ -121,10 +121,7 @@ static const struct field entry_fields[] = {
     {"moved_by_id", FIELD_ID, AT(moved_by_id), FIELD_ANSWER | FIELD_OMITTED,
      .schema = "{\"$ref\": \"#/components/schemas/ById\"}"},
     {"match", FIELD_JSON, AT(match), FIELD_ANSWER | FIELD_OMITTED | FIELD_NO_COLUMN,
-     .schema = "{\"type\": \"object\", \"required\": [\"rule\", \"differs\"], \"properties\": {"
-               " \"rule\": {\"type\": \"string\", \"enum\": [\"exact\", \"unstated\", \"minor\", \"compatible\"]},"
-               " \"differs\": {\"type\": \"object\"}, \"compatibility\": {\"type\": \"integer\"},"
-               " \"reason\": {\"type\": \"string\"}}}"},
+     .schema = "{\"$ref\": \"#/components/schemas/CacheMatch\"}"},
 };
 const struct record channel_entry_record = RECORD("ChannelEntry", struct channel_entry, entry_fields);
 

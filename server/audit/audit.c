@@ -23,7 +23,7 @@ bool audit_action_parse(const char *name, enum audit_action *ret_action) {
 struct audit_entry {
   int64_t id, token_id;
   const char *at, *token, *role, *peer, *object;
-  enum audit_action action;
+  const char *action; /* of newer servers it may be one that this one does not know */
   json_t *detail;
 };
 static const struct field entry_fields[] = {
@@ -33,7 +33,7 @@ static const struct field entry_fields[] = {
     {"token_id", FIELD_ID, offsetof(struct audit_entry, token_id), FIELD_ANSWER, .schema = SCHEMA_BY_ID},
     {"role", FIELD_TEXT, offsetof(struct audit_entry, role), FIELD_ANSWER},
     {"peer", FIELD_TEXT, offsetof(struct audit_entry, peer), FIELD_ANSWER},
-    {"action", FIELD_ENUM, offsetof(struct audit_entry, action), FIELD_ANSWER, .names = action_names},
+    {"action", FIELD_TEXT, offsetof(struct audit_entry, action), FIELD_ANSWER},
     {"object", FIELD_TEXT, offsetof(struct audit_entry, object), FIELD_ANSWER},
     {"detail", FIELD_JSON, offsetof(struct audit_entry, detail), FIELD_ANSWER, .schema = "{\"type\": \"object\"}"},
 };
@@ -51,7 +51,7 @@ bool audit_add(struct db *db, const struct audit_row *rows, size_t n, struct err
                                       .token_id = author->token ? author->token : FIELD_NONE,
                                       .role = author->roles,
                                       .peer = author->peer,
-                                      .action = rows[i].action,
+                                      .action = audit_action_name(rows[i].action),
                                       .object = rows[i].object,
                                       .detail = rows[i].detail ? json_incref((json_t *)rows[i].detail) : json_object()};
   }

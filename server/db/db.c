@@ -54,6 +54,7 @@ struct db {
   int64_t run_ms, work_until_ms; /* the second 0: no deadline but each run's */
   int64_t run_until_ms;          /* of what runs now */
   bool is_late;                  /* it passed it */
+  bool is_worn;                  /* the connection is closed with its transaction: a statement of it is stale */
   atomic_bool is_stopped;
   uint8_t prepared[STATEMENTS_MAX]; /* on this connection, by slot */
 };
@@ -116,6 +117,7 @@ int64_t db_answered_ms(void) { return atomic_load(&answered_ms); }
 void db_stop(struct db *db) { atomic_store(&db->is_stopped, true); }
 
 static void connection_close(struct db *db) {
+  db->is_worn = false;
   PQfinish(db->connection);
   db->connection = NULL;
 }
@@ -416,6 +418,8 @@ static bool run_prepared(struct db *db, const struct statement *statement, const
       cleanup_free char *deallocate = xasprintf("DEALLOCATE %s", statement->name);
       if (!db->in_transaction)
         PQclear(script_run(db, deallocate));
+      else
+        db->is_worn = true; /* a failed transaction can deallocate nothing */
       db->prepared[slot] = false;
     }
     if (!may_retry)
@@ -495,6 +499,8 @@ void db_rollback(struct db *db) {
       connection_close(db);
   }
   db->in_transaction = false;
+  if (db->is_worn)
+    connection_close(db);
 }
 
 bool db_end(struct db *db, bool is_good, struct error *error) {

@@ -215,7 +215,8 @@ static char *grants_script(const char *schema, const char *role) {
                    "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA %1$s TO %2$s;"
                    "REVOKE ALL ON audit, schema_migrations FROM %2$s;"
                    "GRANT SELECT, INSERT ON audit TO %2$s;"
-                   "GRANT SELECT ON schema_migrations TO %2$s;",
+                   "GRANT SELECT ON schema_migrations TO %2$s;"
+                   "GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA %1$s TO %2$s;",
                    schema, role);
 }
 

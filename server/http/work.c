@@ -56,12 +56,13 @@ static void run(struct worker *worker, struct request_private *taken) {
   if (!is_worth_running(taken, response_memory_generation(worker->server->memory)))
     return;
 
+  const char *name = route_of(request->route)->name; /* answered, the request is the event thread's */
   uint64_t settled = requests_settled;
   log_set_request(request->id);
   handle(worker, request->route, request);
   log_set_request(NULL);
-  if (requests_settled == settled)
-    die("%s did not answer its request", route_of(request->route)->name);
+  if (requests_settled - settled != 1)
+    die("%s answered its request %llu times", name, (unsigned long long)(requests_settled - settled));
 }
 
 void *work_main(void *context) {

@@ -55,7 +55,7 @@ FOR UPDATE OF l;
 SELECT a.drain_reason IS NULL AS only_device_drains,
        COALESCE(a.drain_reason, d.drain_reason) AS drain_reason,
        a.trusted_keys IS NOT NULL AS wants_signatures, e.hardware_digest,
-       l.id AS replayed, l.expires_at > now() AND l.device = :device AS replay_is_live
+       l.id AS replayed, l.epoch AS replayed_epoch, l.expires_at > now() AND l.device = :device AS replay_is_live
 FROM agents a
 LEFT JOIN devices d ON d.agent = a.id AND d.device = :device
 LEFT JOIN environments e ON e.id = d.environment_id

@@ -36,9 +36,13 @@ static void wish_bind(const struct lease_wish *wish, struct db_parameters *param
   bind_text(parameters, "device", wish->device);
 }
 
-/* *ret_replayed: the lease that is held by the wish's nonce; 0: none. */
-static bool asker_find(struct db *db, struct lease_wish *wish, int64_t *ret_replayed, bool *ret_is_live,
-                       struct error *error) {
+/* A lease that is held by the wish's nonce. */
+struct replay {
+  int64_t lease, epoch; /* 0: none */
+  bool is_live;
+};
+
+static bool asker_find(struct db *db, struct lease_wish *wish, struct replay *ret_replay, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
   wish_bind(wish, &parameters);
@@ -46,7 +50,7 @@ static bool asker_find(struct db *db, struct lease_wish *wish, int64_t *ret_repl
   if (!db_run(db, &sql_lease_asker, &parameters, &rows, error))
     return false;
 
-  *ret_replayed = 0;
+  *ret_replay = (struct replay){0};
   wish->agent_known = db_count(rows) > 0;
   wish->device_known = wish->agent_known && !db_is_null(rows, 0, "hardware_digest");
   if (!wish->device_known)
@@ -56,8 +60,8 @@ static bool asker_find(struct db *db, struct lease_wish *wish, int64_t *ret_repl
   wish->only_device_drains = db_get_bool(rows, 0, "only_device_drains");
   wish->wants_signatures = db_get_bool(rows, 0, "wants_signatures");
   wish->hardware_digest = db_get_digest(rows, 0, "hardware_digest");
-  *ret_replayed = db_get_integer(rows, 0, "replayed");
-  *ret_is_live = db_get_bool(rows, 0, "replay_is_live");
+  *ret_replay = (struct replay){db_get_integer(rows, 0, "replayed"), db_get_integer(rows, 0, "replayed_epoch"),
+                                db_get_bool(rows, 0, "replay_is_live")};
   return true;
 }
 
@@ -166,8 +170,8 @@ static bool grant_in(struct worker *worker, struct lease_wish *wish, struct leas
       return false;
     *ret_is_split = ret->lease != 0;
   }
-  if (!ret->lease)
-    return idleness_read(worker->db, wish, error);
+  if (!ret->lease) /* what others wait for under the same key depends on whose signatures they trust */
+    return wish->wants_signatures || idleness_read(worker->db, wish, error);
 
   struct lease_change change = {.lease = ret->lease,
                                 .from = LEASE_OPEN,
@@ -183,15 +187,22 @@ static bool grant_in(struct worker *worker, struct lease_wish *wish, struct leas
 }
 
 static bool grant_once(struct worker *worker, struct lease_wish *wish, struct lease_granted *ret, struct error *error) {
-  int64_t replayed;
-  bool replay_is_live = false, is_split;
+  struct replay replay;
+  bool is_split;
   free(wish->drain_reason);
   wish->drain_reason = NULL;
-  if (!asker_find(worker->db, wish, &replayed, &replay_is_live, error))
+  if (!asker_find(worker->db, wish, &replay, error))
     return false;
-  if (replayed) {
-    ret->lease = replay_is_live ? replayed : 0;
-    return !replay_is_live || granted_read(worker->db, wish->wants_signatures, ret, error);
+  if (replay.lease) {
+    ret->lease = replay.is_live ? replay.lease : 0;
+    if (!replay.is_live)
+      return true;
+    if (!granted_read(worker->db, wish->wants_signatures, ret, error))
+      return false;
+    /* Between the two statements it may have been lost, and granted to another device. */
+    return ret->grant.epoch == replay.epoch ||
+           error_of(error, ERROR_CONTENTION,
+                    "the lease of this nonce was lost while it was being asked for; try again");
   }
   if (!wish->device_known || wish->drain_reason)
     return true;

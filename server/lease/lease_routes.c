@@ -21,8 +21,6 @@
 #include "server/records.h"
 
 #define RENEWALS_PER_LEASE 3
-#define POST_ATTEMPTS 8
-#define POST_MEASUREMENTS_MAX 2000 /* of one statement, which compares new with known ones */
 
 /* The share of a lease, by its configs, of what its stage may still spend of the job's budget. Opening the kernel is
  * taken from the stage's rest, as a device opens it once for many leases; in a final each process opens it, and pays for

@@ -13,6 +13,8 @@
 #include "server/lease/lease.h"
 #include "server/measurement/measurements.h"
 
+#define POST_ATTEMPTS 8 /* where another transaction is in the way */
+
 /* Only finals name objects, so most often nothing is asked. False: the request is answered. */
 static bool objects_are_stored(struct worker *worker, struct request *request, const struct results *results) {
   cleanup_free struct digest *objects = xcalloc(results->measurements.n + 1, sizeof *objects);
@@ -122,7 +124,15 @@ void route_lease_results(struct worker *worker, struct request *request) {
     return;
 
   posted_lease_init(&lease);
-  if (!post_store(worker->db, identity_lease(request), &results, &lease, &judgement, &error)) {
+  bool is_stored = post_store(worker->db, identity_lease(request), &results, &lease, &judgement, &error);
+  for (int attempt = 1; !is_stored && error.kind == ERROR_CONTENTION && attempt < POST_ATTEMPTS; attempt++) {
+    judgement_release(&judgement);
+    posted_lease_release(&lease);
+    posted_lease_init(&lease);
+    is_stored = post_store(worker->db, identity_lease(request), &results, &lease, &judgement, &error);
+  }
+
+  if (!is_stored) {
     answer_failure(request, &error);
   } else {
     /* Stored is stored: what cannot follow now, the housekeeper does. */

@@ -9,12 +9,12 @@ import pytest
 from harness import make_token
 
 ROUTE_H = (harness.SOURCE / "server/http/route.h").read_text()
-ROUTES = re.findall(r'ROUTE\((\w+), "(\w+)", "([^"]+)", (\w+), ROUTE_(\w+), ([^,]+), (\d+), "([^"]+)"\)', ROUTE_H)
+ROUTES = re.findall(r'ROUTE\((\w+), "(\w+)", "([^"]+)", (\w+), ROUTE_(\w+), ([^,]+), "([^"]+)"\)', ROUTE_H)
 BYTES = {"0": 1, "KIB": 1024, "MIB": 1024 * 1024}
 DIGEST = "sha256:" + "0" * 64
-JSON_ROUTES = [(name, method, path) for name, method, path, _, _, limit, _, _ in ROUTES
+JSON_ROUTES = [(name, method, path) for name, method, path, _, _, limit, _ in ROUTES
                if limit.strip() != "0" and name != "blob_put"]
-LIMITS = {name: int(limit.split(" * ")[0]) * BYTES[limit.split(" * ")[-1]] for name, _, _, _, _, limit, _, _ in ROUTES}
+LIMITS = {name: int(limit.split(" * ")[0]) * BYTES[limit.split(" * ")[-1]] for name, _, _, _, _, limit, _ in ROUTES}
 
 
 def concrete(path):

@@ -20,10 +20,12 @@
  */
 #define CONNECT_PAUSE_MS 250
 /* A statement or an open transaction that lasts long holds back vacuum for everybody: PostgreSQL ends it. Statements are
- * short, also those that the planner thinks long: compiling one takes a hundred times what it runs. And plans are kept from
- * a statement's sixth run on: one that was made while a table was small would read the whole of it until the next ANALYZE. */
-#define SERVER_OPTIONS                                                                                                 \
-  "-c statement_timeout=%lld -c idle_in_transaction_session_timeout=30000 -c jit=off -c enable_seqscan=off"
+ * short, also those that the planner thinks long: compiling one takes a hundred times what it runs. A plan is kept from its
+ * statement's first run on: PostgreSQL would otherwise plan statements over arrays with one element anew for each run,
+ * which takes it as long as running them. One that was made while a table was small must not read the whole of it. */
+static const char server_options_format[] =
+    "-c statement_timeout=%lld -c idle_in_transaction_session_timeout=30000 -c jit=off -c enable_seqscan=off"
+    " -c plan_cache_mode=force_generic_plan";
 /* How often a run that waits looks whether the program stops. */
 #define STOP_LOOK_MS 100
 /* What ROLLBACK may take when the deadline of its work has passed. */
@@ -152,7 +154,7 @@ static PGconn *connection_try(const struct db *db) {
   /* The first dbname may be a connection string; what comes later overrides it, what comes before is overridden. */
   const char *keywords[] = {"connect_timeout", "keepalives_idle",           "tcp_user_timeout", "client_encoding",
                             "dbname",          "fallback_application_name", "options",          NULL};
-  cleanup_free char *options = xasprintf(SERVER_OPTIONS, (long long)(db->run_ms - db->run_ms / 10));
+  cleanup_free char *options = xasprintf(server_options_format, (long long)(db->run_ms - db->run_ms / 10));
   const char *values[] = {"5", "10", "20000", "UTF8", db->conninfo, db->application_name, options, NULL};
   if (db->is_without_options)
     keywords[6] = NULL;

@@ -8,7 +8,8 @@ a real PostgreSQL, and notes which functions run in the threads that serve:
   a  POST /v1/leases: the event thread and the worker that serves it
   b  results: POST /v1/leases/{id}/results, the same; and the agent's side of it, the thread that posts
   c  GET /v1/cache and the release behind it, on the server; `wavetune fetch` from main() to FOLDER/current
-A function counts once, however often it runs. Functions of headers count with the header.
+A function counts once, however often it runs. Functions of headers count with the header. Below each count are the files by
+folder; WALKS_LIST=1 lists the functions.
 """
 
 import collections
@@ -91,6 +92,10 @@ def count(step, action, wanted):
             ran = walk(program, threads, wanted[program])
             assert ran, f"{step}: nothing of {program} was noted"
             print(f"{step:36} {program:16} {len(ran):5} functions in {len({file for file, _ in ran}):3} files")
+            folders = collections.defaultdict(set)
+            for file, _ in ran:
+                folders[str(pathlib.Path(file).parent)].add(file)
+            print("   ", ", ".join(f"{folder} {len(files)}" for folder, files in sorted(folders.items())))
             if os.environ.get("WALKS_LIST"):
                 print("\n".join(f"    {file}: {name}" for file, name in sorted(ran)))
     return answer

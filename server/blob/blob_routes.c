@@ -61,7 +61,7 @@ void route_blob_get(struct worker *worker, struct request *request) {
     return;
 
   if (!blob_load(worker->db, request->server->blobs, &digest, &blob, &error))
-    request_unavailable(request, &error);
+    answer_failure(request, &error);
   else if (!blob)
     request_problem(request, 404, "", "no file %s is stored", request->segments[0]);
   else
@@ -97,7 +97,7 @@ void route_gc_post(struct worker *worker, struct request *request) {
   if (!request_query_only(request, no_arguments))
     return;
   if (!record_read(&gc_request_record, request->json, "", &asked, &error)) {
-    request_refuse(request, 422, &error);
+    answer_failure(request, &error);
     return;
   }
 

@@ -15,7 +15,7 @@ void route_compatibility_post(struct worker *worker, struct request *request) {
   if (!request_query_only(request, no_arguments))
     return;
   if (!compatibility_parse(request->json, &compatibility, &error)) {
-    request_refuse(request, 422, &error);
+    answer_failure(request, &error);
     return;
   }
 

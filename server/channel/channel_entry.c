@@ -58,7 +58,7 @@ static bool question_read(struct worker *worker, struct request *request, const 
   if (!channel_name_check(channel, &error) || (regime && !regime_parse(regime, &ret->regime, &error)) ||
       !environment_from_texts(query_get, request, &ret->asked, &error)) {
     error.pointer[0] = 0; /* it would point into a body, and there is none */
-    request_refuse(request, 422, &error);
+    answer_failure(request, &error);
     return false;
   }
   if (!channel_rows_load(worker->db, channel, ret->tag, ret->regime, &ret->rows, &error)) {

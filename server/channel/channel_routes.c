@@ -65,7 +65,8 @@ static bool publisher_is_trusted(struct request *request, const struct channel_e
     return true;
   else
     error_prefix(&error, "this server takes only what a publisher signed, and ");
-  request_refuse(request, 403, &error);
+  error_become(&error, ERROR_FORBIDDEN);
+  answer_failure(request, &error);
   return false;
 }
 
@@ -154,7 +155,7 @@ void route_channel_put(struct worker *worker, struct request *request) {
       !channel_precondition_check(request_header(request, "If-Match"), request_header(request, "If-None-Match"),
                                   &error) ||
       !channel_move_parse(request->json, &move, &error)) {
-    request_refuse(request, 422, &error);
+    answer_failure(request, &error);
     return;
   }
   if (!channel_is_publishers(worker, request, name))
@@ -237,7 +238,7 @@ void route_channel_signature_post(struct worker *worker, struct request *request
     return;
 
   if (!channel_name_check(name, &error) || !channel_signing_parse(request->json, &signing, &error)) {
-    request_refuse(request, 422, &error);
+    answer_failure(request, &error);
     return;
   }
   if (!channel_is_publishers(worker, request, name))
@@ -265,7 +266,7 @@ static void entry_of_release_answer(struct worker *worker, struct request *reque
     return;
   if (!channel_name_check(request->segments[0], &error) ||
       (!digest_parse(digest, &release) && !error_set(&error, "release=%.80s is no digest, sha256:…", digest)))
-    request_refuse(request, 422, &error);
+    answer_failure(request, &error);
   else if (!channel_row_of_release(worker->db, request->segments[0], &release, &rows, &error))
     answer_failure(request, &error);
   else if (!rows.n)

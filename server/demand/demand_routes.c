@@ -41,7 +41,7 @@ void route_demand_post(struct worker *worker, struct request *request) {
     return;
   }
   if (!demand_report_parse(request->json, &report, &error)) {
-    request_refuse(request, 422, &error);
+    answer_failure(request, &error);
     return;
   }
 
@@ -86,7 +86,7 @@ void route_demand_queue(struct worker *worker, struct request *request) {
   if (!request_query_only(request, no_arguments))
     return;
   if (!record_read(&demand_queue_request_record, request->json, "", &asked, &error)) {
-    request_refuse(request, 422, &error);
+    answer_failure(request, &error);
     return;
   }
 

@@ -100,14 +100,14 @@ void route_import_post(struct worker *worker, struct request *request) {
   if (!request_query_only(request, no_arguments))
     return;
   if (!import_post_parse(request->json, &import, &error)) {
-    request_refuse(request, 422, &error);
+    answer_failure(request, &error);
     return;
   }
 
   if (!kernels_find(worker, request, &import))
     return;
   if (!import_post_read(&import, &error)) {
-    request_refuse(request, 422, &error);
+    answer_failure(request, &error);
     return;
   }
 
@@ -159,7 +159,7 @@ void route_image_put(struct worker *worker, struct request *request) {
   if (!request_query_only(request, no_arguments) || !digest_of_path(request, &digest))
     return;
   if (!identity_parse(request->json, &identity, &error)) {
-    request_refuse(request, 422, &error);
+    answer_failure(request, &error);
     return;
   }
 

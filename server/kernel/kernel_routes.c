@@ -26,7 +26,7 @@ void route_kernel_post(struct worker *worker, struct request *request) {
   size_t n_files;
   bool is_new;
   if (!kernel_parse(request->json, &kernel, &error)) {
-    request_refuse(request, 422, &error);
+    answer_failure(request, &error);
     return;
   }
 
@@ -89,8 +89,13 @@ void route_build_put(struct worker *worker, struct request *request) {
     return;
   }
 
-  if (!kernel_parse(manifest, &kernel, &error) || !build_parse(request->json, kernel, &build, &error)) {
-    request_refuse(request, 422, &error);
+  if (!kernel_parse(manifest, &kernel, &error)) {
+    error_become(&error, ERROR_DAMAGED);
+    answer_failure(request, &error);
+    return;
+  }
+  if (!build_parse(request->json, kernel, &build, &error)) {
+    answer_failure(request, &error);
     return;
   }
   if (!digest_equal(&build->digest, &digest)) {
@@ -206,7 +211,7 @@ static void signature_post(struct worker *worker, struct request *request, const
     return;
   }
   if (!signature_read(request->json, code, &signature, &error)) {
-    request_refuse(request, 422, &error);
+    answer_failure(request, &error);
     return;
   }
 

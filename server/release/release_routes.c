@@ -176,7 +176,7 @@ void route_release_post(struct worker *worker, struct request *request) {
   if (!request_query_only(request, no_arguments))
     return;
   if (!release_request_parse(request->json, &wanted, &error)) {
-    request_refuse(request, 422, &error);
+    answer_failure(request, &error);
     return;
   }
 
@@ -318,7 +318,8 @@ void route_release_export(struct worker *worker, struct request *request) {
   if (!bytes)
     return;
   if (!cache_format_find(request->segments[1], &format, &error)) {
-    request_refuse(request, 404, &error);
+    error_become(&error, ERROR_MISSING);
+    answer_failure(request, &error);
     return;
   }
   if (!identity_of_query(worker, request, &identity))
@@ -336,7 +337,7 @@ void route_release_export(struct worker *worker, struct request *request) {
     answer_failure(request, &store.failure);
   } else if (!ok) {
     error.pointer[0] = 0; /* it would point into a body, and there is none */
-    request_refuse(request, 422, &error);
+    answer_failure(request, &error);
   } else {
     files_answer(request, &files);
   }

@@ -61,7 +61,7 @@ void route_blob_get(struct worker *worker, struct request *request) {
     return;
 
   if (!blob_load(worker->db, request->server->blobs, &digest, &blob, &error))
-    answer_failure(request, &error);
+    request_unavailable(request, &error); /* a damaged file too: once restored, it is there again */
   else if (!blob)
     request_problem(request, 404, "", "no file %s is stored", request->segments[0]);
   else

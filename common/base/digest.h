@@ -16,7 +16,7 @@ struct digest {
 struct digest digest_of(const void *bytes, size_t size);
 bool digest_equal(const struct digest *a, const struct digest *b); /* in constant time */
 
-/* HMAC-SHA256 (RFC 2104) of a message: only who has the key can make it. */
+/* HMAC-SHA256 (RFC 2104) of a message: it cannot be made without the key. */
 struct digest digest_keyed(const uint8_t *key, size_t key_size, const void *message, size_t size);
 
 /* Writes "sha256:…" to text and returns text. */

@@ -53,44 +53,43 @@ static printf_like(2, 0) void message_write(struct error *error, const char *for
   text_make_plain(error->message);
 }
 
+static printf_like(4, 0) bool error_write(struct error *error, enum error_kind kind, const char *pointer,
+                                          const char *format, va_list arguments) {
+  error->kind = kind;
+  snprintf(error->pointer, sizeof error->pointer, "%s", pointer);
+  text_make_plain(error->pointer);
+  message_write(error, format, arguments);
+  return false;
+}
+
 bool error_set(struct error *error, const char *format, ...) {
   va_list arguments;
-  error->kind = ERROR_INVALID;
-  error->pointer[0] = '\0';
   va_start(arguments, format);
-  message_write(error, format, arguments);
+  error_write(error, ERROR_INVALID, "", format, arguments);
   va_end(arguments);
   return false;
 }
 
 bool error_of(struct error *error, enum error_kind kind, const char *format, ...) {
   va_list arguments;
-  error->kind = kind;
-  error->pointer[0] = '\0';
   va_start(arguments, format);
-  message_write(error, format, arguments);
+  error_write(error, kind, "", format, arguments);
   va_end(arguments);
   return false;
 }
 
 bool error_at(struct error *error, const char *pointer, const char *format, ...) {
   va_list arguments;
-  error->kind = ERROR_INVALID;
-  snprintf(error->pointer, sizeof error->pointer, "%s", pointer);
-  text_make_plain(error->pointer);
   va_start(arguments, format);
-  message_write(error, format, arguments);
+  error_write(error, ERROR_INVALID, pointer, format, arguments);
   va_end(arguments);
   return false;
 }
 
 bool error_of_at(struct error *error, enum error_kind kind, const char *pointer, const char *format, ...) {
   va_list arguments;
-  error->kind = kind;
-  snprintf(error->pointer, sizeof error->pointer, "%s", pointer);
-  text_make_plain(error->pointer);
   va_start(arguments, format);
-  message_write(error, format, arguments);
+  error_write(error, kind, pointer, format, arguments);
   va_end(arguments);
   return false;
 }

@@ -16,7 +16,7 @@ enum error_kind {
   ERROR_MISSING,         /* what it refers to is not there */
   ERROR_CONFLICT,        /* something else has that place already */
   ERROR_PRECONDITION,    /* it is not as the caller said that it is */
-  ERROR_UNAUTHENTICATED, /* it is not known who asks */
+  ERROR_UNAUTHENTICATED, /* the caller is not authenticated */
   ERROR_FORBIDDEN,       /* not by this caller */
   ERROR_TOO_LARGE,       /* beyond a limit */
   ERROR_RATE,            /* too often; later it may do */

@@ -38,7 +38,7 @@ struct channel_entry {
   struct digest release;
   int64_t expires_s; /* since 1970, UTC; 0: never */
   struct channel_signatures signatures;
-  /* What answers add, and nobody signs. */
+  /* Members of answers that no signature covers. */
   char *updated_at;    /* RFC 3339 */
   char *moved_by;      /* the token's name; of history alone, else NULL */
   int64_t moved_by_id; /* FIELD_NONE: it is not known */

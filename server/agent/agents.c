@@ -1,4 +1,4 @@
-/* Agents in the database: who lives, who drains, and the list of them. Memory and threads: as the header says. */
+/* Agents in the database: which are live, which are drained, and the list of all. Memory and threads: as the header says. */
 #include "server/agent/agents.h"
 
 #include "common/base/log.h"

@@ -55,8 +55,8 @@ struct agent_before {
   char *name, *machine, *last_seen; /* machine: NULL where it never said */
   int64_t owner;                    /* the token that it belongs to; 0: none */
   bool owner_is_enrol;              /* it has a token of its own, which it enrolled for with the owner */
-  bool is_of_certificate;       /* the owner stands for a client certificate, and nothing else enrols as the agent */
-  struct enrolment_terms terms; /* of the owner; without terms where that is not of the role enrol */
+  bool is_of_certificate;           /* the owner represents a client certificate: no other token enrols as the agent */
+  struct enrolment_terms terms;     /* of the owner; without terms where that is not of the role enrol */
 };
 void agent_before_release(struct agent_before *before);
 #define cleanup_agent_before __attribute__((cleanup(agent_before_release)))

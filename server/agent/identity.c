@@ -158,22 +158,6 @@ bool identity_may_hold(struct worker *worker, struct request *request) {
   return false;
 }
 
-size_t identity_keep_agents(struct worker *worker, struct request **requests, size_t n) {
-  size_t n_kept = 0;
-  for (size_t i = 0; i < n; i++)
-    if (identity_may_act(worker, requests[i]))
-      requests[n_kept++] = requests[i];
-  return n_kept;
-}
-
-size_t identity_keep_leases(struct worker *worker, struct request **requests, size_t n) {
-  size_t n_kept = 0;
-  for (size_t i = 0; i < n; i++)
-    if (identity_may_hold(worker, requests[i]))
-      requests[n_kept++] = requests[i];
-  return n_kept;
-}
-
 int64_t identity_lease(const struct request *request) { return strtoll(request->segments[0], NULL, 10); }
 
 bool identities_held_epoch(struct db *db, int64_t lease, const char *agent, int64_t token, int64_t *ret_epoch,

@@ -18,10 +18,6 @@ must_check bool identity_may_act(struct worker *worker, struct request *request)
 /* The request was granted the lease in its path at the "epoch" in its body. A body without one is left to the route. */
 must_check bool identity_may_hold(struct worker *worker, struct request *request);
 
-/* The same for several: moves those that may to the front, and returns how many there are. */
-size_t identity_keep_agents(struct worker *worker, struct request **requests, size_t n);
-size_t identity_keep_leases(struct worker *worker, struct request **requests, size_t n);
-
 /* The number of the lease in the path, of a request that identity_may_hold let through. */
 int64_t identity_lease(const struct request *request);
 

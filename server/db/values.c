@@ -41,17 +41,6 @@ json_t *db_get_json(const struct db_rows *rows, int row, const char *column) {
   return value;
 }
 
-json_t *db_get_id(const struct db_rows *rows, int row, const char *column) {
-  return db_is_null(rows, row, column) ? json_null() : json_string(db_get(rows, row, column));
-}
-
-json_t *db_get_json_rows(const struct db_rows *rows, const char *column) {
-  json_t *array = json_array();
-  for (int row = 0; row < db_count(rows); row++)
-    ALWAYS(json_array_append_new(array, db_get_json(rows, row, column)) == 0);
-  return array;
-}
-
 char *multirange_format(const struct config_ranges *ranges) {
   char *text = NULL;
   size_t size;

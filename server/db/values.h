@@ -8,9 +8,6 @@
 #include "common/verdict/budget.h"
 #include "server/db/db.h"
 
-/* A bigint as the API has ids: a decimal in a string, or null; a new reference. */
-must_check json_t *db_get_id(const struct db_rows *rows, int row, const char *column);
-
 /* A bytea literal, \x and 64 digits. */
 #define BYTEA_TEXT_SIZE (2 + 2 * DIGEST_SIZE + 1)
 char *digest_bytea(const struct digest *digest, char text[BYTEA_TEXT_SIZE]);
@@ -20,8 +17,6 @@ struct digest db_get_digest(const struct db_rows *rows, int row, const char *col
 
 /* A json column, parsed; null for SQL null; a new reference. Aborts on what is no JSON: the column's type forbids it. */
 must_check json_t *db_get_json(const struct db_rows *rows, int row, const char *column);
-/* `column` of every row as a JSON array; a new reference. */
-must_check json_t *db_get_json_rows(const struct db_rows *rows, const char *column);
 
 /* An int8multirange literal, {[0,48),[50,72)}; the caller's. */
 must_check char *multirange_format(const struct config_ranges *ranges);

@@ -7,8 +7,6 @@
 const char *const baseline_from_names[] = {BASELINE_ORIGINS(X) NULL};
 #undef X
 
-const char *baseline_from_name(enum baseline_from from) { return baseline_from_names[from]; }
-
 void lease_plan_release(struct lease_plan *plan) {
   for (size_t i = 0; i < plan->n; i++)
     config_ranges_release(&plan->leases[i]);

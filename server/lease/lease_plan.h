@@ -24,7 +24,6 @@
 enum baseline_from { BASELINE_ORIGINS(X) BASELINE_FROM_COUNT };
 #undef X
 extern const char *const baseline_from_names[]; /* by value, ended by NULL */
-const char *baseline_from_name(enum baseline_from from);
 
 struct lease_plan {
   uint64_t configs; /* points that hold; of a search its trials */

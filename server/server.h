@@ -44,6 +44,9 @@ struct server_options {
   enum request_log log_requests;
 };
 
+/* After this long without a heartbeat an agent is lost. Slack for the flush. */
+static inline int64_t agent_live_ms(const struct server_options *options) { return 3 * options->heartbeat_ms + 2000; }
+
 struct server;
 
 /* When the housekeeper last did what leases need, by clock_monotonic_ms; 0: not yet. */

@@ -3,12 +3,12 @@
  * Memory: what a handler makes lives as long as it runs. Threads: database workers; the heartbeat: event threads. */
 #include "common/base/log.h"
 #include "server/agent/agents.h"
-#include "server/agent/environments.h"
-#include "server/agent/identity.h"
+#include "server/cache/environments.h"
 #include "server/http/answers.h"
 #include "server/http/page.h"
 #include "server/http/routes.h"
 #include "server/http/tokens.h"
+#include "server/lease/identity.h"
 #include "server/records.h"
 
 void route_environment_list(struct worker *worker, struct request *request) {

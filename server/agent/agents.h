@@ -19,9 +19,6 @@
 
 bool agent_id_is_valid(const char *id);
 
-/* After this long without a heartbeat an agent is lost. Slack for the flush. */
-static inline int64_t agent_live_ms(const struct server_options *options) { return 3 * options->heartbeat_ms + 2000; }
-
 must_check struct agent_table *agent_table_new(void);
 void agent_table_free(struct agent_table *table);
 

@@ -3,7 +3,7 @@
 
 #include "server/agent/agents.h"
 #include "server/agent/enrolment.sql.h"
-#include "server/agent/environments.h"
+#include "server/cache/environments.h"
 #include "server/db/db_record.h"
 #include "server/records.h"
 

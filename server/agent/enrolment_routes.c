@@ -6,13 +6,13 @@
 #include "common/base/log.h"
 #include "server/agent/agents.h"
 #include "server/agent/enrolment.h"
-#include "server/agent/identity.h"
 #include "server/audit/audit.h"
 #include "server/http/answers.h"
 #include "server/http/client.h"
 #include "server/http/routes.h"
 #include "server/http/tokens.h"
-#include "server/lease/lease.h"
+#include "server/lease/grant/grants.h"
+#include "server/lease/identity.h"
 #include "server/records.h"
 
 #define ENROL_ATTEMPTS 3

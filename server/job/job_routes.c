@@ -1,12 +1,13 @@
 /* Reading, following and cancelling jobs.
  *
  * Memory: what a handler makes lives as long as it runs. Threads: database workers. */
-#include "server/agent/agents.h"
 #include "server/http/answers.h"
 #include "server/http/page.h"
 #include "server/http/routes.h"
 #include "server/job/job_store.h"
 #include "server/job/jobs.h"
+#include "server/lease/announce.h"
+#include "server/measurement/measurements.h"
 
 #define WAIT_SECONDS_MAX 60
 
@@ -72,6 +73,25 @@ void route_job_get(struct worker *worker, struct request *request) {
   int64_t job;
   if (request_query_only(request, names) && answer_id(request, "job", &job))
     summary_answer(worker, request, job);
+}
+
+void route_job_measurements(struct worker *worker, struct request *request) {
+  static const char *const names[] = {"limit", "after", NULL};
+  struct error error;
+  int64_t job, limit, after, next;
+  json_t *items;
+  bool is_known;
+  if (!request_query_only(request, names) || !page_by_id(request, 0, &limit, &after) ||
+      !answer_id(request, "job", &job))
+    return;
+  if (!job_measurements_list(worker->db, job, after, limit, &items, &next, &is_known, &error)) {
+    answer_failure(request, &error);
+  } else if (!is_known) {
+    json_decref(items);
+    absent_answer(request, job);
+  } else {
+    request_answer_json(request, 200, page_to_json(items, next));
+  }
 }
 
 /* False, and answered: an argument is wrong. *ret_deadline_ms: until when an empty answer waits

@@ -2,7 +2,7 @@
 #include "server/job/job_store.h"
 
 #include "common/campaign/campaign.h"
-#include "server/agent/environments.h"
+#include "server/cache/environments.h"
 #include "server/counters.h"
 #include "server/db/db_record.h"
 #include "server/db/values.h"

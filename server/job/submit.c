@@ -2,14 +2,14 @@
 #include "server/job/submit.h"
 
 #include "common/base/log.h"
-#include "server/agent/agents.h"
-#include "server/agent/environments.h"
+#include "server/cache/environments.h"
 #include "server/db/db_record.h"
 #include "server/db/values.h"
 #include "server/job/job_campaign.h"
 #include "server/job/jobs.h"
 #include "server/job/submit.sql.h"
 #include "server/kernel/code_signatures.h"
+#include "server/lease/announce.h"
 #include "server/lease/lease_insert.h"
 
 #define STORE_ATTEMPTS 5

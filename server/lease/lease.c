@@ -5,7 +5,7 @@
 #include "common/campaign/campaign.h"
 #include "server/db/db_record.h"
 #include "server/db/values.h"
-#include "server/job/jobs.h"
+#include "server/lease/announce.h"
 #include "server/lease/lease.sql.h"
 #include "server/lease/lease_losses.sql.h"
 #include "server/lease/lease_plan.h"

@@ -1,4 +1,4 @@
--- Measurements: what a post of results changes (measurement_routes.c), and what is
+-- Measurements: what a post of results changes (lease_results.c), and what is
 -- read of them.
 --
 -- A post is one transaction. It locks its lease first, so that posts of one lease come one after

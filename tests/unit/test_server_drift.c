@@ -1,5 +1,5 @@
 /* When a device drifts from its own history. */
-#include "server/agent/drift.h"
+#include "server/measurement/drift.h"
 
 #include <criterion/criterion.h>
 

@@ -1,5 +1,5 @@
 /* Which earlier winners turn out slower than the default. */
-#include "server/agent/flags.h"
+#include "server/job/flags.h"
 
 #include <criterion/criterion.h>
 

@@ -1,7 +1,7 @@
 /* What becomes of a config whose lease was lost while it was being measured. */
 #include <criterion/criterion.h>
 
-#include "server/lease/lease.h"
+#include "server/lease/grant/grants.h"
 
 TestSuite(poison);
 

@@ -3,8 +3,8 @@
  * A token may be bound to one agent; then it acts as that agent alone, and nothing else acts as it: this is known without
  * the database. An agent that a token without such a bond enrolled is that token's until the token is revoked or expires.
  * Memory: none. Threads: the request's owner, with a worker's own connection. */
-#ifndef WAVETUNE_SERVER_AGENT_IDENTITY_H
-#define WAVETUNE_SERVER_AGENT_IDENTITY_H
+#ifndef WAVETUNE_SERVER_LEASE_IDENTITY_H
+#define WAVETUNE_SERVER_LEASE_IDENTITY_H
 
 #include "server/http/request.h"
 

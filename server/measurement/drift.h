@@ -21,8 +21,8 @@
  * with the winners that were decided from them.
  *
  * Memory: plain values. Threads: drift_judge is pure; drift_look is a worker's. */
-#ifndef WAVETUNE_SERVER_AGENT_DRIFT_H
-#define WAVETUNE_SERVER_AGENT_DRIFT_H
+#ifndef WAVETUNE_SERVER_MEASUREMENT_DRIFT_H
+#define WAVETUNE_SERVER_MEASUREMENT_DRIFT_H
 
 #include "server/server.h"
 

@@ -1,12 +1,12 @@
-/* Leases whose holder is gone, and configs that are given up. Memory and threads: as lease.h says. */
+/* Leases whose holder is gone, and configs that are given up. Memory and threads: as grants.h says. */
 #include "common/base/log.h"
-#include "server/agent/agents.h"
 #include "server/counters.h"
 #include "server/db/db_record.h"
 #include "server/db/values.h"
 #include "server/housekeep.h"
 #include "server/job/jobs.h"
-#include "server/lease/lease.h"
+#include "server/lease/announce.h"
+#include "server/lease/grant/grants.h"
 #include "server/lease/lease_losses.sql.h"
 
 #define EXPIRE_PACE_MS 500

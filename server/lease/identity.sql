@@ -1,4 +1,4 @@
--- Whose an agent or a lease is (server/agent/identity.h). An owner that is an agent's own token is
+-- Whose an agent or a lease is (server/lease/identity.h). An owner that is an agent's own token is
 -- of that agent alone, also when the token has ended: the agent gets others.
 
 -- name: identities_agents

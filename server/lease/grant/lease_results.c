@@ -1,16 +1,16 @@
-/* POST /v1/leases/{id}/results and GET /v1/jobs/{id}/measurements.
+/* POST /v1/leases/{id}/results.
  *
  * Memory: what a handler makes lives as long as it runs. Threads: database workers. */
 #include "common/base/log.h"
-#include "server/agent/drift.h"
-#include "server/agent/identity.h"
 #include "server/blob/blobs.h"
 #include "server/counters.h"
 #include "server/http/answers.h"
-#include "server/http/page.h"
 #include "server/http/routes.h"
 #include "server/job/jobs.h"
-#include "server/lease/lease.h"
+#include "server/lease/announce.h"
+#include "server/lease/grant/grants.h"
+#include "server/lease/identity.h"
+#include "server/measurement/drift.h"
 #include "server/measurement/measurements.h"
 
 #define POST_ATTEMPTS 8 /* where another transaction is in the way */
@@ -144,23 +144,4 @@ void route_lease_results(struct worker *worker, struct request *request) {
   }
   judgement_release(&judgement);
   posted_lease_release(&lease);
-}
-
-void route_job_measurements(struct worker *worker, struct request *request) {
-  static const char *const names[] = {"limit", "after", NULL};
-  struct error error;
-  int64_t job, limit, after, next;
-  json_t *items;
-  bool is_known;
-  if (!request_query_only(request, names) || !page_by_id(request, 0, &limit, &after) ||
-      !answer_id(request, "job", &job))
-    return;
-  if (!job_measurements_list(worker->db, job, after, limit, &items, &next, &is_known, &error)) {
-    answer_failure(request, &error);
-  } else if (!is_known) {
-    json_decref(items);
-    request_problem(request, 404, "", "there is no job %lld", (long long)job);
-  } else {
-    request_answer_json(request, 200, page_to_json(items, next));
-  }
 }

@@ -1,4 +1,4 @@
--- Environments, and how many agents and devices have them (server/agent/environments.h).
+-- Environments, and how many agents and devices have them (server/cache/environments.h).
 
 -- name: environments_store
 INSERT INTO environments (digest, hardware_digest, identity)

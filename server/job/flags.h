@@ -6,8 +6,8 @@
  * below 1.
  *
  * Memory: plain values. Threads: flags_judge is pure; flags_after_job is a worker's own. */
-#ifndef WAVETUNE_SERVER_AGENT_FLAGS_H
-#define WAVETUNE_SERVER_AGENT_FLAGS_H
+#ifndef WAVETUNE_SERVER_JOB_FLAGS_H
+#define WAVETUNE_SERVER_JOB_FLAGS_H
 
 #include "common/campaign/campaign.h"
 #include "server/server.h"

@@ -1,4 +1,4 @@
--- Winners that turned out slower than the default (server/agent/flags.h). Which ones a job may flag
+-- Winners that turned out slower than the default (server/job/flags.h). Which ones a job may flag
 -- is in both statements: those of jobs that were done when it was submitted, of the same kernel,
 -- key, environment, tag and regime.
 

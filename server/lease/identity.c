@@ -1,9 +1,9 @@
 /* Checks of identities. Memory and threads: as the header says. */
-#include "server/agent/identity.h"
+#include "server/lease/identity.h"
 
-#include "server/agent/identity.sql.h"
 #include "server/db/db_record.h"
 #include "server/http/answers.h"
+#include "server/lease/identity.sql.h"
 #include "server/lease/lease_id.h"
 
 _Static_assert(SERVER_SECRET_SIZE == LEASE_SECRET_SIZE, "ids of leases are made with the server's secret");

@@ -1,17 +1,17 @@
 /* Draining devices that drift. Memory and threads: as the header says. */
-#include "server/agent/drift.h"
+#include "server/measurement/drift.h"
 
 #include <math.h>
 
 #include "common/base/log.h"
 #include "common/base/numbers.h"
-#include "server/agent/drift.sql.h"
 #include "server/audit/audit.h"
 #include "server/counters.h"
 #include "server/db/db_record.h"
 #include "server/db/values.h"
-#include "server/job/jobs.h"
+#include "server/lease/announce.h"
 #include "server/lease/lease_state.h"
+#include "server/measurement/drift.sql.h"
 
 #define SIGMA_OF_MAD 1.4826
 #define DRAIN_ATTEMPTS 3

@@ -1,7 +1,7 @@
 /* Statements of environments. Memory and threads: as the header says. */
-#include "server/agent/environments.h"
+#include "server/cache/environments.h"
 
-#include "server/agent/environments.sql.h"
+#include "server/cache/environments.sql.h"
 #include "server/db/db_record.h"
 #include "server/db/values.h"
 #include "server/records.h"

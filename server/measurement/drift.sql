@@ -1,5 +1,5 @@
 -- Devices that drift: the history of their baselines, and what is taken back
--- (server/agent/drift.h).
+-- (server/measurement/drift.h).
 
 -- Stores what the baseline took in leases that ended, and returns each with the history that it is
 -- held against, its own value last. Agents wait for this statement: its commit does not wait for

@@ -1,7 +1,7 @@
-/* Configs that move between the screen leases of a job. Memory and threads: as lease.h says. */
+/* Configs that move between the screen leases of a job. Memory and threads: as grants.h says. */
 #include "server/db/db_record.h"
 #include "server/db/values.h"
-#include "server/lease/lease.h"
+#include "server/lease/grant/grants.h"
 #include "server/lease/lease_moves.sql.h"
 #include "server/lease/lease_plan.h"
 

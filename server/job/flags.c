@@ -1,11 +1,11 @@
 /* Flagging winners that turned out slower than the default. Memory and threads: as the header says. */
-#include "server/agent/flags.h"
+#include "server/job/flags.h"
 
 #include "common/base/log.h"
 #include "common/space/space.h"
-#include "server/agent/flags.sql.h"
 #include "server/counters.h"
 #include "server/db/db_record.h"
+#include "server/job/flags.sql.h"
 #include "server/job/job_store.h"
 #include "server/measurement/measurements.h"
 

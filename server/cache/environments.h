@@ -1,8 +1,8 @@
 /* Environments, and how many agents and devices have them.
  *
  * Memory: results are the caller's. Threads: a db's own. */
-#ifndef WAVETUNE_SERVER_AGENT_ENVIRONMENTS_H
-#define WAVETUNE_SERVER_AGENT_ENVIRONMENTS_H
+#ifndef WAVETUNE_SERVER_CACHE_ENVIRONMENTS_H
+#define WAVETUNE_SERVER_CACHE_ENVIRONMENTS_H
 
 #include "common/node/environment.h"
 #include "server/cache/match.h"

@@ -1,4 +1,4 @@
-/* Granting a lease to one device. Memory and threads: as lease.h says. */
+/* Granting a lease to one device. Memory and threads: as grants.h says. */
 #include <math.h>
 
 #include "common/base/log.h"
@@ -7,9 +7,9 @@
 #include "server/db/db_record.h"
 #include "server/db/values.h"
 #include "server/job/job_campaign.h"
-#include "server/job/jobs.h"
 #include "server/job/winners.h"
-#include "server/lease/lease.h"
+#include "server/lease/announce.h"
+#include "server/lease/grant/grants.h"
 #include "server/lease/lease.sql.h"
 
 #define GRANT_ATTEMPTS 4

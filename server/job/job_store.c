@@ -245,13 +245,21 @@ static const struct record brief_record = RECORD(NULL, struct job_brief, brief_f
 
 bool jobs_ready(struct db *db, const int64_t *jobs, size_t n, int64_t live_ms, int64_t limit,
                 struct job_brief **ret_ready, size_t *ret_n, struct error *error) {
+  cleanup_rows struct db_rows *found = NULL;
   cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
+  cleanup_parameters struct db_parameters all = {0}, parameters = {0};
+  if (jobs) {
+    bind_integers(&parameters, "jobs", jobs, n);
+  } else {
+    bind_integer(&all, "limit", limit);
+    if (!db_run(db, &sql_jobs_ready_all, &all, &found, error))
+      return false;
+    bind_text(&parameters, "jobs", db_get(found, 0, "jobs"));
+  }
+
   bind_integer(&parameters, "limit", limit);
   bind_integer(&parameters, "live_ms", live_ms);
-  if (jobs)
-    bind_integers(&parameters, "jobs", jobs, n);
-  if (!db_run(db, jobs ? &sql_jobs_ready : &sql_jobs_ready_all, &parameters, &rows, error))
+  if (!db_run(db, &sql_jobs_ready, &parameters, &rows, error))
     return false;
 
   *ret_ready = db_read_all(rows, &brief_record, ret_n);

@@ -35,12 +35,12 @@ WITH due AS MATERIALIZED (
 SELECT id
 FROM changed;
 
--- Jobs of which nothing is left to measure in their stage. Two statements, this and
--- jobs_ready_all: one plan does not serve a few known jobs and all of them. Open and held leases
--- are looked for at once, by the job: for each of them alone there is an index that the planner
--- may read as a whole (see is_open). They are counted to one, because NOT EXISTS may become a join
--- that reads the leases of all jobs. The LIMIT keeps the jobs apart from their budgets, which are
--- summed over all leases of those that are ready alone.
+-- Jobs of which nothing is left to measure in their stage. Where it may be any of all jobs,
+-- jobs_ready_all says which: one plan does not serve a few known jobs and all of them. Open and held
+-- leases are looked for at once, by the job: for each of them alone there is an index that the
+-- planner may read as a whole (see is_open). They are counted to one, because NOT EXISTS may become
+-- a join that reads the leases of all jobs. The LIMIT keeps the jobs apart from their budgets, which
+-- are summed over all leases of those that are ready alone.
 -- name: jobs_ready
 SELECT j.id, j.state, j.stage, j.round, j.baseline, j.seed, j.default_config, j.search_strategy,
     j.search_trials, j.final_devices, j.config_us, e.hardware_digest,
@@ -74,22 +74,9 @@ CROSS JOIN LATERAL job_spending(CASE WHEN j.budget_device_ms IS NOT NULL THEN j.
 ORDER BY j.id;
 
 -- name: jobs_ready_all
-SELECT j.id, j.state, j.stage, j.round, j.baseline, j.seed, j.default_config, j.search_strategy,
-    j.search_trials, j.final_devices, j.config_us, e.hardware_digest,
-    j.budget_device_ms * 1000 AS budget_us, b.*,
-    j.budget_device_ms IS NOT NULL
-        AND EXISTS (SELECT FROM leases WHERE job_id = j.id AND state = 'cancelled') AS is_cut,
-    CASE WHEN j.search_strategy IS NOT NULL THEN (
-        SELECT count(*)
-        FROM environments o
-        JOIN devices d ON d.environment_id = o.id
-        JOIN agents a ON a.id = d.agent
-        WHERE (o.digest = j.device_class OR o.hardware_digest = j.device_class)
-          AND COALESCE(a.drain_reason, d.drain_reason) IS NULL
-          AND a.last_seen > now() - :live_ms::bigint * interval '1 ms')
-    END AS devices
+SELECT COALESCE(array_agg(id), '{}') AS jobs
 FROM (
-    SELECT *
+    SELECT j.id
     FROM jobs j
     WHERE j.state IN ('queued', 'running')
       AND (SELECT count(*)
@@ -99,10 +86,7 @@ FROM (
                  LIMIT 1) l) = 0
     ORDER BY j.id
     LIMIT :limit
-) j
-JOIN environments e ON e.id = j.environment_id
-CROSS JOIN LATERAL job_spending(CASE WHEN j.budget_device_ms IS NOT NULL THEN j.id END) b
-ORDER BY j.id;
+) ready;
 
 -- name: job_store_winner
 INSERT INTO winners (job_id, config, config_values, verdict)

@@ -2,7 +2,7 @@
 
 import threading
 
-from hands import ENVIRONMENT, LARGE, SMALL, hands, kernel, server, submit  # noqa: F401 (fixtures)
+from hands import ENVIRONMENT, LARGE, SMALL, configs_of, hands, kernel, server, submit  # noqa: F401 (fixtures)
 from harness import wait_until
 
 
@@ -59,6 +59,17 @@ def test_every_change_of_a_job_is_an_event_and_they_count_up_from_one(server, ha
     assert server.get(f"/v1/jobs/{job}/events?after=2&limit=1")["next"] == "3"
     assert server.get(f"/v1/jobs/{job}/events?after=4") == {"items": [], "next": "4"}
     assert server.request("GET", "/v1/jobs/999/events").status == 404
+
+
+def test_a_job_whose_last_lease_ended_unseen_is_moved_on_by_the_housekeeper(
+        server, hands, submit, postgres, database):  # noqa: F811
+    """As after a crash between the last results of a stage and what follows from them."""
+    job, other, hand = submit(SMALL), submit(SMALL, key={"n": 2}), hands("a")
+    lease = hand.pull().json
+    assert hand.post(lease, configs_of(lease)[:-1], done=False).status == 200
+    postgres.sql(f"update leases set state = 'done', remaining = '{{}}' where job_id = {job}", conninfo=database)
+    wait_until(lambda: server.get(f"/v1/jobs/{job}")["stage"] == "final", 30, "the final")
+    assert server.get(f"/v1/jobs/{other}")["state"] == "queued"
 
 
 def test_followers_of_several_jobs_hear_of_their_own(server, submit):  # noqa: F811

@@ -2,9 +2,8 @@
 
 -- Locks the token, so that its uses are counted one after the other.
 -- name: enrolment_terms_lock
-SELECT revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now()) AS is_live, uses_left,
-       name AS token_name, agent_name, environment
-FROM tokens
+SELECT token_is_live(t) AS is_live, uses_left, name AS token_name, agent_name, environment
+FROM tokens t
 WHERE id = :token::bigint
 FOR UPDATE;
 
@@ -24,7 +23,7 @@ SELECT a.name, a.machine, rfc3339(a.last_seen) AS last_seen,
        a.last_seen > now() - :live_ms::bigint * interval '1 ms' AS agent_is_live,
        COALESCE(a.token_id, 0) AS token_id, t.role = 'enrol' AS is_enrol,
        t.certificate IS NOT NULL AS is_of_certificate,
-       t.revoked_at IS NULL AND (t.expires_at IS NULL OR t.expires_at > now()) AS is_live,
+       token_is_live(t) AS is_live,
        t.uses_left, t.name AS token_name, t.agent_name, t.environment
 FROM agents a
 LEFT JOIN tokens t ON t.id = a.token_id

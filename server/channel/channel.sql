@@ -1,20 +1,13 @@
 -- Channels: where each (name, tag, regime, environment) points, its history, and who signed its
--- entries (server/channel/channels.h). An entry's expiry is as it was signed: text to the second.
+-- entries (server/channel/channels.h).
 
 -- name: channel_rows
 SELECT c.id, c.name, r.environment, c.tag, c.regime, c.counter, c.release, c.signings,
        rfc3339(c.updated_at) AS updated_at, NULL AS moved_by, NULL AS moved_by_id,
-       (SELECT to_json(to_char(e.expires_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'))
-        FROM channel_entries e
-        WHERE e.name = c.name AND e.tag = c.tag AND e.regime = c.regime
-          AND e.environment_digest = c.environment_digest AND e.counter = c.counter) AS expires,
-       (SELECT COALESCE(json_agg(json_build_object('key', digest_text(s.key),
-                                                   'signature', s.signature) ORDER BY s.key), '[]')
-        FROM channel_signatures s
-        WHERE s.name = c.name AND s.tag = c.tag AND s.regime = c.regime
-          AND s.environment_digest = c.environment_digest AND s.counter = c.counter) AS signatures
+       s.expires, s.signatures
 FROM channels c
 JOIN releases r ON r.digest = c.release
+CROSS JOIN LATERAL entry_signed(c.name, c.tag, c.regime, c.environment_digest, c.counter) s
 WHERE c.name = :name AND c.tag = :tag AND c.regime = :regime
 ORDER BY c.id;
 
@@ -22,17 +15,10 @@ ORDER BY c.id;
 -- name: channels_list
 SELECT c.id, c.name, r.environment, c.tag, c.regime, c.counter, c.release, c.signings,
        rfc3339(c.updated_at) AS updated_at, NULL AS moved_by, NULL AS moved_by_id,
-       (SELECT to_json(to_char(e.expires_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'))
-        FROM channel_entries e
-        WHERE e.name = c.name AND e.tag = c.tag AND e.regime = c.regime
-          AND e.environment_digest = c.environment_digest AND e.counter = c.counter) AS expires,
-       (SELECT COALESCE(json_agg(json_build_object('key', digest_text(s.key),
-                                                   'signature', s.signature) ORDER BY s.key), '[]')
-        FROM channel_signatures s
-        WHERE s.name = c.name AND s.tag = c.tag AND s.regime = c.regime
-          AND s.environment_digest = c.environment_digest AND s.counter = c.counter) AS signatures
+       s.expires, s.signatures
 FROM channels c
 JOIN releases r ON r.digest = c.release
+CROSS JOIN LATERAL entry_signed(c.name, c.tag, c.regime, c.environment_digest, c.counter) s
 WHERE c.id > :after::bigint
 ORDER BY c.id
 LIMIT :limit::bigint + 1;
@@ -42,31 +28,20 @@ LIMIT :limit::bigint + 1;
 SELECT c.id, :name::text AS name, r.environment, r.tag, r.regime,
        COALESCE(c.counter, 0) AS counter, c.release, COALESCE(c.signings, 0) AS signings,
        rfc3339(c.updated_at) AS updated_at, NULL AS moved_by, NULL AS moved_by_id,
-       (SELECT to_json(to_char(e.expires_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'))
-        FROM channel_entries e
-        WHERE e.name = c.name AND e.tag = c.tag AND e.regime = c.regime
-          AND e.environment_digest = c.environment_digest AND e.counter = c.counter) AS expires,
-       (SELECT COALESCE(json_agg(json_build_object('key', digest_text(s.key),
-                                                   'signature', s.signature) ORDER BY s.key), '[]')
-        FROM channel_signatures s
-        WHERE s.name = c.name AND s.tag = c.tag AND s.regime = c.regime
-          AND s.environment_digest = c.environment_digest AND s.counter = c.counter) AS signatures
+       s.expires, s.signatures
 FROM releases r
 LEFT JOIN channels c ON c.name = :name AND c.tag = r.tag AND c.regime = r.regime
                     AND c.environment_digest = r.environment_digest
+CROSS JOIN LATERAL entry_signed(c.name, c.tag, c.regime, c.environment_digest, c.counter) s
 WHERE r.digest = :release::bytea;
 
 -- All entries that one row of channels ever had.
 -- name: channel_entries_list
 SELECT c.counter AS id, c.name, :environment::json AS environment, c.tag, c.regime, c.counter,
        c.release, 0 AS signings, rfc3339(c.moved_at) AS updated_at, c.moved_by, c.moved_by_id,
-       to_json(to_char(c.expires_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')) AS expires,
-       (SELECT COALESCE(json_agg(json_build_object('key', digest_text(s.key),
-                                                   'signature', s.signature) ORDER BY s.key), '[]')
-        FROM channel_signatures s
-        WHERE s.name = c.name AND s.tag = c.tag AND s.regime = c.regime
-          AND s.environment_digest = c.environment_digest AND s.counter = c.counter) AS signatures
+       signed_expiry(c.expires_at) AS expires, s.signatures
 FROM channel_entries c
+CROSS JOIN LATERAL entry_signed(c.name, c.tag, c.regime, c.environment_digest, c.counter) s
 WHERE c.name = :name AND c.tag = :tag AND c.regime = :regime
   AND c.environment_digest = :environment_digest::bytea
   AND c.counter < :before::bigint

@@ -13,9 +13,8 @@ WHERE name = 'leases';
 -- name: tokens_live
 SELECT id, name, array_to_string(array_prepend(role, also), ',') AS role, digest, agent, replaces,
        (extract(epoch FROM expires_at) * 1000)::bigint AS expires_ms, false AS is_expired
-FROM tokens
-WHERE revoked_at IS NULL
-  AND (expires_at IS NULL OR expires_at > now());
+FROM tokens t
+WHERE token_is_live(t);
 
 -- name: tokens_find
 SELECT id, name, array_to_string(array_prepend(role, also), ',') AS role, digest, agent, replaces,

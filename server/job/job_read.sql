@@ -13,21 +13,7 @@ FROM jobs j
 JOIN kernels k ON k.hash = j.kernel
 JOIN environments e ON e.id = j.environment_id
 LEFT JOIN winners w ON w.job_id = j.id
-CROSS JOIN LATERAL (
-    SELECT COALESCE(sum(device_us + opening_us), 0)::bigint / 1e6::float8 AS spent_device_seconds,
-        COALESCE(sum(opening_us), 0)::bigint / 1e6::float8 AS opening_device_seconds,
-        COALESCE(sum(outcomes[1] + outcomes[2] + outcomes[3] + outcomes[4] + outcomes[5]
-            + outcomes[6]) FILTER (WHERE stage = 'screen'), 0) AS measured,
-        json_strip_nulls(json_build_object(
-            'correct', nullif(sum(outcomes[1]) FILTER (WHERE stage = 'screen'), 0),
-            'compile', nullif(sum(outcomes[2]) FILTER (WHERE stage = 'screen'), 0),
-            'runtime', nullif(sum(outcomes[3]) FILTER (WHERE stage = 'screen'), 0),
-            'correctness', nullif(sum(outcomes[4]) FILTER (WHERE stage = 'screen'), 0),
-            'timeout', nullif(sum(outcomes[5]) FILTER (WHERE stage = 'screen'), 0),
-            'constraints', nullif(sum(outcomes[6]) FILTER (WHERE stage = 'screen'), 0))) AS outcomes
-    FROM leases l
-    WHERE l.job_id = j.id
-) t
+CROSS JOIN LATERAL job_progress(j.id) t
 WHERE j.id < :before
   AND (:state::job_state IS NULL OR j.state = :state::job_state)
   AND (:tag::text IS NULL OR j.tag = :tag)
@@ -81,21 +67,7 @@ JOIN kernels k ON k.hash = j.kernel
 JOIN environments e ON e.id = j.environment_id
 JOIN spaces s ON s.digest = j.space_digest
 LEFT JOIN winners w ON w.job_id = j.id
-CROSS JOIN LATERAL (
-    SELECT COALESCE(sum(device_us + opening_us), 0)::bigint / 1e6::float8 AS spent_device_seconds,
-        COALESCE(sum(opening_us), 0)::bigint / 1e6::float8 AS opening_device_seconds,
-        COALESCE(sum(outcomes[1] + outcomes[2] + outcomes[3] + outcomes[4] + outcomes[5]
-            + outcomes[6]) FILTER (WHERE stage = 'screen'), 0) AS measured,
-        json_strip_nulls(json_build_object(
-            'correct', nullif(sum(outcomes[1]) FILTER (WHERE stage = 'screen'), 0),
-            'compile', nullif(sum(outcomes[2]) FILTER (WHERE stage = 'screen'), 0),
-            'runtime', nullif(sum(outcomes[3]) FILTER (WHERE stage = 'screen'), 0),
-            'correctness', nullif(sum(outcomes[4]) FILTER (WHERE stage = 'screen'), 0),
-            'timeout', nullif(sum(outcomes[5]) FILTER (WHERE stage = 'screen'), 0),
-            'constraints', nullif(sum(outcomes[6]) FILTER (WHERE stage = 'screen'), 0))) AS outcomes
-    FROM leases l
-    WHERE l.job_id = j.id
-) t
+CROSS JOIN LATERAL job_progress(j.id) t
 CROSS JOIN LATERAL (
     SELECT count(*) FILTER (WHERE COALESCE(a.drain_reason, dv.drain_reason) IS NULL) AS taking,
         count(*) FILTER (WHERE COALESCE(a.drain_reason, dv.drain_reason) IS NOT NULL) AS drained

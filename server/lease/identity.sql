@@ -4,7 +4,7 @@
 -- name: identities_agents
 SELECT a.token_id, t.name,
        t.agent IS NOT NULL OR t.role = 'enrol' OR t.certificate IS NOT NULL AS is_agent,
-       t.revoked_at IS NULL AND (t.expires_at IS NULL OR t.expires_at > now()) AS is_live,
+       token_is_live(t) AS is_live,
        0 AS epoch
 FROM agents a
 LEFT JOIN tokens t ON t.id = a.token_id
@@ -13,7 +13,7 @@ WHERE a.id = :agent;
 -- name: identities_leases
 SELECT l.token_id, t.name,
        t.agent IS NOT NULL OR t.role = 'enrol' OR t.certificate IS NOT NULL AS is_agent,
-       t.revoked_at IS NULL AND (t.expires_at IS NULL OR t.expires_at > now()) AS is_live,
+       token_is_live(t) AS is_live,
        l.epoch
 FROM leases l
 JOIN tokens t ON t.id = l.token_id

@@ -9,10 +9,9 @@ WHERE name = :name AND revoked_at IS NULL AND expires_at <= now();
 
 -- A certificate's digest is always the same, and digests are unique: what has ended gives it up.
 -- name: tokens_free_digest
-UPDATE tokens
+UPDATE tokens t
 SET digest = sha256(digest || convert_to(id::text, 'UTF8'))
-WHERE digest = :digest::bytea
-  AND (revoked_at IS NOT NULL OR expires_at <= now());
+WHERE digest = :digest::bytea AND NOT token_is_live(t);
 
 -- name: tokens_make
 INSERT INTO tokens (name, role, also, digest, expires_at, uses_left, agent_name, environment, agent,
@@ -34,8 +33,8 @@ WHERE id = :token::bigint;
 -- name: tokens_revoke
 WITH admins AS MATERIALIZED (
     SELECT id
-    FROM tokens
-    WHERE role = 'admin' AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now())
+    FROM tokens t
+    WHERE role = 'admin' AND token_is_live(t)
     ORDER BY id
     FOR UPDATE
 ), named AS MATERIALIZED (

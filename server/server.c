@@ -11,6 +11,7 @@
 #include "server/db/migrate.h"
 #include "server/demand/demand_rate.h"
 #include "server/housekeep.h"
+#include "server/http/answers.h"
 #include "server/http/daemon.h"
 #include "server/http/dispatch.h"
 #include "server/http/openapi.h"
@@ -310,7 +311,7 @@ void server_stop(struct server *server) {
   queue_stop(server->queue);
   for (struct request_private *request; (request = queue_drain(server->queue));) {
     request->state = REQUEST_RUNNING;
-    request_problem(&request->request, MHD_HTTP_SERVICE_UNAVAILABLE, "", "the server is stopping; try again");
+    answer_refusal(&request->request, ERROR_UNAVAILABLE, "", "the server is stopping; try again");
   }
   threads_join(server);
   int64_t until_ms = clock_monotonic_ms() + FAREWELL_MS;

@@ -16,6 +16,8 @@ TOPS = ("common", "server", "agent", "inspect", "cli")
 # The table of inspect/'s commands is the only header of it that another folder includes, in one file.
 TABLES = {("cli/main.c", "inspect/inspect.h")}
 BOTH_ENDS = "server"  # the folder with main(), which includes all, and with headers that all include
+# Answers with a status of HTTP's own: only server/http/ gives them, elsewhere the status follows from an error's kind.
+PRIVATE = {"server/http/response.h", "server/http/request_private.h"}
 ROW = re.compile(r"\| `([a-z_/]+)/` \|.*\| ([^|]*) \|$")
 INCLUDE = re.compile(r'^# *include ["<]((?:common|server|agent|inspect|cli)/[^">]+)[">]', re.MULTILINE)
 GUARD = re.compile(r"^#ifndef (\w+)\n#define \1$", re.MULTILINE)
@@ -60,6 +62,8 @@ def problems(allowed, path):
         place = str(path.relative_to(ROOT))
         if str(pathlib.Path(include).parent) not in allowed[folder] and (place, include) not in TABLES:
             yield f"{place} includes {include}, which docs/house.md does not let {folder}/ do"
+        if include in PRIVATE and pathlib.Path(include).parent != path.relative_to(ROOT).parent:
+            yield f"{place} includes {include}, which is for its own folder only"
     guard = "WAVETUNE_" + re.sub("[^A-Z0-9]", "_", str(path.relative_to(ROOT)).upper())
     if path.suffix == ".h" and guard not in GUARD.findall(text):
         yield f"{path.relative_to(ROOT)} has no guard {guard}"

@@ -33,10 +33,11 @@ static bool beat_is_own(struct server *server, struct request *request) {
   struct agent_owner owner = agent_table_owner(server_agents(server), id);
   bool is_own = owner.token == 0 || owner.token == request->token_id || request->roles == TOKEN_ADMIN;
   if (owner.has_token)
-    request_problem(request, 403, "", "agent %.40s has a token of its own, and only with that acts as it", id);
+    answer_refusal(request, ERROR_FORBIDDEN, "", "agent %.40s has a token of its own, and only with that acts as it",
+                   id);
   else if (!is_own && token_is_live(server, owner.token))
-    request_problem(request, 403, "", "agent %.40s enrolled with another token than \"%s\", which is still live", id,
-                    request->token_name);
+    answer_refusal(request, ERROR_FORBIDDEN, "",
+                   "agent %.40s enrolled with another token than \"%s\", which is still live", id, request->token_name);
   else
     return true;
   return false;

@@ -5,7 +5,6 @@
 #include "server/blob/blobs.h"
 #include "server/blob/collect.h"
 #include "server/http/answers.h"
-#include "server/http/response.h"
 #include "server/http/routes.h"
 #include "server/records.h"
 #include "server/server_private.h"
@@ -14,8 +13,8 @@
 static bool digest_of_path(struct request *request, struct digest *ret_digest) {
   if (digest_parse(request->segments[0], ret_digest))
     return true;
-  request_problem(request, 404, "", "\"%.80s\" is no digest: \"sha256:\" and 64 lower-case hexadecimal digits",
-                  request->segments[0]);
+  answer_refusal(request, ERROR_MISSING, "", "\"%.80s\" is no digest: \"sha256:\" and 64 lower-case hexadecimal digits",
+                 request->segments[0]);
   return false;
 }
 
@@ -39,8 +38,8 @@ void route_blob_put(struct worker *worker, struct request *request) {
   struct digest actual = digest_of(request->body ? request->body : "", request->body_size);
   if (!digest_equal(&actual, &answer.blob)) {
     char text[DIGEST_TEXT_SIZE];
-    request_problem(request, 422, "", "the body's digest is %s, not the path's %s", digest_format(&actual, text),
-                    request->segments[0]);
+    answer_refusal(request, ERROR_INVALID, "", "the body's digest is %s, not the path's %s",
+                   digest_format(&actual, text), request->segments[0]);
     return;
   }
 
@@ -60,12 +59,15 @@ void route_blob_get(struct worker *worker, struct request *request) {
   if (!digest_of_path(request, &digest))
     return;
 
-  if (!blob_load(worker->db, request->server->blobs, &digest, &blob, &error))
-    request_unavailable(request, &error); /* a damaged file too: once restored, it is there again */
-  else if (!blob)
-    request_problem(request, 404, "", "no file %s is stored", request->segments[0]);
-  else
+  if (!blob_load(worker->db, request->server->blobs, &digest, &blob, &error)) {
+    if (error.kind == ERROR_DAMAGED) /* once restored, it is there again: agents wait for that */
+      error_become(&error, ERROR_UNAVAILABLE);
+    answer_failure(request, &error);
+  } else if (!blob) {
+    answer_refusal(request, ERROR_MISSING, "", "no file %s is stored", request->segments[0]);
+  } else {
     request_answer_file(request, request->segments[0], blob->bytes, blob->size, blob_release, blob);
+  }
 }
 
 bool answer_missing_files(struct worker *worker, struct request *request, const struct digest *digests, size_t n) {

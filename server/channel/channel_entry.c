@@ -25,13 +25,14 @@ static void none_answer(struct request *request, const struct question *question
   cleanup_free char *sentence = NULL, *wanted = environment_format(&question->asked);
   json_t *nearest = cache_nearest(&question->asked, there, question->rows.n, &sentence);
   if (sentence)
-    error_set(&error, "channel \"%s\" has no entry for %.150s with tag \"%.50s\" and regime %s; %s", question->channel,
-              wanted, question->tag, regime, sentence);
+    error_of(&error, ERROR_MISSING, "channel \"%s\" has no entry for %.150s with tag \"%.50s\" and regime %s; %s",
+             question->channel, wanted, question->tag, regime, sentence);
   else
-    error_set(&error, "channel \"%s\" has no entry with tag \"%.100s\" and regime %s; GET /v1/channels lists all",
-              question->channel, question->tag, regime);
+    error_of(&error, ERROR_MISSING,
+             "channel \"%s\" has no entry with tag \"%.100s\" and regime %s; GET /v1/channels lists all",
+             question->channel, question->tag, regime);
   request_add_header(request, "Wavetune-Match", "none");
-  request_problem_extra(request, 404, &error, json_pack("{s:o}", "nearest", nearest));
+  answer_failure_extra(request, &error, json_pack("{s:o}", "nearest", nearest));
 }
 
 static void several_answer(struct request *request, const char *channel, json_t *fitting) {
@@ -40,7 +41,7 @@ static void several_answer(struct request *request, const char *channel, json_t 
             "channel \"%s\" has entries for %zu environments that fit; state the members in which they differ "
             "(\"environments\" lists them)",
             channel, json_array_size(fitting));
-  request_problem_extra(request, 422, &error, json_pack("{s:o}", "environments", fitting));
+  answer_failure_extra(request, &error, json_pack("{s:o}", "environments", fitting));
 }
 
 static void question_release(struct question *question) {
@@ -160,7 +161,7 @@ void route_cache_get(struct worker *worker, struct request *request) {
     return;
 
   if (match && !cache_rule_parse(match, &widest))
-    request_problem(request, 422, "", "match=%.32s is unknown: it must be " CACHE_RULES, match);
+    answer_refusal(request, ERROR_INVALID, "", "match=%.32s is unknown: it must be " CACHE_RULES, match);
   else
     cache_answer(worker, request, channel ? channel : "stable", widest);
 }

@@ -27,27 +27,26 @@ static void elsewhere_answer(struct request *request, const struct channel_row *
   struct error error;
   char etag[CHANNEL_ETAG_SIZE], digest[DIGEST_TEXT_SIZE];
   if (!row->entry.counter) {
-    error_set(&error,
-              "channel \"%s\" has no entry yet for this environment, tag and regime: there is nothing for If-Match to "
-              "match, and its first counter is 1",
-              row->entry.channel);
-    request_problem_extra(request, 412, &error, json_pack("{s:n}", "etag"));
+    error_of(&error, ERROR_PRECONDITION,
+             "channel \"%s\" has no entry yet for this environment, tag and regime: there is nothing for If-Match to "
+             "match, and its first counter is 1",
+             row->entry.channel);
+    answer_failure_extra(request, &error, json_pack("{s:n}", "etag"));
     return;
   }
 
   struct channel_state state = channel_row_state(row);
-  error_set(&error, "channel \"%s\" is at counter %lld, release %s: read it, and decide again", row->entry.channel,
-            (long long)row->entry.counter, digest_format(&row->entry.release, digest));
+  error_of(&error, ERROR_PRECONDITION, "channel \"%s\" is at counter %lld, release %s: read it, and decide again",
+           row->entry.channel, (long long)row->entry.counter, digest_format(&row->entry.release, digest));
   cleanup_free char *quoted = xasprintf("\"%s\"", channel_etag(&state, etag));
   request_add_header(request, "ETag", quoted);
-  request_problem_extra(request, 412, &error,
-                        json_pack("{s:s, s:o}", "etag", quoted, "entry", channel_entry_to_answer(&row->entry)));
+  answer_failure_extra(request, &error,
+                       json_pack("{s:s, s:o}", "etag", quoted, "entry", channel_entry_to_answer(&row->entry)));
 }
 
 static void contended_answer(struct request *request, const char *name) {
-  struct error error;
-  error_set(&error, "channel \"%s\" is being moved by others all the time; try again", name);
-  request_unavailable(request, &error);
+  answer_refusal(request, ERROR_UNAVAILABLE, "", "channel \"%s\" is being moved by others all the time; try again",
+                 name);
 }
 
 /* Whether the operator's keys (--publisher-key) allow the entry; without any all are allowed. Otherwise answers 403. */
@@ -80,8 +79,9 @@ static bool channel_is_publishers(struct worker *worker, struct request *request
   if (!token_moves_channel(worker->db, request->token_id, channel, &may, &patterns, &error))
     answer_failure(request, &error);
   else if (!may)
-    request_problem(request, 403, "", "the token \"%s\" publishes the channels %.500s, and \"%s\" is none of them",
-                    request->token_name, patterns, channel);
+    answer_refusal(request, ERROR_FORBIDDEN, "",
+                   "the token \"%s\" publishes the channels %.500s, and \"%s\" is none of them", request->token_name,
+                   patterns, channel);
   return may;
 }
 
@@ -107,8 +107,8 @@ static bool channel_put_once(struct worker *worker, struct request *request, con
     return true;
   }
   if (!before.n) {
-    request_problem(request, 422, "/release", "there is no release %s; POST /v1/releases makes one",
-                    digest_format(&move->release, text));
+    answer_refusal(request, ERROR_INVALID, "/release", "there is no release %s; POST /v1/releases makes one",
+                   digest_format(&move->release, text));
     return true;
   }
 
@@ -199,8 +199,8 @@ static bool signature_post_once(struct worker *worker, struct request *request, 
 
   const struct channel_row *row = row_of_environment(&rows, &signing->environment);
   if (!row) {
-    request_problem(request, 404, "",
-                    "channel \"%s\" has no entry for this environment, tag and regime; state all its members", name);
+    answer_refusal(request, ERROR_MISSING, "",
+                   "channel \"%s\" has no entry for this environment, tag and regime; state all its members", name);
     return true;
   }
   switch (channel_signing_decide(&row->entry, signing)) {
@@ -211,8 +211,8 @@ static bool signature_post_once(struct worker *worker, struct request *request, 
     elsewhere_answer(request, row);
     return true;
   case SIGNING_FULL:
-    request_problem(request, 422, "/signature", "the entry has %d signatures by other keys, and no more fit",
-                    CHANNEL_SIGNATURES_MAX);
+    answer_refusal(request, ERROR_INVALID, "/signature", "the entry has %d signatures by other keys, and no more fit",
+                   CHANNEL_SIGNATURES_MAX);
     return true;
   case SIGNING_ADD:
     break;
@@ -270,10 +270,11 @@ static void entry_of_release_answer(struct worker *worker, struct request *reque
   else if (!channel_row_of_release(worker->db, request->segments[0], &release, &rows, &error))
     answer_failure(request, &error);
   else if (!rows.n)
-    request_problem(request, 422, "", "there is no release %s; POST /v1/releases makes one", digest);
+    answer_refusal(request, ERROR_INVALID, "", "there is no release %s; POST /v1/releases makes one", digest);
   else if (!rows.all->entry.counter)
-    request_problem(request, 404, "", "channel \"%s\" has no entry yet for that release's environment, tag and regime",
-                    request->segments[0]);
+    answer_refusal(request, ERROR_MISSING, "",
+                   "channel \"%s\" has no entry yet for that release's environment, tag and regime",
+                   request->segments[0]);
   else
     row_answer(request, rows.all);
 }

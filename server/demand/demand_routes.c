@@ -36,8 +36,8 @@ void route_demand_post(struct worker *worker, struct request *request) {
     char text[24];
     snprintf(text, sizeof text, "%lld", (long long)wait_s);
     request_add_header(request, "Retry-After", text);
-    request_problem(request, 429, "", "the token %s posts more than %d reports a minute; join them, or wait %s s",
-                    request->token_name, DEMAND_POSTS_PER_MINUTE, text);
+    answer_refusal(request, ERROR_RATE, "", "the token %s posts more than %d reports a minute; join them, or wait %s s",
+                   request->token_name, DEMAND_POSTS_PER_MINUTE, text);
     return;
   }
   if (!demand_report_parse(request->json, &report, &error)) {

@@ -2,9 +2,11 @@
 #include "server/http/answers.h"
 
 #include <errno.h>
+#include <stdarg.h>
 
 #include "common/base/log.h"
 #include "common/program/error_codes.h"
+#include "server/http/response.h"
 
 static void failure_log(const struct request *request, const struct error *error) {
   char before[LOG_REQUEST_SIZE]; /* this may be one of a batch */
@@ -28,6 +30,18 @@ void answer_failure_extra(struct request *request, const struct error *error, js
   request_problem_extra(request, status, &said, extra);
 }
 
+void answer_refusal(struct request *request, enum error_kind kind, const char *pointer, const char *format, ...) {
+  struct error error;
+  char message[sizeof error.message];
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(message, sizeof message, format, arguments);
+  va_end(arguments);
+
+  error_of_at(&error, kind, pointer, "%s", message);
+  answer_failure(request, &error);
+}
+
 static bool decimal_parse(const char *text, int64_t *ret) {
   char *end;
   errno = 0;
@@ -41,6 +55,7 @@ static bool decimal_parse(const char *text, int64_t *ret) {
 bool answer_id(struct request *request, const char *what, int64_t *ret_id) {
   if (decimal_parse(request->segments[0], ret_id))
     return true;
-  request_problem(request, 404, "", "there is no %s \"%.40s\"; ids are decimal numbers", what, request->segments[0]);
+  answer_refusal(request, ERROR_MISSING, "", "there is no %s \"%.40s\"; ids are decimal numbers", what,
+                 request->segments[0]);
   return false;
 }

@@ -11,6 +11,11 @@
  * are not for clients. */
 void answer_failure(struct request *request, const struct error *error);
 
+/* Answers what a handler itself finds wrong: the same with a sentence made here. `pointer`: RFC 6901,
+ * "" where none applies. */
+void answer_refusal(struct request *request, enum error_kind kind, const char *pointer, const char *format, ...)
+    printf_like(4, 5);
+
 /* The same; `extra` (may be NULL, taken over) holds extension members. */
 void answer_failure_extra(struct request *request, const struct error *error, json_t *extra);
 

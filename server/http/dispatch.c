@@ -415,7 +415,7 @@ static enum MHD_Result begin(struct connection *connection, const char *method, 
     return refuse(request, false);
   }
   if (!uri_parse(connection->target_long ? connection->target_long : connection->target, &request->uri, &error)) {
-    request_refuse(&request->request, MHD_HTTP_BAD_REQUEST, &error);
+    request_problem_extra(&request->request, MHD_HTTP_BAD_REQUEST, &error, NULL);
     return refuse(request, true);
   }
   switch (route_find(method, &request->uri, &request->route, request->request.segments, allow)) {
@@ -507,7 +507,7 @@ bool request_parse_body(struct request_private *request) {
   if (json_parse(request->request.body ? request->request.body : "", request->request.body_size, &request->request.json,
                  &error))
     return true;
-  request_refuse(&request->request, MHD_HTTP_BAD_REQUEST, &error);
+  request_problem_extra(&request->request, MHD_HTTP_BAD_REQUEST, &error, NULL);
   return false;
 }
 

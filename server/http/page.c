@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 
+#include "server/http/answers.h"
 #include "server/http/header.h"
 
 bool page_by_id(struct request *request, int64_t start, int64_t *ret_limit, int64_t *ret_after) {
@@ -11,7 +12,7 @@ bool page_by_id(struct request *request, int64_t start, int64_t *ret_limit, int6
   if (!request_page(request, ret_limit, &text))
     return false;
   if (text && (!header_size(text, &after) || after > INT64_MAX)) {
-    request_problem(request, 422, "", "the query argument \"after\" must be the \"next\" of the page before");
+    answer_refusal(request, ERROR_INVALID, "", "the query argument \"after\" must be the \"next\" of the page before");
     return false;
   }
   *ret_after = text ? (int64_t)after : start;

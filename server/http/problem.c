@@ -14,8 +14,8 @@ const char *status_title(int status) {
   return title ? title : "Error";
 }
 
-/* `extra` (may be NULL) is taken over. Where a handler states a status that is not its error's kind's, the kind that is
- * told is the status's. Adds WWW-Authenticate to 401 and Retry-After to 503. */
+/* `extra` (may be NULL) is taken over. Of a status that is not the error's kind's, as HTTP has some, the kind is the
+ * status's. Adds WWW-Authenticate to 401 and Retry-After to 503. */
 static struct MHD_Response *response_problem(int status, const struct error *error, json_t *extra, const char *request,
                                              size_t *ret_size) {
   bool is_of_kind = error_http_status(error->kind) == status;
@@ -55,8 +55,4 @@ void request_problem(struct request *request, int status, const char *pointer, c
   va_end(arguments);
   error_at(&error, pointer, "%s", message);
   request_problem_extra(request, status, &error, NULL);
-}
-
-void request_unavailable(struct request *request, const struct error *error) {
-  request_problem_extra(request, MHD_HTTP_SERVICE_UNAVAILABLE, error, NULL);
 }

@@ -1,6 +1,7 @@
 /* What handlers ask of a request. The owner of the moment only. */
 #include <poll.h>
 
+#include "server/http/answers.h"
 #include "server/http/client.h"
 #include "server/http/header.h"
 #include "server/http/response.h"
@@ -35,8 +36,7 @@ bool request_query_only(struct request *request, const char *const *names) {
     while (*known && strcmp(*known, uri->query[i].name) != 0)
       known++;
     if (!*known) {
-      request_problem(request, MHD_HTTP_UNPROCESSABLE_CONTENT, "", "unknown query argument \"%.64s\"",
-                      uri->query[i].name);
+      answer_refusal(request, ERROR_INVALID, "", "unknown query argument \"%.64s\"", uri->query[i].name);
       return false;
     }
   }
@@ -47,8 +47,7 @@ bool request_page(struct request *request, int64_t *ret_limit, const char **ret_
   const char *text = request_query(request, "limit");
   uint64_t limit = PAGE_DEFAULT;
   if (text && (!header_size(text, &limit) || limit < 1 || limit > PAGE_MAX)) {
-    request_problem(request, MHD_HTTP_UNPROCESSABLE_CONTENT, "", "the query argument \"limit\" must be 1 to %d",
-                    PAGE_MAX);
+    answer_refusal(request, ERROR_INVALID, "", "the query argument \"limit\" must be 1 to %d", PAGE_MAX);
     return false;
   }
   *ret_limit = (int64_t)limit;
@@ -69,7 +68,7 @@ static void request_put(struct worker *worker, struct request *request, const ch
   requests_settled++;
   if (!queue_park(worker->server->queue, private_, key, is_idle, deadline_ms, worker->wake_generation)) {
     requests_settled--;
-    request_problem(request, MHD_HTTP_SERVICE_UNAVAILABLE, "", "the server is stopping; try again");
+    answer_refusal(request, ERROR_UNAVAILABLE, "", "the server is stopping; try again");
   }
 }
 

@@ -62,15 +62,10 @@ void request_answer_remembered(struct request *request, enum memory_kind kind, c
                                size_t size, const char *etag, const char *match);
 void response_memory_forget_channels(struct server *server);
 
-/* A problem document. `extra` (may be NULL, taken over) holds extension members. */
-void request_problem(struct request *request, int status, const char *pointer, const char *format, ...)
-    printf_like(4, 5);
-void request_problem_extra(struct request *request, int status, const struct error *error, json_t *extra);
-static inline void request_refuse(struct request *request, int status, const struct error *error) {
-  request_problem_extra(request, status, error, NULL);
-}
-/* 503 with Retry-After: 1. For a database that is away. */
-void request_unavailable(struct request *request, const struct error *error);
+/* An immutable file with its range, ETag and 304. `release` is called with `context` once the bytes are not needed any
+ * more, on any thread. */
+void request_answer_file(struct request *request, const char *etag, uint8_t *bytes, size_t size,
+                         void (*release)(void *context), void *context);
 void request_add_header(struct request *request, const char *name, const char *value); /* before answering */
 
 /* Parks the request until park_wake with its key, the server's poll interval, or deadline_ms (clock_monotonic_ms); then it

@@ -13,9 +13,11 @@ void response_header(struct MHD_Response *response, const char *name, const char
 void response_entity_headers(struct MHD_Response *response, const char *etag, bool immutable);
 const char *status_title(int status);
 
-/* An immutable file with its range, ETag and 304. `release` is called with `context` once the bytes are not needed any
- * more, on any thread. */
-void request_answer_file(struct request *request, const char *etag, uint8_t *bytes, size_t size,
-                         void (*release)(void *context), void *context);
+/* Problem documents with a status of HTTP's own (400, 405, 413, …). What a handler finds wrong has a
+ * kind, from which its status follows: answers.h. `extra` (may be NULL, taken over) holds extension
+ * members. */
+void request_problem(struct request *request, int status, const char *pointer, const char *format, ...)
+    printf_like(4, 5);
+void request_problem_extra(struct request *request, int status, const struct error *error, json_t *extra);
 
 #endif

@@ -40,8 +40,9 @@ static bool kernels_find(struct worker *worker, struct request *request, struct 
     if (!are_known) {
       char at[JSON_POINTER_SIZE], text[DIGEST_TEXT_SIZE];
       snprintf(at, sizeof at, "/kernels/%zu/kernel", i);
-      request_problem(request, 422, at, "kernel %s is not registered; POST /v1/kernels first (wavetune kernel push)",
-                      digest_format(&kernel->hash, text));
+      answer_refusal(request, ERROR_INVALID, at,
+                     "kernel %s is not registered; POST /v1/kernels first (wavetune kernel push)",
+                     digest_format(&kernel->hash, text));
     }
   }
   return are_known;
@@ -132,7 +133,7 @@ void route_import_list(struct worker *worker, struct request *request) {
   if (!request_query_only(request, known) || !page_by_id(request, 0, &filter.limit, &filter.after))
     return;
   if (hash && !digest_parse(hash, &kernel)) {
-    request_problem(request, 422, "", "\"kernel\" is not \"sha256:\" and 64 lower-case hexadecimal digits");
+    answer_refusal(request, ERROR_INVALID, "", "\"kernel\" is not \"sha256:\" and 64 lower-case hexadecimal digits");
     return;
   }
   filter.kernel = hash ? &kernel : NULL;
@@ -146,7 +147,7 @@ void route_import_list(struct worker *worker, struct request *request) {
 static bool digest_of_path(struct request *request, struct digest *ret_digest) {
   if (digest_parse(request->segments[0], ret_digest))
     return true;
-  request_problem(request, 404, "", "there is no image \"%.80s\"", request->segments[0]);
+  answer_refusal(request, ERROR_MISSING, "", "there is no image \"%.80s\"", request->segments[0]);
   return false;
 }
 
@@ -166,8 +167,8 @@ void route_image_put(struct worker *worker, struct request *request) {
   cleanup_free char *canonical = json_canonical(request->json);
   struct digest actual = digest_of(canonical, strlen(canonical));
   if (!digest_equal(&actual, &digest)) {
-    request_problem(request, 422, "", "the identity's digest is %s, not the path's %s", digest_format(&actual, text),
-                    request->segments[0]);
+    answer_refusal(request, ERROR_INVALID, "", "the identity's digest is %s, not the path's %s",
+                   digest_format(&actual, text), request->segments[0]);
     return;
   }
 
@@ -187,7 +188,7 @@ void route_image_get(struct worker *worker, struct request *request) {
   if (!image_load(worker->db, &digest, &text, &error))
     answer_failure(request, &error);
   else if (!text)
-    request_problem(request, 404, "", "there is no image %s", request->segments[0]);
+    answer_refusal(request, ERROR_MISSING, "", "there is no image %s", request->segments[0]);
   else
     request_answer_remembered(request, MEMORY_IMMUTABLE, "application/json", text, strlen(text), request->segments[0],
                               NULL);

@@ -16,7 +16,7 @@
 static bool digest_of_path(struct request *request, int segment, const char *what, struct digest *ret_digest) {
   if (digest_parse(request->segments[segment], ret_digest))
     return true;
-  request_problem(request, 404, "", "there is no %s \"%.80s\"", what, request->segments[segment]);
+  answer_refusal(request, ERROR_MISSING, "", "there is no %s \"%.80s\"", what, request->segments[segment]);
   return false;
 }
 
@@ -65,7 +65,7 @@ void route_kernel_get(struct worker *worker, struct request *request) {
   if (!kernel_read(worker->db, &hash, &answer, &error))
     answer_failure(request, &error);
   else if (!answer)
-    request_problem(request, 404, "", "there is no kernel %s", request->segments[0]);
+    answer_refusal(request, ERROR_MISSING, "", "there is no kernel %s", request->segments[0]);
   else
     request_answer_json(request, 200, answer);
 }
@@ -85,7 +85,7 @@ void route_build_put(struct worker *worker, struct request *request) {
     return;
   }
   if (!manifest) {
-    request_problem(request, 404, "", "there is no kernel %s", request->segments[0]);
+    answer_refusal(request, ERROR_MISSING, "", "there is no kernel %s", request->segments[0]);
     return;
   }
 
@@ -100,8 +100,8 @@ void route_build_put(struct worker *worker, struct request *request) {
   }
   if (!digest_equal(&build->digest, &digest)) {
     char text[DIGEST_TEXT_SIZE];
-    request_problem(request, 422, "", "the build's digest is %s, not the path's %s",
-                    digest_format(&build->digest, text), request->segments[1]);
+    answer_refusal(request, ERROR_INVALID, "", "the build's digest is %s, not the path's %s",
+                   digest_format(&build->digest, text), request->segments[1]);
     return;
   }
   if (!answer_missing_files(worker, request, build->objects, build->n_objects))
@@ -125,7 +125,7 @@ void route_build_get(struct worker *worker, struct request *request) {
   if (!build_load(worker->db, &hash, &digest, &text, &error))
     answer_failure(request, &error);
   else if (!text)
-    request_problem(request, 404, "", "kernel %s has no build %s", request->segments[0], request->segments[1]);
+    answer_refusal(request, ERROR_MISSING, "", "kernel %s has no build %s", request->segments[0], request->segments[1]);
   else
     request_answer_remembered(request, MEMORY_IMMUTABLE, "application/json", text, strlen(text), request->segments[1],
                               NULL);
@@ -207,7 +207,7 @@ static void signature_post(struct worker *worker, struct request *request, const
     return;
   }
   if (!is_registered) {
-    request_problem(request, 404, "", "there is no %s; push it first", what);
+    answer_refusal(request, ERROR_MISSING, "", "there is no %s; push it first", what);
     return;
   }
   if (!signature_read(request->json, code, &signature, &error)) {
@@ -220,8 +220,8 @@ static void signature_post(struct worker *worker, struct request *request, const
     return;
   }
   if (!has_room) {
-    request_problem(request, 422, "/signature", "%s has %d signatures by other keys, and no more fit", what,
-                    CODE_SIGNATURES_MAX);
+    answer_refusal(request, ERROR_INVALID, "/signature", "%s has %d signatures by other keys, and no more fit", what,
+                   CODE_SIGNATURES_MAX);
     return;
   }
   log_info("kernel: signed %s key=%s token=%s", what, digest_format(&signature.key, id), request->token_name);

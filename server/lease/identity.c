@@ -50,19 +50,17 @@ static bool owner_is_another(const struct owner *owner, const struct request *re
 
 /* The secret is read once, before the server is ready. */
 static bool server_has_secret(struct worker *worker, struct request *request) {
-  struct error error;
   if (server_lease_secret(worker->server))
     return true;
-  error_set(&error, "the server is starting; try again");
-  request_unavailable(request, &error);
+  answer_refusal(request, ERROR_UNAVAILABLE, "", "the server is starting; try again");
   return false;
 }
 
 bool identity_fits(struct request *request, const char *agent, const char *pointer) {
   if (!*request->token_agent || strcmp(request->token_agent, agent) == 0)
     return true;
-  request_problem(request, 403, pointer, "the token \"%s\" acts as agent %s alone, not as agent \"%.40s\"",
-                  request->token_name, request->token_agent, agent);
+  answer_refusal(request, ERROR_FORBIDDEN, pointer, "the token \"%s\" acts as agent %s alone, not as agent \"%.40s\"",
+                 request->token_name, request->token_agent, agent);
   return false;
 }
 
@@ -101,18 +99,19 @@ bool identity_may_act(struct worker *worker, struct request *request) {
   if (!owner_is_another(&owner, request))
     return true;
   if (owner.is_agent)
-    request_problem(request, 403, "/agent", "agent %s has a token of its own, and only with that acts as it", agent);
+    answer_refusal(request, ERROR_FORBIDDEN, "/agent", "agent %s has a token of its own, and only with that acts as it",
+                   agent);
   else
-    request_problem(request, 403, "/agent",
-                    "agent %s enrolled with the token \"%s\"; another acts as it only when that one was revoked", agent,
-                    owner.name);
+    answer_refusal(request, ERROR_FORBIDDEN, "/agent",
+                   "agent %s enrolled with the token \"%s\"; another acts as it only when that one was revoked", agent,
+                   owner.name);
   return false;
 }
 
 static bool not_granted_answer(struct request *request) {
   struct error error;
-  error_set(&error, "lease \"%.64s\" was not granted to you", request->segments[0]);
-  request_problem_extra(request, 403, &error, json_pack("{s:s}", "lease", request->segments[0]));
+  error_of(&error, ERROR_FORBIDDEN, "lease \"%.64s\" was not granted to you", request->segments[0]);
+  answer_failure_extra(request, &error, json_pack("{s:s}", "lease", request->segments[0]));
   return false;
 }
 
@@ -126,7 +125,7 @@ bool identity_may_hold(struct worker *worker, struct request *request) {
   switch (
       lease_id_check(server_lease_secret(worker->server), request->segments[0], epoch, request->token_agent, &lease)) {
   case LEASE_ID_NONE:
-    request_problem(request, 404, "", "there is no lease \"%.40s\"", request->segments[0]);
+    answer_refusal(request, ERROR_MISSING, "", "there is no lease \"%.40s\"", request->segments[0]);
     return false;
   case LEASE_ID_GRANTED:
     return true;
@@ -153,8 +152,8 @@ bool identity_may_hold(struct worker *worker, struct request *request) {
 
   /* Several agents may share the token: which of them has the results of an earlier epoch is not known any more. They are
    * not taken, and the agent, if it was granted the lease, hears that it has lost it. */
-  error_set(&error, "lease %lld is no longer yours at this epoch", (long long)lease);
-  request_problem_extra(request, 409, &error, json_pack("{s:n}", "epoch"));
+  error_of(&error, ERROR_CONFLICT, "lease %lld is no longer yours at this epoch", (long long)lease);
+  answer_failure_extra(request, &error, json_pack("{s:n}", "epoch"));
   return false;
 }
 

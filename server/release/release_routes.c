@@ -133,7 +133,7 @@ static bool environment_choose(struct request *request, const struct release_req
              wanted->tag);
     break;
   }
-  request_problem_extra(request, 422, &error, extra);
+  answer_failure_extra(request, &error, extra);
   return false;
 }
 
@@ -143,7 +143,7 @@ static void nothing_answer(struct request *request, const struct release_plan *p
   struct release_answer answer = {.skipped = skipped_items(plan)};
   cleanup_json json_t *json = record_write(&release_answer_record, &answer);
   error_set(&error, "nothing can be released for this environment, tag and regime; \"skipped\" says why");
-  request_problem_extra(request, 422, &error, json_pack("{s:O}", "skipped", json_object_get(json, "skipped")));
+  answer_failure_extra(request, &error, json_pack("{s:O}", "skipped", json_object_get(json, "skipped")));
   free(answer.skipped.all);
 }
 
@@ -229,7 +229,8 @@ static char *release_of_path(struct worker *worker, struct request *request, con
     return NULL;
   }
   if (!bytes)
-    request_problem(request, 404, "", "there is no release %.100s; GET /v1/releases lists all", request->segments[0]);
+    answer_refusal(request, ERROR_MISSING, "", "there is no release %.100s; GET /v1/releases lists all",
+                   request->segments[0]);
   return bytes;
 }
 
@@ -256,7 +257,7 @@ static bool identity_of_query(struct worker *worker, struct request *request, st
   if (!asked)
     return true;
   if (!digest_parse(asked, &digest)) {
-    request_problem(request, 422, "", "identity=%.80s is no digest, sha256:…", asked);
+    answer_refusal(request, ERROR_INVALID, "", "identity=%.80s is no digest, sha256:…", asked);
     return false;
   }
   if (!image_load(worker->db, &digest, &text, &error)) {
@@ -264,7 +265,8 @@ static bool identity_of_query(struct worker *worker, struct request *request, st
     return false;
   }
   if (!text) {
-    request_problem(request, 404, "", "there is no image %s; PUT /v1/images/{digest} keeps its identity", asked);
+    answer_refusal(request, ERROR_MISSING, "", "there is no image %s; PUT /v1/images/{digest} keeps its identity",
+                   asked);
     return false;
   }
   /* It was parsed before it was kept; what a later version does not read any more is for the operator. */

@@ -67,18 +67,18 @@ static void no_lease_answer(struct worker *worker, struct request *request, cons
   int64_t deadline_ms = request->deadline_passed ? 0 : request->arrived_ms + (int64_t)(wish->wait_s * 1000);
   char key[PARK_KEY_SIZE];
   if (!wish->agent_known)
-    request_problem(request, 404, "/agent", "agent \"%.40s\" is not enrolled; enrol it with POST /v1/agents",
-                    wish->agent);
+    answer_refusal(request, ERROR_MISSING, "/agent", "agent \"%.40s\" is not enrolled; enrol it with POST /v1/agents",
+                   wish->agent);
   else if (!wish->device_known)
-    request_problem(request, 404, "/device", "agent \"%.40s\" has no device \"%.40s\"; enrol it with its devices",
-                    wish->agent, wish->device);
+    answer_refusal(request, ERROR_MISSING, "/device",
+                   "agent \"%.40s\" has no device \"%.40s\"; enrol it with its devices", wish->agent, wish->device);
   else if (wish->drain_reason && wish->only_device_drains)
-    request_problem(request, 403, "/device",
-                    "device \"%.40s\" is drained and gets no leases until an admin resumes it: %.300s", wish->device,
-                    wish->drain_reason);
+    answer_refusal(request, ERROR_FORBIDDEN, "/device",
+                   "device \"%.40s\" is drained and gets no leases until an admin resumes it: %.300s", wish->device,
+                   wish->drain_reason);
   else if (wish->drain_reason)
-    request_problem(request, 403, "/agent", "agent \"%.40s\" is drained and gets no leases: %.300s", wish->agent,
-                    wish->drain_reason);
+    answer_refusal(request, ERROR_FORBIDDEN, "/agent", "agent \"%.40s\" is drained and gets no leases: %.300s",
+                   wish->agent, wish->drain_reason);
   else if (clock_monotonic_ms() >= deadline_ms)
     request_answer_empty(request, 204);
   else
@@ -145,12 +145,12 @@ void lease_answer_stale(struct worker *worker, struct request *request, int64_t 
   else
     error_set(&error, "lease %lld is no longer yours at this epoch%s", (long long)lease, what);
   error_become(&error, ERROR_CONFLICT);
-  request_problem_extra(request, 409, &error,
-                        json_pack("{s:o}", "epoch", epoch ? json_integer((json_int_t)epoch) : json_null()));
+  answer_failure_extra(request, &error,
+                       json_pack("{s:o}", "epoch", epoch ? json_integer((json_int_t)epoch) : json_null()));
 }
 
 void lease_answer_unknown(struct request *request, int64_t lease) {
-  request_problem(request, 404, "", "there is no lease %lld", (long long)lease);
+  answer_refusal(request, ERROR_MISSING, "", "there is no lease %lld", (long long)lease);
 }
 
 static bool lease_exists(struct db *db, int64_t lease, bool *ret_exists, struct error *error) {

@@ -230,6 +230,17 @@ def test_requests_in_one_packet_are_answered_in_order(server):
     assert statuses(received) == [200, 200, 200, 404, 200]
 
 
+def test_a_statement_that_the_database_does_not_understand_is_a_bug_and_its_words_are_for_the_log(server, postgres):
+    digest = "sha256:" + hashlib.sha256(b"code").hexdigest()
+    assert server.request("PUT", f"/v1/blobs/{digest}", b"code").status == 201
+    postgres.sql("ALTER TABLE blob_chunks RENAME TO odd", conninfo=server.database)
+    answer = server.request("GET", f"/v1/blobs/{digest}")
+    postgres.sql("ALTER TABLE odd RENAME TO blob_chunks", conninfo=server.database)
+    assert answer.status == 500 and answer.json["kind"] == "internal" and "blob_chunks" not in answer.body.decode()
+    assert "blob_chunks" in server.messages
+    assert server.request("GET", f"/v1/blobs/{digest}").status == 200
+
+
 def test_blobs_of_many_chunks_survive_and_a_damaged_one_is_an_error(server, postgres, start):
     body = os.urandom(300_000) + bytes(700_000)
     digest = "sha256:" + hashlib.sha256(body).hexdigest()
@@ -246,7 +257,7 @@ def test_blobs_of_many_chunks_survive_and_a_damaged_one_is_an_error(server, post
                  f"'\\x{digest[7:]}') where ordinal = 3 and digest = '\\x{digest[7:]}'", conninfo=server.database)
     other = start(harness.Server, server.database)
     answer = other.request("GET", f"/v1/blobs/{digest}")
-    assert answer.status == 503 and "damaged" in answer.json["detail"]
+    assert (answer.status, answer.json["kind"]) == (503, "unavailable") and "damaged" in answer.json["detail"]
 
 
 def test_an_admin_token_that_has_ended_is_not_counted_as_one(server, database, postgres):

@@ -25,7 +25,6 @@
 struct working {
   struct device_thread *thread;
   const struct lease_terms *terms;
-  bool is_unsigned; /* so it was refused */
   size_t n_measured;
   struct backoff backoff;
 };
@@ -75,16 +74,18 @@ static bool bytes_get(struct working *working, const char *path, const char *wha
   struct http_request request = {.method = "GET", .path = path, .timeout_ms = BLOB_MS};
   while (!working_stopped(working)) {
     cleanup_http_response struct http_response response = {0};
-    bool answered = http_send(working->thread->client, &request, &response, error);
-    if (answered && response.status == 200) {
-      *ret_bytes = TAKE(response.body);
-      *ret_size = response.size;
-      return true;
+    if (http_send(working->thread->client, &request, &response, error)) {
+      if (response.status == 200) {
+        *ret_bytes = TAKE(response.body);
+        *ret_size = response.size;
+        return true;
+      }
+      /* A redirect is not followed, and waiting does not change where it leads. */
+      enum error_kind kind = response.status < 400 ? ERROR_MISSING : server_error_kind(&response);
+      error_of(error, kind, "the server answered %d to GET %s, %s", response.status, path, what);
+      if (!error_is_retryable(kind))
+        return false;
     }
-    if (answered)
-      error_set(error, "the server answered %d to GET %s, %s", response.status, path, what);
-    if (answered && response.status < 500 && response.status != 429)
-      return false;
     log_warning("lease: lease=%s waits for %s: %s", working->terms->id, what, error->message);
     agent_wait(working->thread->agent, backoff_next_ms(&working->backoff, response.retry_after_s), NULL);
   }
@@ -171,8 +172,9 @@ static bool lease_prepare(struct working *working, const json_t *json, struct le
   const struct trusted_keys *trusted = &working->thread->agent->trusted;
   if (!lease_read(json, working->thread->executor.is_gpu, &lease, error))
     return false;
-  working->is_unsigned = trusted->n && !lease_is_signed(json, trusted, &lease, error);
-  if (working->is_unsigned || (trusted->n && !kernel_space_is_plain(lease.kernel, lease.space, error)) ||
+  bool is_trusted =
+      !trusted->n || lease_is_signed(json, trusted, &lease, error) || error_become(error, ERROR_UNTRUSTED);
+  if (!is_trusted || (trusted->n && !kernel_space_is_plain(lease.kernel, lease.space, error)) ||
       !sources_prepare(root, lease.kernel, &reader, &lease.sources, error) ||
       (lease.has_build && !lease_objects_get(working, &lease, error))) {
     lease_release(&lease);
@@ -214,7 +216,8 @@ static bool end_append(struct working *working, enum lease_end end, const struct
                        : end == LEASE_SPENT       ? RELEASE_REASON_SPENT
                        : agent_is_stopping(agent) ? "the agent ends"
                                                   : "the agent could not renew it in time or store what it measured";
-  cleanup_free char *told = xasprintf("%s%s", working->is_unsigned ? RELEASE_REASON_UNSIGNED : "", reason);
+  bool is_untrusted = end == LEASE_FAILED && error->kind == ERROR_UNTRUSTED;
+  cleanup_free char *told = xasprintf("%s%s", is_untrusted ? RELEASE_REASON_UNSIGNED : "", reason);
   return record_append(working, "release", words_to_json(told), NULL);
 }
 
@@ -324,7 +327,7 @@ static void device_step(struct device_thread *thread, struct asking *asking) {
   cleanup_free char *id = agent_id(agent);
   int64_t began_ms = clock_monotonic_ms(), asked_ms = held_clock_ms();
   cleanup_server_answer struct server_answer answer = lease_ask(thread, id, asking->nonce);
-  if (answer.reply == REPLY_OK) {
+  if (answer.is_ok) {
     backoff_reset(&asking->backoff);
     random_hex(asking->nonce, 16);
     if (!answer.json) {
@@ -350,11 +353,11 @@ static void device_step(struct device_thread *thread, struct asking *asking) {
   if (agent_is_stopping(agent))
     return;
   log_warning("lease: %s gets none: %s", thread->executor.device, answer.error.message);
-  if (answer.reply == REPLY_NOT_FOUND) {
+  if (answer_is(&answer, ERROR_MISSING)) {
     agent_signal(agent, &agent->must_enrol);
     agent_signal(agent, &agent->must_renew);
   }
-  if (answer.reply != REPLY_LATER)
+  if (!answer_is_for_later(&answer))
     random_hex(asking->nonce, 16);
   agent_wait(agent, backoff_next_ms(&asking->backoff, answer.retry_after_s), NULL);
 }

@@ -81,7 +81,8 @@ static void rotation_plan(struct agent *agent, int64_t rotate_in_ms) {
 
 /* Says of an answer that it cannot be used, and why. The same may be answered otherwise later. */
 static void answer_refuse(struct server_answer *answer, const char *what) {
-  answer->reply = REPLY_LATER;
+  answer->is_ok = false;
+  error_become(&answer->error, ERROR_UNAVAILABLE);
   error_prefix(&answer->error, "the server's answer to %s makes no sense: ", what);
 }
 
@@ -89,18 +90,19 @@ static void answer_refuse(struct server_answer *answer, const char *what) {
 static struct server_answer enrol_ask(struct agent *agent, struct enrolled *ret_enrolled) {
   cleanup_json json_t *body = enrol_body(agent);
   struct server_answer answer = server_ask(agent->keeper_client, "POST", "/v1/agents", body, REQUEST_MS);
-  if (answer.reply == REPLY_REFUSED && agent->trusted.n &&
+  if (answer_is(&answer, ERROR_INVALID) && agent->trusted.n &&
       string_equal(json_string_value(json_object_get(answer.json, "pointer")), "/trusted_keys"))
     error_prefix(&answer.error,
                  "the server keeps no signatures of kernels, so that with --trusted-key there is no work "
                  "here; upgrade it: ");
-  if (answer.reply == REPLY_OK && !enrolled_read(answer.json, ret_enrolled, &answer.error))
+  if (answer.is_ok && !enrolled_read(answer.json, ret_enrolled, &answer.error))
     answer_refuse(&answer, "POST /v1/agents");
-  if (answer.reply == REPLY_OK && ret_enrolled->token && !own_token_begin(agent, ret_enrolled->token, &answer.error)) {
-    answer.reply = REPLY_LATER; /* the same boot nonce again is the same agent */
+  if (answer.is_ok && ret_enrolled->token && !own_token_begin(agent, ret_enrolled->token, &answer.error)) {
+    answer.is_ok = false;
+    error_become(&answer.error, ERROR_UNAVAILABLE); /* the same boot nonce again is the same agent */
     error_prefix(&answer.error, "cannot keep the agent's token: ");
   }
-  if (answer.reply == REPLY_OK) {
+  if (answer.is_ok) {
     rotation_plan(agent, ret_enrolled->rotate_in_ms);
     id_keep(agent, ret_enrolled->agent);
     boot_forget(agent);
@@ -115,11 +117,11 @@ bool agent_enrol(struct agent *agent, int *ret_code) {
   while (!agent_is_stopping(agent)) {
     struct enrolled enrolled;
     cleanup_server_answer struct server_answer answer = enrol_ask(agent, &enrolled);
-    if (answer.reply == REPLY_OK)
+    if (answer.is_ok)
       return true;
-    if (answer.reply != REPLY_LATER) {
+    if (!answer_is_for_later(&answer)) {
       log_error("agent: %s", answer.error.message);
-      *ret_code = EXIT_REFUSED;
+      *ret_code = (int)error_exit_code(answer.error.kind);
       return false;
     }
     log_warning("agent: cannot enrol yet: %s", answer.error.message);
@@ -148,7 +150,7 @@ static void enrol_again(struct keeper *keeper, int64_t now_ms) {
     return;
   struct enrolled enrolled;
   cleanup_server_answer struct server_answer answer = enrol_ask(agent, &enrolled);
-  if (answer.reply == REPLY_OK) {
+  if (answer.is_ok) {
     pthread_mutex_lock(&agent->mutex);
     agent->must_enrol = false;
     pthread_mutex_unlock(&agent->mutex);
@@ -170,9 +172,9 @@ static void token_rotate(struct keeper *keeper, int64_t now_ms) {
   cleanup_server_answer struct server_answer answer =
       server_ask(agent->keeper_client, "POST", path, body, RENEW_MOST_MS);
   struct rotated rotated;
-  if (answer.reply == REPLY_OK && !rotated_read(answer.json, &rotated, &answer.error))
+  if (answer.is_ok && !rotated_read(answer.json, &rotated, &answer.error))
     answer_refuse(&answer, path);
-  if (answer.reply == REPLY_OK && own_token_replace(agent, rotated.token, &answer.error)) {
+  if (answer.is_ok && own_token_replace(agent, rotated.token, &answer.error)) {
     rotation_plan(agent, rotated.rotate_in_ms);
     keeper->heartbeat_ms = now_ms;
     backoff_reset(&keeper->backoff);
@@ -191,7 +193,7 @@ static void token_ended(struct keeper *keeper, const struct error *error) {
     return;
   }
   log_error("agent: its own token has ended, and so does this process; the next one enrols anew: %s", error->message);
-  agent->code = EXIT_REFUSED;
+  agent->code = (int)error_exit_code(error->kind);
   agent_stop(agent);
 }
 
@@ -202,17 +204,17 @@ static void heartbeat_send(struct keeper *keeper) {
   cleanup_server_answer struct server_answer answer =
       server_ask(agent->keeper_client, "POST", path, body, RENEW_MOST_MS);
   struct beaten beaten;
-  if (answer.reply == REPLY_OK && !beaten_read(answer.json, &beaten, &answer.error))
+  if (answer.is_ok && !beaten_read(answer.json, &beaten, &answer.error))
     answer_refuse(&answer, path);
-  if (answer.reply == REPLY_OK) {
+  if (answer.is_ok) {
     own_token_worked(agent);
     keeper->every_ms = beaten.heartbeat_every_ms;
     if (beaten.is_draining != keeper->is_draining)
       log_info("agent: %s", beaten.is_draining ? "drained: it gets no more leases" : "no longer drained");
     keeper->is_draining = beaten.is_draining;
-  } else if (answer.reply == REPLY_NOT_FOUND) {
+  } else if (answer_is(&answer, ERROR_MISSING)) {
     agent_signal(agent, &agent->must_enrol);
-  } else if (answer.status == 401 && agent->own_token && !agent_is_stopping(agent)) {
+  } else if (answer_is(&answer, ERROR_UNAUTHENTICATED) && agent->own_token && !agent_is_stopping(agent)) {
     token_ended(keeper, &answer.error);
   } else {
     log_warning("agent: no heartbeat: %s", answer.error.message);
@@ -229,13 +231,13 @@ static void lease_renew(struct agent *agent, const struct held_due *due) {
   int64_t asked_ms = held_clock_ms();
   cleanup_server_answer struct server_answer answer = server_ask(agent->keeper_client, "POST", path, body, timeout_ms);
   struct renewed renewed;
-  if (answer.reply == REPLY_OK && !renewed_read(answer.json, &renewed, &answer.error))
+  if (answer.is_ok && !renewed_read(answer.json, &renewed, &answer.error))
     answer_refuse(&answer, path);
-  if (answer.reply == REPLY_OK) {
+  if (answer.is_ok) {
     held_renewed(agent->held, due->lease, due->epoch, asked_ms, renewed.expires_in_ms);
     if (renewed.is_limited)
       held_limit(agent->held, due->lease, due->epoch, &renewed.configs);
-  } else if (answer.reply == REPLY_CONFLICT || answer.reply == REPLY_NOT_FOUND) {
+  } else if (answer_is(&answer, ERROR_CONFLICT) || answer_is(&answer, ERROR_MISSING)) {
     log_warning("lease: lost lease=%s epoch=%lld: %s", due->lease, (long long)due->epoch, answer.error.message);
     held_lose(agent->held, due->lease, due->epoch);
   } else {

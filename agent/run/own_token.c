@@ -98,36 +98,41 @@ static void tokens_read(struct agent *agent) {
     tokens_set(agent, text, end && token_is_plain(second) ? second : NULL);
 }
 
-/* Asks for something that every agent may read: 200, 401, 403; 0 where it cannot be known yet. */
-static int token_try(struct agent *agent, const char *token, int64_t *ret_retry_after_s) {
+/* Asks for something that every agent may read. False: why not, by its kind. */
+static bool token_try(struct agent *agent, const char *token, int64_t *ret_retry_after_s, struct error *error) {
   clients_set(agent, token);
   cleanup_server_answer struct server_answer answer =
       server_ask(agent->keeper_client, "GET", "/v1/kernels?limit=1", NULL, REQUEST_MS);
   *ret_retry_after_s = answer.retry_after_s;
-  if (answer.reply == REPLY_LATER)
+  if (!answer.is_ok)
+    *error = answer.error;
+  if (answer_is_for_later(&answer))
     log_warning("agent: its token cannot be tried yet: %s", answer.error.message);
-  return answer.reply == REPLY_LATER ? 0 : answer.status;
+  return answer.is_ok;
 }
 
 /* One try; false: again later. */
 static bool choose_once(struct agent *agent, int64_t *ret_retry_after_s) {
-  int status;
+  struct error error;
   while (agent->own_token) {
-    status = token_try(agent, agent->own_token, ret_retry_after_s);
-    if (status != 401) {
-      if (status)
-        own_token_worked(agent);
-      return status != 0;
+    bool is_ok = token_try(agent, agent->own_token, ret_retry_after_s, &error);
+    if (!is_ok && error_is_retryable(error.kind))
+      return false;
+    if (is_ok || error.kind != ERROR_UNAUTHENTICATED) {
+      own_token_worked(agent);
+      return true;
     }
+
     if (own_token_fall_back(agent))
       continue;
     log_warning("agent: the token in %s/token has ended; it enrols as a new agent", agent->state);
     tokens_set(agent, NULL, NULL);
     free(TAKE(agent->id));
   }
-  status = token_try(agent, NULL, ret_retry_after_s);
-  agent->is_newcomer = status == 403;
-  return status != 0;
+
+  bool is_ok = token_try(agent, NULL, ret_retry_after_s, &error);
+  agent->is_newcomer = !is_ok && error.kind == ERROR_FORBIDDEN;
+  return is_ok || !error_is_retryable(error.kind);
 }
 
 void own_token_choose(struct agent *agent) {

@@ -37,6 +37,11 @@ struct group {
 
 enum post { POST_OK, POST_LATER };
 
+/* Whether what is refused so may be taken another time: the server is away or busy, or does not know the token (yet). */
+static bool is_for_later(enum error_kind kind) {
+  return error_is_retryable(kind) || kind == ERROR_UNAUTHENTICATED || kind == ERROR_FORBIDDEN;
+}
+
 static const char *record_lease(const json_t *record) { return json_string_value(json_object_get(record, "lease")); }
 static int64_t record_epoch(const json_t *record) { return json_integer_value(json_object_get(record, "epoch")); }
 
@@ -88,27 +93,23 @@ static enum post results_post(struct agent *agent, const struct batch *batch, co
   cleanup_free char *path = xasprintf("/v1/leases/%s/results", group->lease);
   cleanup_json json_t *body = results_body(batch, group, from, n, done);
   cleanup_server_answer struct server_answer answer = server_ask(agent->poster_client, "POST", path, body, REQUEST_MS);
-  switch (answer.reply) {
-  case REPLY_OK:
+  if (answer.is_ok)
     return POST_OK;
-  case REPLY_LATER:
-  case REPLY_UNAUTHORIZED:
+  if (is_for_later(answer.error.kind)) {
     log_warning("poster: results wait in the spool: %s", answer.error.message);
     *ret_retry_after_s = answer.retry_after_s;
     return POST_LATER;
-  case REPLY_CONFLICT:
-    if (json_object_get(answer.json, "epoch")) {
-      lease_lost(agent, group, n);
-      return POST_OK;
-    }
-    break;
-  default:
-    break;
   }
-  for (size_t i = from; answer.reply == REPLY_NOT_FOUND && i < from + n; i++)
-    refused_keep(agent, batch->records[group->indices[i]].json, &answer.error);
-  if (answer.reply == REPLY_NOT_FOUND)
+  if (answer.error.kind == ERROR_CONFLICT && json_object_get(answer.json, "epoch")) {
+    lease_lost(agent, group, n);
     return POST_OK;
+  }
+  if (answer.error.kind == ERROR_MISSING) {
+    for (size_t i = from; i < from + n; i++)
+      refused_keep(agent, batch->records[group->indices[i]].json, &answer.error);
+    return POST_OK;
+  }
+
   if (n > 1) {
     enum post post = results_post(agent, batch, group, from, n / 2, false, ret_retry_after_s);
     return post == POST_OK ? results_post(agent, batch, group, from + n / 2, n - n / 2, done, ret_retry_after_s) : post;
@@ -130,11 +131,11 @@ static enum post release_post(struct agent *agent, const struct spool_record *re
   if (record_opening_us(record->json))
     json_object_set_new(body, "opening_us", json_integer(record_opening_us(record->json)));
   cleanup_server_answer struct server_answer answer = server_ask(agent->poster_client, "POST", path, body, REQUEST_MS);
-  if (answer.reply == REPLY_LATER || answer.reply == REPLY_UNAUTHORIZED) {
+  if (!answer.is_ok && is_for_later(answer.error.kind)) {
     *ret_retry_after_s = answer.retry_after_s;
     return POST_LATER;
   }
-  if (answer.reply != REPLY_OK) /* it expired before: nothing is left to hand back */
+  if (!answer.is_ok) /* it expired before: nothing is left to hand back */
     log_info("lease: lease=%s was not ours any more: %s", lease, answer.error.message);
   held_drop(agent->held, lease, record_epoch(record->json));
   return POST_OK;
@@ -187,13 +188,11 @@ static enum post batch_post(struct agent *agent, struct batch *batch, int64_t *r
   return POST_OK;
 }
 
-/* Brings code to the server, once. *ret_later: it may be taken another time. */
-static bool object_put(struct agent *agent, const char *path, const char *digest_text, bool *ret_later,
-                       struct error *error) {
+/* Brings code to the server, once. */
+static bool object_put(struct agent *agent, const char *path, const char *digest_text, struct error *error) {
   cleanup_free char *bytes = NULL;
   size_t size;
   char text[DIGEST_TEXT_SIZE];
-  *ret_later = false;
   if (json_object_get(agent->stored, digest_text))
     return true;
   if (!file_read(path, OBJECT_SIZE_MAX, &bytes, &size, error))
@@ -209,18 +208,15 @@ static bool object_put(struct agent *agent, const char *path, const char *digest
                                  .content_type = "application/octet-stream",
                                  .timeout_ms = OBJECT_MS};
   cleanup_http_response struct http_response response = {0};
-  bool answered = http_send(agent->poster_client, &request, &response, error);
-  if (answered && (response.status == 200 || response.status == 201)) {
-    json_object_set_new(agent->stored, digest_text, json_true());
-    return true;
-  }
-  *ret_later = !answered || response.status < 400 || response.status >= 500 || response.status == 401 ||
-               response.status == 403 || response.status == 408 || response.status == 429;
-  if (answered) {
-    error_set(error, "the server answered %d to PUT %s", response.status, target);
+  if (!http_send(agent->poster_client, &request, &response, error))
+    return false;
+  if (response.status != 200 && response.status != 201) {
+    error_of(error, server_error_kind(&response), "the server answered %d to PUT %s", response.status, target);
     http_error_name_request(&response, error);
+    return false;
   }
-  return false;
+  json_object_set_new(agent->stored, digest_text, json_true());
+  return true;
 }
 
 /* Brings the code of a batch's measurements. A server that is away is waited for, as results do. One that takes results and,
@@ -233,21 +229,21 @@ static enum post objects_post(struct agent *agent, struct batch *batch) {
     const char *path = json_string_value(json_object_get(record, "object_path"));
     const char *digest = json_string_value(json_object_get(measurement, "object"));
     struct error error;
-    bool is_later = false;
     if (!path || !digest)
       continue;
-    if (!is_refused && object_put(agent, path, digest, &is_later, &error)) {
-      agent->object_failures = 0;
-      continue;
-    }
-    if (is_later && ++agent->object_failures < OBJECT_ATTEMPTS) {
-      log_warning("poster: results wait in the spool for their compiled code: %s", error.message);
-      return POST_LATER;
-    }
-    if (!is_refused)
+    if (!is_refused) {
+      if (object_put(agent, path, digest, &error)) {
+        agent->object_failures = 0;
+        continue;
+      }
+      is_refused = is_for_later(error.kind);
+      if (is_refused && ++agent->object_failures < OBJECT_ATTEMPTS) {
+        log_warning("poster: results wait in the spool for their compiled code: %s", error.message);
+        return POST_LATER;
+      }
       log_warning("poster: results of lease=%s go without their compiled code: %s", record_lease(record),
                   error.message);
-    is_refused = is_refused || is_later;
+    }
     json_object_del(measurement, "object");
   }
   return POST_OK;

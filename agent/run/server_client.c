@@ -9,59 +9,59 @@ void server_answer_release(struct server_answer *answer) {
   answer->json = NULL;
 }
 
-static enum reply reply_of(int status) {
-  if (status >= 200 && status < 300)
-    return REPLY_OK;
-  switch (status) {
-  case 401:
-  case 403:
-    return REPLY_UNAUTHORIZED;
-  case 404:
-    return REPLY_NOT_FOUND;
-  case 409:
-    return REPLY_CONFLICT;
-  case 408:
-  case 429:
-    return REPLY_LATER;
-  default:
-    return status >= 400 && status < 500 ? REPLY_REFUSED : REPLY_LATER;
-  }
+static enum error_kind kind_of(int status, const json_t *problem) {
+  const char *name = json_string_value(json_object_get(problem, "kind"));
+  enum error_kind kind;
+  return name && error_kind_of_name(name, &kind) ? kind : error_kind_of_http(status);
+}
+
+enum error_kind server_error_kind(const struct http_response *response) {
+  cleanup_json json_t *problem = NULL;
+  struct error ignored;
+  if (response->size && !json_parse(response->body, response->size, &problem, &ignored))
+    problem = NULL;
+  return kind_of(response->status, problem);
 }
 
 struct server_answer server_answer_read(const char *method, const char *path, const struct http_response *response) {
-  struct server_answer answer = {
-      .reply = reply_of(response->status), .status = response->status, .retry_after_s = response->retry_after_s};
-  if (response->size && !json_parse(response->body, response->size, &answer.json, &answer.error)) {
+  struct server_answer answer = {.retry_after_s = response->retry_after_s};
+  bool is_success = response->status >= 200 && response->status < 300;
+  bool is_json = !response->size || json_parse(response->body, response->size, &answer.json, &answer.error);
+  if (!is_json)
     answer.json = NULL;
-    if (answer.reply == REPLY_OK) {
-      answer.reply = REPLY_LATER;
-      error_prefix(&answer.error, "the server's answer to %s %s is ", method, path);
-      return answer;
-    }
+  if (is_success && !is_json) {
+    error_prefix(&answer.error, "the server's answer to %s %s is ", method, path);
+    error_become(&answer.error, ERROR_UNAVAILABLE);
+    return answer;
   }
+  answer.is_ok = is_success;
+  if (answer.is_ok)
+    return answer;
+
+  enum error_kind kind = kind_of(response->status, answer.json);
+  const char *detail = json_string_value(json_object_get(answer.json, "detail"));
+  const char *pointer = json_string_value(json_object_get(answer.json, "pointer"));
+  bool is_redirect = response->status >= 300 && response->status < 400;
+
   /* A lease that was not granted to us is as good as none. */
-  if (answer.status == 403 && json_object_get(answer.json, "lease"))
-    answer.reply = REPLY_NOT_FOUND;
+  if (kind == ERROR_FORBIDDEN && json_object_get(answer.json, "lease"))
+    kind = ERROR_MISSING;
   /* One of a proxy whose server is away: ours says what it did not find. */
-  if (answer.reply == REPLY_NOT_FOUND && !json_object_get(answer.json, "detail"))
-    answer.reply = REPLY_LATER;
-  if (answer.reply != REPLY_OK) {
-    const char *detail = json_string_value(json_object_get(answer.json, "detail"));
-    const char *pointer = json_string_value(json_object_get(answer.json, "pointer"));
-    bool is_redirect = answer.status >= 300 && answer.status < 400;
-    error_at(&answer.error, pointer && pointer[0] == '/' ? pointer : "", "the server answered %d to %s %s: %s",
-             answer.status, method, path,
-             detail        ? detail
-             : is_redirect ? "redirects are not followed, so give the URL that it leads to"
-                           : "it did not say why");
-    http_error_name_request(response, &answer.error);
-  }
+  if (kind == ERROR_MISSING && !json_object_get(answer.json, "detail"))
+    kind = ERROR_UNAVAILABLE;
+
+  error_of_at(&answer.error, kind, pointer && pointer[0] == '/' ? pointer : "", "the server answered %d to %s %s: %s",
+              response->status, method, path,
+              detail        ? detail
+              : is_redirect ? "redirects are not followed, so give the URL that it leads to"
+                            : "it did not say why");
+  http_error_name_request(response, &answer.error);
   return answer;
 }
 
 struct server_answer server_ask(struct http_client *client, const char *method, const char *path, const json_t *body,
                                 int64_t timeout_ms) {
-  struct server_answer answer = {.reply = REPLY_LATER};
+  struct server_answer answer = {0};
   cleanup_free char *text = body ? json_canonical(body) : NULL;
   struct http_request request = {.method = method,
                                  .path = path,

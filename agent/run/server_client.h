@@ -5,28 +5,35 @@
 #define WAVETUNE_AGENT_RUN_SERVER_CLIENT_H
 
 #include "common/base/rng.h"
+#include "common/program/error_codes.h"
 #include "common/program/http_client.h"
 
-enum reply {
-  REPLY_OK,
-  REPLY_LATER,        /* no answer, the server is away or busy, or it does not know the token: the same again later */
-  REPLY_CONFLICT,     /* 409 */
-  REPLY_NOT_FOUND,    /* 404; 403 for a lease that is another's */
-  REPLY_UNAUTHORIZED, /* 401, 403 */
-  REPLY_REFUSED,      /* the request itself is wrong: never again */
-};
-
 struct server_answer {
-  enum reply reply;
-  int status; /* 0: no answer */
+  bool is_ok; /* 2xx, with JSON or with nothing */
   int64_t retry_after_s;
   json_t *json;       /* the answer or the problem, NULL where there is none */
-  struct error error; /* every reply but REPLY_OK: why */
+  struct error error; /* unless it is ok: why not, and what to do by its kind */
 };
 void server_answer_release(struct server_answer *answer);
 #define cleanup_server_answer __attribute__((cleanup(server_answer_release)))
 
-/* What an answer to a request means. Whatever the server sends is one of the replies, with a sentence but for REPLY_OK. */
+/* Whether it is an error of this kind. */
+must_check static inline bool answer_is(const struct server_answer *answer, enum error_kind kind) {
+  return !answer->is_ok && answer->error.kind == kind;
+}
+
+/* Whether the same is to be asked again later: no answer, or the server is away or busy. */
+must_check static inline bool answer_is_for_later(const struct server_answer *answer) {
+  return !answer->is_ok && error_is_retryable(answer->error.kind);
+}
+
+/* The kind of an answer that is no 2xx: what its problem document says, else (a proxy's, an older
+ * server's) what its status says. */
+must_check enum error_kind server_error_kind(const struct http_response *response);
+
+/* What an answer to a request means. Whatever the server sends is ok or an error with a sentence. A lease that was
+ * granted to another is ERROR_MISSING, as one that is not there; what is missing and no server of ours says so is
+ * ERROR_UNAVAILABLE: it is a proxy's answer whose server is away. */
 struct server_answer server_answer_read(const char *method, const char *path, const struct http_response *response);
 
 /* Sends `body` (may be NULL) and reads the answer. */

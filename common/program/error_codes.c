@@ -5,28 +5,29 @@ static const struct {
   const char *name;
   int status;
   enum exit_code code;
+  bool is_retryable;
 } kinds[] = {
-    [ERROR_INVALID] = {"invalid", 422, EXIT_REFUSED},
-    [ERROR_MISSING] = {"missing", 404, EXIT_REFUSED},
-    [ERROR_CONFLICT] = {"conflict", 409, EXIT_REFUSED},
-    [ERROR_PRECONDITION] = {"precondition", 412, EXIT_REFUSED},
-    [ERROR_UNAUTHENTICATED] = {"unauthenticated", 401, EXIT_REFUSED},
-    [ERROR_FORBIDDEN] = {"forbidden", 403, EXIT_REFUSED},
-    [ERROR_TOO_LARGE] = {"too_large", 413, EXIT_REFUSED},
-    [ERROR_RATE] = {"rate", 429, EXIT_REFUSED},
-    [ERROR_CONTENTION] = {"contention", 503, EXIT_UNREACHABLE},
-    [ERROR_UNAVAILABLE] = {"unavailable", 503, EXIT_UNREACHABLE},
-    [ERROR_DEADLINE] = {"deadline", 503, EXIT_UNREACHABLE},
-    [ERROR_DAMAGED] = {"damaged", 500, EXIT_UNREACHABLE},
-    [ERROR_INTERNAL] = {"internal", 500, EXIT_UNREACHABLE},
-    [ERROR_UNIQUE] = {"internal", 500, EXIT_UNREACHABLE},
-    [ERROR_REFERENCE] = {"internal", 500, EXIT_UNREACHABLE},
-    [ERROR_TRUNCATED] = {"internal", 500, EXIT_TRUNCATED},
-    [ERROR_TAMPERED] = {"internal", 500, EXIT_TAMPERED},
-    [ERROR_REPLAYED] = {"internal", 500, EXIT_REPLAYED},
-    [ERROR_EXPIRED] = {"internal", 500, EXIT_EXPIRED},
-    [ERROR_UNTRUSTED] = {"internal", 500, EXIT_UNTRUSTED},
-    [ERROR_UNUSABLE] = {"internal", 500, EXIT_UNUSABLE},
+    [ERROR_INVALID] = {"invalid", 422, EXIT_REFUSED, false},
+    [ERROR_MISSING] = {"missing", 404, EXIT_REFUSED, false},
+    [ERROR_CONFLICT] = {"conflict", 409, EXIT_REFUSED, false},
+    [ERROR_PRECONDITION] = {"precondition", 412, EXIT_REFUSED, false},
+    [ERROR_UNAUTHENTICATED] = {"unauthenticated", 401, EXIT_REFUSED, false},
+    [ERROR_FORBIDDEN] = {"forbidden", 403, EXIT_REFUSED, false},
+    [ERROR_TOO_LARGE] = {"too_large", 413, EXIT_REFUSED, false},
+    [ERROR_RATE] = {"rate", 429, EXIT_REFUSED, true},
+    [ERROR_CONTENTION] = {"contention", 503, EXIT_UNREACHABLE, true},
+    [ERROR_UNAVAILABLE] = {"unavailable", 503, EXIT_UNREACHABLE, true},
+    [ERROR_DEADLINE] = {"deadline", 503, EXIT_UNREACHABLE, true},
+    [ERROR_DAMAGED] = {"damaged", 500, EXIT_UNREACHABLE, true},
+    [ERROR_INTERNAL] = {"internal", 500, EXIT_UNREACHABLE, true},
+    [ERROR_UNIQUE] = {"internal", 500, EXIT_UNREACHABLE, true},
+    [ERROR_REFERENCE] = {"internal", 500, EXIT_UNREACHABLE, true},
+    [ERROR_TRUNCATED] = {"internal", 500, EXIT_TRUNCATED, true},
+    [ERROR_TAMPERED] = {"internal", 500, EXIT_TAMPERED, false},
+    [ERROR_REPLAYED] = {"internal", 500, EXIT_REPLAYED, false},
+    [ERROR_EXPIRED] = {"internal", 500, EXIT_EXPIRED, false},
+    [ERROR_UNTRUSTED] = {"internal", 500, EXIT_UNTRUSTED, false},
+    [ERROR_UNUSABLE] = {"internal", 500, EXIT_UNUSABLE, false},
 };
 _Static_assert(ARRAY_LENGTH(kinds) == ERROR_KINDS, "each kind has a line");
 
@@ -35,6 +36,18 @@ enum exit_code error_exit_code(enum error_kind kind) { return kinds[kind].code; 
 int error_http_status(enum error_kind kind) { return kinds[kind].status; }
 
 const char *error_kind_name(enum error_kind kind) { return kinds[kind].name; }
+
+bool error_is_retryable(enum error_kind kind) { return kinds[kind].is_retryable; }
+
+bool error_kind_of_name(const char *name, enum error_kind *ret) {
+  for (enum error_kind kind = 0; kind < ERROR_KINDS; kind++) {
+    if (strcmp(kinds[kind].name, name) == 0) {
+      *ret = kind; /* of "internal" the first: the others are told apart only where they are made */
+      return true;
+    }
+  }
+  return false;
+}
 
 enum error_kind error_kind_of_http(int status) {
   switch (status) {

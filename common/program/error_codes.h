@@ -38,6 +38,12 @@ must_check int error_http_status(enum error_kind kind);
 /* "too_large": the member `kind` of problem documents. "internal" of what only a bug lets out. */
 must_check const char *error_kind_name(enum error_kind kind);
 
+/* Whether the same request may be answered otherwise later, although nobody changed it. */
+must_check bool error_is_retryable(enum error_kind kind);
+
+/* The kind of this name; false: it has none. */
+must_check bool error_kind_of_name(const char *name, enum error_kind *ret);
+
 /* The kind that an answer's status tells of; `status` is no 2xx. 0, for no answer, is
  * ERROR_UNAVAILABLE. */
 must_check enum error_kind error_kind_of_http(int status);

@@ -101,7 +101,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
   cleanup_free char *body = xstrndup((const char *)newline + 1, body_size);
   struct http_response response = {.status = atoi(status) % 1000, .body = body, .size = body_size};
   cleanup_server_answer struct server_answer answer = server_answer_read("POST", "/v1/leases", &response);
-  if (answer.reply != REPLY_OK)
+  if (!answer.is_ok)
     refusal_check(&answer.error);
   enrolment_check(answer.json);
   renewal_check(answer.json);

@@ -191,6 +191,21 @@ def test_an_agent_says_what_is_wrong_is_not_hurried_and_goes_on_with_an_honest_s
     assert not (agent.state / "refused.jsonl").exists() or name == "a lease of another agent"
 
 
+def test_an_answer_decides_whether_a_lease_waits_for_a_source(submit, start):
+    plain, waits, ends = {"detail": "x"}, "waits for the kernel's file", "failed lease="
+    cases = [(302, plain, ends), (401, plain, ends), (403, plain, ends), (404, plain, ends), (422, plain, ends),
+             (408, plain, waits), (429, plain, waits), (500, plain, waits), (503, plain, waits), (504, b"<html>", waits),
+             (500, {"detail": "x", "kind": "missing"}, ends), (422, {"detail": "x", "kind": "unavailable"}, waits)]
+    with Liar(submit.server) as liar:
+        for n, (status, body, said) in enumerate(cases):
+            submit.job(f"of {n}")
+            liar.lie = says("GET", "/v1/blobs/.*", status, body)
+            agent = start(harness.Agent, liar, options=QUICK, name=f"a{n}")
+            wait_until(lambda: waits in agent.messages or ends in agent.messages, 30, f"{status} to be said")
+            assert said in agent.messages and f"the server answered {status} to GET /v1/blobs/" in agent.messages, (status, agent.messages)
+            assert agent.stop() == 0
+
+
 def test_leases_that_have_ended_do_not_hurry_an_agent_that_has_their_sources(submit, start):
     first, leases = submit.job("first"), []
     with Liar(submit.server) as liar:

@@ -87,30 +87,96 @@ Test(agent_answers, what_makes_no_sense_is_refused_where_it_is) {
   cr_expect_str_eq(error.pointer, "/draining");
 }
 
-Test(agent_answers, whatever_a_server_sends_is_a_reply_with_a_sentence) {
+Test(agent_answers, whatever_a_server_sends_is_ok_or_an_error_with_a_sentence) {
   static char html[] = "<html>", list[] = "[1]", pointer[] = "{\"detail\": \"no\", \"pointer\": \"nowhere\"}",
               none[] = "";
   static const struct {
     int status;
     char *body;
-    enum reply reply;
+    enum error_kind kind;
     const char *sentence;
   } answers[] = {
-      {200, html, REPLY_LATER, "the server's answer to POST /v1/x is not a JSON document"},
-      {302, html, REPLY_LATER, "the server answered 302 to POST /v1/x: redirects are not followed"},
-      {404, html, REPLY_LATER, "the server answered 404 to POST /v1/x: it did not say why"},
-      {404, pointer, REPLY_NOT_FOUND, "the server answered 404 to POST /v1/x: no"},
-      {418, list, REPLY_REFUSED, "it did not say why"},
-      {0, none, REPLY_LATER, "it did not say why"},
-      {999, none, REPLY_LATER, "it did not say why"},
+      {200, html, ERROR_UNAVAILABLE, "the server's answer to POST /v1/x is not a JSON document"},
+      {302, html, ERROR_UNAVAILABLE, "the server answered 302 to POST /v1/x: redirects are not followed"},
+      {404, html, ERROR_UNAVAILABLE, "the server answered 404 to POST /v1/x: it did not say why"},
+      {404, pointer, ERROR_MISSING, "the server answered 404 to POST /v1/x: no"},
+      {418, list, ERROR_INVALID, "it did not say why"},
+      {0, none, ERROR_UNAVAILABLE, "it did not say why"},
+      {999, none, ERROR_INTERNAL, "it did not say why"},
   };
   for (size_t i = 0; i < ARRAY_LENGTH(answers); i++) {
     struct http_response response = {
         .status = answers[i].status, .body = answers[i].body, .size = strlen(answers[i].body)};
     cleanup_server_answer struct server_answer answer = server_answer_read("POST", "/v1/x", &response);
-    cr_expect_eq(answer.reply, answers[i].reply, "%zu", i);
+    cr_expect(answer_is(&answer, answers[i].kind), "%zu", i);
     cr_expect_not_null(strstr(answer.error.message, answers[i].sentence), "%s", answer.error.message);
     cr_expect_str_eq(answer.error.pointer, "");
+  }
+}
+
+static struct server_answer answer_of(int status, const char *body) {
+  struct http_response response = {.status = status, .body = (char *)body, .size = strlen(body)};
+  return server_answer_read("POST", "/v1/x", &response);
+}
+
+/* Older servers send no kinds, and proxies neither. */
+Test(agent_answers, without_a_kind_the_status_says_what_to_do) {
+  for (int status = 100; status < 600; status++) {
+    cleanup_server_answer struct server_answer answer = answer_of(status, "{\"detail\": \"x\"}");
+    bool is_ok = status / 100 == 2;
+    bool is_for_later = !is_ok && (status / 100 != 4 || status == 408 || status == 429);
+    cr_expect_eq(answer.is_ok, is_ok, "%d", status);
+    cr_expect_eq(answer_is_for_later(&answer), is_for_later, "%d", status);
+    cr_expect_eq(answer_is(&answer, ERROR_UNAUTHENTICATED), status == 401, "%d", status);
+    cr_expect_eq(answer_is(&answer, ERROR_FORBIDDEN), status == 403, "%d", status);
+    cr_expect_eq(answer_is(&answer, ERROR_MISSING), status == 404 || status == 410, "%d", status);
+    cr_expect_eq(answer_is(&answer, ERROR_CONFLICT), status == 409, "%d", status);
+  }
+}
+
+Test(agent_answers, the_kind_in_a_problem_document_says_what_to_do) {
+  for (enum error_kind kind = 0; kind <= ERROR_INTERNAL; kind++) {
+    cleanup_free char *body = xasprintf("{\"detail\": \"x\", \"kind\": \"%s\"}", error_kind_name(kind));
+    const struct http_response response = {.status = 418, .body = body, .size = strlen(body)};
+    cleanup_server_answer struct server_answer answer = answer_of(418, body);
+    cr_expect(answer_is(&answer, kind), "%s", body);
+    cr_expect_eq(server_error_kind(&response), kind, "%s", body);
+  }
+  cleanup_server_answer struct server_answer success = answer_of(200, "{\"kind\": \"missing\"}");
+  cr_expect(success.is_ok, "what is not refused has no kind of error");
+}
+
+Test(agent_answers, a_kind_that_is_not_known_is_what_its_status_says) {
+  static const char *const bodies[] = {"{\"detail\": \"x\", \"kind\": \"Status\"}", "{\"detail\": \"x\", \"kind\": 7}",
+                                       "{\"detail\": \"x\"}"};
+  for (size_t i = 0; i < ARRAY_LENGTH(bodies); i++) {
+    cleanup_server_answer struct server_answer answer = answer_of(409, bodies[i]);
+    cr_expect(answer_is(&answer, ERROR_CONFLICT), "%s", bodies[i]);
+  }
+  const struct http_response page = {.status = 502, .body = (char *)"<html>", .size = 6}, none = {.status = 404};
+  cr_expect_eq(server_error_kind(&page), ERROR_UNAVAILABLE);
+  cr_expect_eq(server_error_kind(&none), ERROR_MISSING);
+}
+
+Test(agent_answers, a_lease_of_another_is_missing_and_what_a_proxy_does_not_find_is_away) {
+  static const struct {
+    int status;
+    const char *body;
+    enum error_kind kind;
+  } answers[] = {
+      {403, "{\"detail\": \"x\"}", ERROR_FORBIDDEN},
+      {403, "{\"detail\": \"x\", \"lease\": \"91\"}", ERROR_MISSING},
+      {403, "{\"detail\": \"x\", \"lease\": \"91\", \"kind\": \"forbidden\"}", ERROR_MISSING},
+      {401, "{\"detail\": \"x\", \"lease\": \"91\"}", ERROR_UNAUTHENTICATED},
+      {404, "{\"detail\": \"x\", \"kind\": \"missing\"}", ERROR_MISSING},
+      {404, "{\"kind\": \"missing\"}", ERROR_UNAVAILABLE},
+      {404, "", ERROR_UNAVAILABLE},
+      {404, "[]", ERROR_UNAVAILABLE},
+      {403, "{\"lease\": \"91\"}", ERROR_UNAVAILABLE},
+  };
+  for (size_t i = 0; i < ARRAY_LENGTH(answers); i++) {
+    cleanup_server_answer struct server_answer answer = answer_of(answers[i].status, answers[i].body);
+    cr_expect(answer_is(&answer, answers[i].kind), "%zu: %d", i, (int)answer.error.kind);
   }
 }
 

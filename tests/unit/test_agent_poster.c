@@ -286,6 +286,110 @@ Test(agent_poster, posts_again_what_a_proxy_without_its_server_did_not_find) {
   trial_release(&trial);
 }
 
+/* What becomes of one measurement when its first answer is this, and the next are 200. */
+struct fate {
+  struct scripted answer;
+  size_t n_requests;  /* 2: it is posted again */
+  bool is_kept_aside; /* in refused.jsonl */
+  bool loses_its_lease;
+};
+
+static void expect_fates(const struct fate *fates, size_t n) {
+  for (size_t i = 0; i < n; i++) {
+    struct trial trial;
+    const struct scripted *answer = &fates[i].answer;
+    trial_init(&trial, answer, 1);
+    held(&trial, "91");
+    measured(&trial, "91", 40);
+    agent_post_left(&trial.agent);
+    cleanup_free char *refused = refused_text(&trial);
+    cr_expect_eq(trial.server.n, fates[i].n_requests, "%d %s: %zu", answer->status, answer->body, trial.server.n);
+    cr_expect_eq(refused[0] != '\0', fates[i].is_kept_aside, "%d %s", answer->status, answer->body);
+    cr_expect_neq(held_is_alive(trial.agent.held, "91", 3), fates[i].loses_its_lease, "%d %s", answer->status,
+                  answer->body);
+    cr_expect(spool_is_empty(trial.agent.spool));
+    trial_release(&trial);
+  }
+}
+
+Test(agent_poster, a_status_decides_what_becomes_of_a_measurement) {
+  static const struct fate fates[] = {
+      {{200, "{}"}, 1, false, false},
+      {{302, "{}"}, 2, false, false},
+      {{400, "{\"detail\": \"x\"}"}, 1, true, false},
+      {{401, "{\"detail\": \"x\"}"}, 2, false, false},
+      {{403, "{\"detail\": \"x\"}"}, 2, false, false},
+      {{403, "{\"detail\": \"x\", \"lease\": \"91\"}"}, 1, true, false},
+      {{404, "{\"detail\": \"x\"}"}, 1, true, false},
+      {{404, "{}"}, 2, false, false},
+      {{408, "{\"detail\": \"x\"}"}, 2, false, false},
+      {{409, "{\"detail\": \"x\"}"}, 1, true, false},
+      {{409, "{\"detail\": \"x\", \"epoch\": null}"}, 1, false, true},
+      {{410, "{\"detail\": \"x\"}"}, 1, true, false},
+      {{412, "{\"detail\": \"x\"}"}, 1, true, false},
+      {{413, "{\"detail\": \"x\"}"}, 1, true, false},
+      {{422, "{\"detail\": \"x\"}"}, 1, true, false},
+      {{429, "{\"detail\": \"x\"}"}, 2, false, false},
+      {{500, "{\"detail\": \"x\"}"}, 2, false, false},
+      {{503, "{\"detail\": \"x\"}"}, 2, false, false},
+      {{504, "<html>"}, 2, false, false},
+  };
+  expect_fates(fates, ARRAY_LENGTH(fates));
+}
+
+Test(agent_poster, a_kind_decides_it_before_the_status) {
+  static const struct fate fates[] = {
+      {{500, "{\"detail\": \"x\", \"kind\": \"invalid\"}"}, 1, true, false},
+      {{500, "{\"detail\": \"x\", \"kind\": \"conflict\", \"epoch\": 4}"}, 1, false, true},
+      {{422, "{\"detail\": \"x\", \"kind\": \"forbidden\"}"}, 2, false, false},
+      {{422, "{\"detail\": \"x\", \"kind\": \"contention\"}"}, 2, false, false},
+      {{422, "{\"detail\": \"x\", \"kind\": \"damaged\"}"}, 2, false, false},
+      {{422, "{\"detail\": \"x\", \"kind\": \"of tomorrow\"}"}, 1, true, false},
+  };
+  expect_fates(fates, ARRAY_LENGTH(fates));
+}
+
+/* Results wait for a server that may take their code another time, three times, and go without else. */
+Test(agent_poster, an_answer_decides_how_often_code_is_brought) {
+  static const struct {
+    struct scripted answer;
+    size_t n_puts;
+    bool has_code;
+  } cases[] = {
+      {{200, "{}"}, 1, true},  {{201, "{}"}, 1, true},  {{302, ""}, 3, false},   {{403, "{}"}, 3, false},
+      {{404, "{}"}, 1, false}, {{409, "{}"}, 1, false}, {{413, "{}"}, 1, false}, {{422, "{}"}, 1, false},
+      {{429, "{}"}, 3, false}, {{500, "{}"}, 3, false},
+  };
+  for (size_t i = 0; i < ARRAY_LENGTH(cases); i++) {
+    struct trial trial;
+    struct error error;
+    uint64_t number;
+    char digest[DIGEST_TEXT_SIZE];
+    const struct scripted answer = cases[i].answer, script[] = {answer, answer, answer};
+    trial_init(&trial, script, cases[i].n_puts);
+    trial.agent.stored = json_object();
+    cleanup_free char *path = xasprintf("%s/code", trial.agent.state);
+    cr_assert(file_write_atomically(path, "{}", 2, 0600, &error), "%s", error.message);
+    struct digest of_code = digest_of("{}", 2);
+    cleanup_json json_t *record =
+        json_pack("{s:s, s:i, s:{s:i, s:s, s:s}, s:s}", "lease", "91", "epoch", 3, "measurement", "config", 40,
+                  "outcome", "correct", "object", digest_format(&of_code, digest), "object_path", path);
+    cr_assert(spool_append(trial.agent.spool, record, &number, &error), "%s", error.message);
+
+    agent_post_left(&trial.agent);
+
+    cleanup_free char *put = xasprintf("PUT /v1/blobs/%s", digest);
+    cr_assert_eq(trial.server.n, cases[i].n_puts + 1, "%d: %zu", answer.status, trial.server.n);
+    for (size_t k = 0; k < cases[i].n_puts; k++)
+      cr_expect_str_eq(trial.server.lines[k], put);
+    expect_request(&trial, cases[i].n_puts, "POST /v1/leases/91/results", "1:40");
+    json_t *posted = json_array_get(json_object_get(trial.server.bodies[cases[i].n_puts], "measurements"), 0);
+    cr_expect_eq(json_object_get(posted, "object") != NULL, cases[i].has_code, "%d", answer.status);
+    json_decref(trial.agent.stored);
+    trial_release(&trial);
+  }
+}
+
 Test(agent_poster, leaves_everything_in_the_spool_when_the_agent_is_told_to_stop) {
   struct trial trial;
   trial_init(&trial, NULL, 0);

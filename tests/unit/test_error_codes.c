@@ -8,29 +8,30 @@ static const struct {
   const char *name;
   int status;
   enum exit_code code;
+  bool is_retryable;
 } expected[] = {
-    {ERROR_INVALID, "invalid", 422, EXIT_REFUSED},
-    {ERROR_MISSING, "missing", 404, EXIT_REFUSED},
-    {ERROR_CONFLICT, "conflict", 409, EXIT_REFUSED},
-    {ERROR_PRECONDITION, "precondition", 412, EXIT_REFUSED},
-    {ERROR_UNAUTHENTICATED, "unauthenticated", 401, EXIT_REFUSED},
-    {ERROR_FORBIDDEN, "forbidden", 403, EXIT_REFUSED},
-    {ERROR_TOO_LARGE, "too_large", 413, EXIT_REFUSED},
-    {ERROR_RATE, "rate", 429, EXIT_REFUSED},
-    {ERROR_CONTENTION, "contention", 503, EXIT_UNREACHABLE},
-    {ERROR_UNAVAILABLE, "unavailable", 503, EXIT_UNREACHABLE},
-    {ERROR_DEADLINE, "deadline", 503, EXIT_UNREACHABLE},
-    {ERROR_DAMAGED, "damaged", 500, EXIT_UNREACHABLE},
-    {ERROR_INTERNAL, "internal", 500, EXIT_UNREACHABLE},
+    {ERROR_INVALID, "invalid", 422, EXIT_REFUSED, false},
+    {ERROR_MISSING, "missing", 404, EXIT_REFUSED, false},
+    {ERROR_CONFLICT, "conflict", 409, EXIT_REFUSED, false},
+    {ERROR_PRECONDITION, "precondition", 412, EXIT_REFUSED, false},
+    {ERROR_UNAUTHENTICATED, "unauthenticated", 401, EXIT_REFUSED, false},
+    {ERROR_FORBIDDEN, "forbidden", 403, EXIT_REFUSED, false},
+    {ERROR_TOO_LARGE, "too_large", 413, EXIT_REFUSED, false},
+    {ERROR_RATE, "rate", 429, EXIT_REFUSED, true},
+    {ERROR_CONTENTION, "contention", 503, EXIT_UNREACHABLE, true},
+    {ERROR_UNAVAILABLE, "unavailable", 503, EXIT_UNREACHABLE, true},
+    {ERROR_DEADLINE, "deadline", 503, EXIT_UNREACHABLE, true},
+    {ERROR_DAMAGED, "damaged", 500, EXIT_UNREACHABLE, true},
+    {ERROR_INTERNAL, "internal", 500, EXIT_UNREACHABLE, true},
     /* Those that no server should answer are its bugs where it does. */
-    {ERROR_UNIQUE, "internal", 500, EXIT_UNREACHABLE},
-    {ERROR_REFERENCE, "internal", 500, EXIT_UNREACHABLE},
-    {ERROR_TRUNCATED, "internal", 500, EXIT_TRUNCATED},
-    {ERROR_TAMPERED, "internal", 500, EXIT_TAMPERED},
-    {ERROR_REPLAYED, "internal", 500, EXIT_REPLAYED},
-    {ERROR_EXPIRED, "internal", 500, EXIT_EXPIRED},
-    {ERROR_UNTRUSTED, "internal", 500, EXIT_UNTRUSTED},
-    {ERROR_UNUSABLE, "internal", 500, EXIT_UNUSABLE},
+    {ERROR_UNIQUE, "internal", 500, EXIT_UNREACHABLE, true},
+    {ERROR_REFERENCE, "internal", 500, EXIT_UNREACHABLE, true},
+    {ERROR_TRUNCATED, "internal", 500, EXIT_TRUNCATED, true},
+    {ERROR_TAMPERED, "internal", 500, EXIT_TAMPERED, false},
+    {ERROR_REPLAYED, "internal", 500, EXIT_REPLAYED, false},
+    {ERROR_EXPIRED, "internal", 500, EXIT_EXPIRED, false},
+    {ERROR_UNTRUSTED, "internal", 500, EXIT_UNTRUSTED, false},
+    {ERROR_UNUSABLE, "internal", 500, EXIT_UNUSABLE, false},
 };
 
 Test(error_codes, each_kind_has_a_name_a_status_and_an_exit_code) {
@@ -41,7 +42,19 @@ Test(error_codes, each_kind_has_a_name_a_status_and_an_exit_code) {
     cr_expect_str_eq(error_kind_name(kind), expected[i].name);
     cr_expect_eq(error_http_status(kind), expected[i].status, "%s", expected[i].name);
     cr_expect_eq(error_exit_code(kind), expected[i].code, "%s", expected[i].name);
+    cr_expect_eq(error_is_retryable(kind), expected[i].is_retryable, "%s", expected[i].name);
   }
+}
+
+Test(error_codes, a_kind_comes_back_from_its_name) {
+  enum error_kind kind = ERROR_UNUSABLE;
+  for (size_t i = 0; i < ARRAY_LENGTH(expected); i++) {
+    cr_assert(error_kind_of_name(expected[i].name, &kind));
+    cr_expect_eq(kind, expected[i].kind <= ERROR_INTERNAL ? expected[i].kind : ERROR_INTERNAL);
+  }
+  cr_expect_not(error_kind_of_name("Status", &kind));
+  cr_expect_not(error_kind_of_name("", &kind));
+  cr_expect_eq(kind, ERROR_INTERNAL, "it is left as it was");
 }
 
 /* What a server answers is what its client makes of it, but for what only the server tells apart. */

@@ -52,7 +52,7 @@ static bool fail(struct http_source *source, const struct error *error) {
   return false;
 }
 
-/* A 200 answer in *ret; else false, and what is no 404 ends the source. */
+/* A 200 answer in *ret; else false, and what is not just missing ends the source. */
 static bool get(struct http_source *source, const char *path, struct http_response *ret, struct error *error) {
   struct http_request request = {.method = "GET", .path = path, .response_max = BLOB_MAX};
   int64_t begin_ns = clock_monotonic_ns();
@@ -71,10 +71,9 @@ static bool get(struct http_source *source, const char *path, struct http_respon
     return fail(source, error);
   if (ret->status == 200)
     return true;
-  error_of(error, ret->status == 404 ? ERROR_MISSING : ERROR_UNAVAILABLE, "the server answered %d to %s", ret->status,
-           path);
+  error_of(error, error_kind_of_http(ret->status), "the server answered %d to %s", ret->status, path);
   http_error_name_request(ret, error);
-  return ret->status == 404 ? false : fail(source, error);
+  return error->kind == ERROR_MISSING ? false : fail(source, error);
 }
 
 /* `error` says why not, or is NULL: the bytes are others. */

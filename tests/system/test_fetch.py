@@ -535,6 +535,18 @@ def test_what_renderers_need_is_verified_too(world, format):
     assert f"{format}: no winner" in world.fetch(*arguments).stderr, "what the server does not have is left out"
 
 
+def test_export_ends_with_the_code_of_what_a_server_answers_for_a_kernel(world, tmp_path):
+    manifest = {"name": "add/triton", "language": "external", "key": ["n", "m"]}
+    kernel = digest(canonical(manifest))
+    (world.folder / "identity.json").write_text(json.dumps({**IDENTITY, "functions": []}))
+    world.publish(release_of(kernel=kernel, provenance={"build": "sha256:" + "7" * 64, "origin": "tuned"}), 2)
+    arguments = (world.entry["release"], "--format", "dejavu", "--identity", world.folder / "identity.json")
+    for status, code in ((401, 4), (403, 4), (422, 4), (429, 4), (302, 3), (408, 3), (500, 3), (503, 3)):
+        world.other[f"/v1/kernels/{kernel}"] = (status, b"")
+        done = wavetune(None, "export", *arguments, "--to", tmp_path / "x", "--url", world.url, check=False)
+        assert done.returncode == code and f"answered {status} to /v1/kernels/" in done.stderr, (status, done)
+
+
 # The start is not blocked
 
 def test_a_server_that_hangs_is_given_up_when_the_budget_is_used(world):

@@ -30,6 +30,9 @@ static const char server_options_format[] =
 #define STOP_LOOK_MS 100
 /* What ROLLBACK may take when the deadline of its work has passed. */
 #define ROLLBACK_MS 2000
+/* Statements of a transaction whose answers are not read yet: BEGIN, what was sent, and the one that is run, or COMMIT. */
+#define SENT_MAX 8
+#define INTEGER_TEXT_SIZE sizeof "-9223372036854775808"
 
 /* A statement as PostgreSQL has it: :name is $1, $2, … */
 struct compiled {
@@ -47,10 +50,19 @@ struct statistic {
 static struct statistic statistics[STATEMENTS_MAX];
 static atomic_int_fast64_t answered_ms;
 
+struct sent {
+  const struct statement *statement;
+  int64_t began_ns;
+  int64_t rows; /* that it must touch; DB_ANY_ROWS: any number */
+};
+
 struct db {
   PGconn *connection; /* NULL: none */
   char *conninfo, *application_name;
   bool in_transaction;
+  bool must_begin; /* BEGIN goes with the transaction's first statement */
+  struct sent sent[SENT_MAX];
+  size_t n_sent;
   bool is_without_options; /* a pooler refused them */
   int64_t connected_since_ms, failed_at_ms;
   int64_t run_ms, work_until_ms; /* the second 0: no deadline but each run's */
@@ -120,6 +132,7 @@ void db_stop(struct db *db) { atomic_store(&db->is_stopped, true); }
 
 static void connection_close(struct db *db) {
   db->is_worn = false;
+  db->n_sent = 0;
   PQfinish(db->connection);
   db->connection = NULL;
 }
@@ -370,8 +383,7 @@ static int parameter_find(const struct statement *statement, const struct db_par
   return found;
 }
 
-static PGresult *statement_execute(struct db *db, const struct statement *statement,
-                                   const struct db_parameters *parameters) {
+static int statement_send(struct db *db, const struct statement *statement, const struct db_parameters *parameters) {
   static const struct db_parameters none;
   const struct compiled *compiled = statement_compiled(statement);
   const char *values[DB_PARAMETERS_MAX];
@@ -392,8 +404,7 @@ static PGresult *statement_execute(struct db *db, const struct statement *statem
     n_given += !parameters->all[i].may_be_unused;
   if (n_used != n_given)
     die("%s: a parameter was bound that the statement does not have", statement->name);
-  return answer_take(db,
-                     PQsendQueryPrepared(db->connection, statement->name, compiled->n, values, lengths, formats, 0));
+  return PQsendQueryPrepared(db->connection, statement->name, compiled->n, values, lengths, formats, 0);
 }
 
 /* The server forgot the statement (a pooler's other connection) or its tables changed: prepared again it works. */
@@ -410,7 +421,7 @@ static bool run_prepared(struct db *db, const struct statement *statement, const
     if (!db->prepared[slot] && !statement_prepare(db, statement, error))
       return false;
     db->prepared[slot] = true;
-    PGresult *result = statement_execute(db, statement, parameters);
+    PGresult *result = answer_take(db, statement_send(db, statement, parameters));
     if (result_is_good(result)) {
       *ret_result = result;
       return true;
@@ -432,15 +443,110 @@ static bool run_prepared(struct db *db, const struct statement *statement, const
   }
 }
 
+/* A transaction's BEGIN and the statements whose answers it does not need at once are sent together with the next one that
+ * it does need, so that PostgreSQL is waited for once (libpq's pipeline). */
+static void sent_add(struct db *db, const struct statement *statement, int64_t rows) {
+  ALWAYS(db->n_sent < SENT_MAX);
+  db->sent[db->n_sent++] = (struct sent){statement, clock_monotonic_ns(), rows};
+}
+
+static bool plain_send(struct db *db, const struct statement *statement) {
+  if (!PQsendQueryParams(db->connection, statement->sql, 0, NULL, NULL, NULL, NULL, 0))
+    return false;
+  sent_add(db, statement, DB_ANY_ROWS);
+  return true;
+}
+
+static bool pipeline_begin(struct db *db) {
+  if (PQpipelineStatus(db->connection) == PQ_PIPELINE_OFF && !PQenterPipelineMode(db->connection))
+    return false;
+  if (!db->must_begin)
+    return true;
+  db->must_begin = false;
+  return plain_send(db, &statement_begin);
+}
+
+/* Reads the answers to all that was sent. *ret_result: the last one, which is good, and the caller's. False: one of them
+ * failed, and those after it were not run. */
+static bool sent_finish(struct db *db, PGresult **ret_result, struct error *error) {
+  PGresult *last = NULL;
+  size_t n = db->n_sent;
+  bool is_good = PQpipelineSync(db->connection) || result_failure(db, "sync", NULL, error);
+  for (size_t i = 0; i < n && db->connection; i++) {
+    const struct sent sent = db->sent[i];
+    PQclear(last);
+    last = answer_take(db, 1);
+    bool is_failure = !result_is_good(last);
+    bool was_run = PQresultStatus(last) != PGRES_PIPELINE_ABORTED;
+    statistic_add(sent.statement, sent.began_ns, is_failure ? 0 : (uint64_t)PQntuples(last), is_failure && was_run);
+    ALWAYS(is_failure || sent.rows == DB_ANY_ROWS || strtoll(PQcmdTuples(last), NULL, 10) == sent.rows);
+    if (!is_failure || !is_good)
+      continue;
+    is_good = false;
+    if (last && is_stale(last)) {
+      db->prepared[statement_slot(sent.statement)] = false;
+      db->is_worn = true; /* a failed transaction can deallocate nothing */
+    }
+    result_failure(db, sent.statement->name, last, error);
+  }
+  db->n_sent = 0;
+  if (db->connection) { /* the answer to the sync; nothing comes after it */
+    bool is_synced = answer_wait(db);
+    if (is_synced)
+      PQclear(PQgetResult(db->connection));
+    if (!is_synced || !PQexitPipelineMode(db->connection)) {
+      db->is_late = !is_synced;
+      is_good = is_good ? result_failure(db, "sync", NULL, error) : false;
+      connection_close(db);
+    }
+  }
+  if (is_good && ret_result) {
+    *ret_result = last;
+    return true;
+  }
+  PQclear(last);
+  return is_good;
+}
+
+static bool prepared_ensure(struct db *db, const struct statement *statement, struct error *error) {
+  size_t slot = statement_slot(statement);
+  if (db->prepared[slot])
+    return true;
+  if (db->n_sent && !sent_finish(db, NULL, error))
+    return false;
+  db->prepared[slot] = statement_prepare(db, statement, error);
+  return db->prepared[slot];
+}
+
+bool db_send(struct db *db, const struct statement *statement, const struct db_parameters *parameters, int64_t rows,
+             struct error *error) {
+  ALWAYS(db->in_transaction);
+  run_start(db);
+  if (!connection_ensure(db, error) || !prepared_ensure(db, statement, error))
+    return false;
+  if (db->n_sent >= SENT_MAX - 2 && !sent_finish(db, NULL, error)) /* BEGIN and COMMIT have room */
+    return false;
+  if (!pipeline_begin(db) || !statement_send(db, statement, parameters))
+    return result_failure(db, statement->name, NULL, error);
+  sent_add(db, statement, rows);
+  return true;
+}
+
 bool db_run(struct db *db, const struct statement *statement, const struct db_parameters *parameters,
             struct db_rows **ret_rows, struct error *error) {
-  int64_t began_ns = clock_monotonic_ns();
   PGresult *result = NULL;
-  run_start(db);
-  bool is_good = connection_ensure(db, error) && run_prepared(db, statement, parameters, &result, error);
-  statistic_add(statement, began_ns, is_good ? (uint64_t)PQntuples(result) : 0, !is_good);
-  if (!is_good)
-    return false;
+  if (db->in_transaction && (db->must_begin || db->n_sent)) {
+    if (!db_send(db, statement, parameters, DB_ANY_ROWS, error) || !sent_finish(db, &result, error))
+      return false;
+  } else {
+    int64_t began_ns = clock_monotonic_ns();
+    run_start(db);
+    bool is_good = connection_ensure(db, error) && run_prepared(db, statement, parameters, &result, error);
+    statistic_add(statement, began_ns, is_good ? (uint64_t)PQntuples(result) : 0, !is_good);
+    if (!is_good)
+      return false;
+  }
+
   if (ret_rows) {
     *ret_rows = xmalloc(sizeof **ret_rows);
     (*ret_rows)->result = result;
@@ -450,9 +556,16 @@ bool db_run(struct db *db, const struct statement *statement, const struct db_pa
   return true;
 }
 
+/* Scripts go by the simple protocol, which no pipeline has: what waits goes first. */
+static bool waiting_finish(struct db *db, struct error *error) {
+  if (db->must_begin && !pipeline_begin(db))
+    return result_failure(db, statement_begin.name, NULL, error);
+  return db->n_sent == 0 || sent_finish(db, NULL, error);
+}
+
 bool db_run_script(struct db *db, const char *sql, struct error *error) {
   run_start(db);
-  if (!connection_ensure(db, error))
+  if (!connection_ensure(db, error) || !waiting_finish(db, error))
     return false;
   PGresult *result = script_run(db, sql);
   bool is_good = result_is_good(result);
@@ -463,34 +576,42 @@ bool db_run_script(struct db *db, const char *sql, struct error *error) {
 }
 
 bool db_begin(struct db *db, struct error *error) {
-  int64_t began_ns = clock_monotonic_ns();
   ALWAYS(!db->in_transaction);
-  db->in_transaction = db_run_script(db, statement_begin.sql, error);
-  statistic_add(&statement_begin, began_ns, 0, !db->in_transaction);
+  run_start(db);
+  db->in_transaction = db->must_begin = connection_ensure(db, error);
   return db->in_transaction;
 }
 
-bool db_commit(struct db *db, struct error *error) {
-  int64_t began_ns = clock_monotonic_ns();
-  ALWAYS(db->in_transaction);
+static bool commit_send(struct db *db, struct error *error) {
   run_start(db);
-  bool is_good = connection_ensure(db, error);
-  if (is_good) {
-    PGresult *result = script_run(db, statement_commit.sql);
-    is_good = result_is_good(result);
-    if (!is_good)
-      result_failure(db, "commit", result, error);
-    /* COMMIT of a transaction that a failed statement aborted succeeds, as a rollback. */
-    if (is_good && strcmp(PQcmdStatus(result), "COMMIT") != 0)
-      is_good = failure_set(ERROR_INTERNAL, "commit", "a statement of the transaction had failed", error);
-    PQclear(result);
-  }
-  db->in_transaction = false;
-  statistic_add(&statement_commit, began_ns, 0, !is_good);
+  if (!connection_ensure(db, error))
+    return false;
+  if (!pipeline_begin(db) || !plain_send(db, &statement_commit))
+    return result_failure(db, "commit", NULL, error);
+
+  PGresult *result = NULL;
+  bool is_good = sent_finish(db, &result, error);
+  /* COMMIT of a transaction that a failed statement aborted succeeds, as a rollback. */
+  if (is_good && strcmp(PQcmdStatus(result), "COMMIT") != 0)
+    is_good = failure_set(ERROR_INTERNAL, "commit", "a statement of the transaction had failed", error);
+  PQclear(result);
+  return is_good;
+}
+
+bool db_commit(struct db *db, struct error *error) {
+  ALWAYS(db->in_transaction);
+  bool is_good = db->must_begin || commit_send(db, error); /* nothing was run */
+  if (is_good)
+    db->in_transaction = db->must_begin = false;
+  else
+    db_rollback(db);
   return is_good;
 }
 
 void db_rollback(struct db *db) {
+  struct error error;
+  if (db->connection && db->n_sent && !sent_finish(db, NULL, &error))
+    log_debug("database: %s", error.message);
   if (db->connection && PQtransactionStatus(db->connection) != PQTRANS_IDLE) {
     run_start(db);
     db->run_until_ms = clock_monotonic_ms() + ROLLBACK_MS;
@@ -500,7 +621,7 @@ void db_rollback(struct db *db) {
     if (!is_good)
       connection_close(db);
   }
-  db->in_transaction = false;
+  db->in_transaction = db->must_begin = false;
   if (db->is_worn)
     connection_close(db);
 }
@@ -568,55 +689,57 @@ void db_parameters_release(struct db_parameters *parameters) {
   parameters->n = 0;
 }
 
-void db_array_init(struct db_array *array) {
-  *array = (struct db_array){0};
-  array->stream = open_memstream(&array->text, &array->size);
-  ALWAYS(array->stream != NULL);
-  putc_unlocked('{', array->stream);
-}
+void db_array_init(struct db_array *array) { *array = (struct db_array){0}; }
 
-static void array_separate(struct db_array *array) {
-  if (array->n++)
-    putc_unlocked(',', array->stream);
+/* Makes room for an element of at most `size` bytes, for what is before it and for the end, and returns its place. */
+static char *array_extend(struct db_array *array, size_t size) {
+  size_t needed = array->size + size + sizeof ",}";
+  if (needed > array->capacity) {
+    array->capacity = needed < 512 ? 1024 : 2 * needed;
+    array->text = xreallocarray(array->text, array->capacity, 1);
+  }
+  array->text[array->size++] = array->n++ ? ',' : '{';
+  return array->text + array->size;
 }
 
 void db_array_text(struct db_array *array, const char *element) {
-  array_separate(array);
   if (!element) {
-    fputs_unlocked("NULL", array->stream);
+    memcpy(array_extend(array, strlen("NULL")), "NULL", strlen("NULL"));
+    array->size += strlen("NULL");
     return;
   }
-  putc_unlocked('"', array->stream);
+
+  char *begin = array_extend(array, 2 * strlen(element) + 2), *to = begin;
+  *to++ = '"';
   for (const char *c = element; *c; c++) {
     if (*c == '"' || *c == '\\')
-      putc_unlocked('\\', array->stream);
-    putc_unlocked(*c, array->stream);
+      *to++ = '\\';
+    *to++ = *c;
   }
-  putc_unlocked('"', array->stream);
+  *to++ = '"';
+  array->size += (size_t)(to - begin);
 }
 
 void db_array_integer(struct db_array *array, int64_t element) {
-  array_separate(array);
-  fprintf(array->stream, "%" PRId64, element);
+  char *to = array_extend(array, INTEGER_TEXT_SIZE);
+  array->size += (size_t)snprintf(to, INTEGER_TEXT_SIZE, "%" PRId64, element);
 }
 
 void db_array_bool(struct db_array *array, bool element) {
-  array_separate(array);
-  putc_unlocked(element ? 't' : 'f', array->stream);
+  *array_extend(array, 1) = element ? 't' : 'f';
+  array->size++;
 }
 
 const char *db_array_finish(struct db_array *array) {
-  if (array->stream) {
-    putc_unlocked('}', array->stream);
-    ALWAYS(fclose(array->stream) == 0);
-    array->stream = NULL;
+  if (array->size == 0) {
+    array_extend(array, 0);
+    array->n = 0;
   }
+  memcpy(array->text + array->size, "}", sizeof "}");
   return array->text;
 }
 
 void db_array_release(struct db_array *array) {
-  if (array->stream)
-    fclose(array->stream);
   free(array->text);
   *array = (struct db_array){0};
 }

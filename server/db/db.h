@@ -76,8 +76,7 @@ void bind_taken(struct db_parameters *parameters, const char *name, char *text, 
 /* A text array literal being built for unnest: {"a","b",NULL}. */
 struct db_array {
   char *text; /* complete after db_array_finish */
-  size_t size;
-  FILE *stream;
+  size_t size, capacity;
   size_t n;
 };
 void db_array_init(struct db_array *array);
@@ -109,6 +108,13 @@ must_check uint8_t *db_get_bytes(const struct db_rows *rows, int row, const char
 must_check bool db_run(struct db *db, const struct statement *statement, const struct db_parameters *parameters,
                        struct db_rows **ret_rows, struct error *error);
 
+/* The same in a transaction, of a statement whose answer is not needed at once: it is sent with the next run, or the commit,
+ * which fails as this statement did, and was then not run. `rows`: how many it must touch; another number aborts. */
+#define DB_ANY_ROWS (-1)
+must_check bool db_send(struct db *db, const struct statement *statement, const struct db_parameters *parameters,
+                        int64_t rows, struct error *error);
+
+/* BEGIN is sent with the first statement: until then no lock is held and no snapshot was taken. */
 must_check bool db_begin(struct db *db, struct error *error);
 must_check bool db_commit(struct db *db, struct error *error);
 void db_rollback(struct db *db);

@@ -3,16 +3,14 @@
 
 #include "server/db/values.h"
 
+#define NUMBER_TEXT_SIZE sizeof ",-1.23456789e-308"
+
 static char *numbers_format(const struct numbers *numbers) {
-  char *text = NULL;
-  size_t size;
-  FILE *out = open_memstream(&text, &size);
-  ALWAYS(out != NULL);
-  putc_unlocked('{', out);
+  char *text = xmalloc(numbers->n * NUMBER_TEXT_SIZE + sizeof "{}"), *to = text;
+  *to++ = '{';
   for (size_t i = 0; i < numbers->n; i++)
-    fprintf(out, "%s%.9g", i ? "," : "", numbers->all[i]);
-  putc_unlocked('}', out);
-  ALWAYS(fclose(out) == 0);
+    to += snprintf(to, NUMBER_TEXT_SIZE, "%s%.9g", i ? "," : "", numbers->all[i]);
+  memcpy(to, "}", sizeof "}");
   return text;
 }
 

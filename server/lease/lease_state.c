@@ -74,13 +74,10 @@ bool lease_change_state(struct db *db, const struct lease_change *changes, size_
     ALWAYS(is_grant == (changes[i].agent != NULL));
   }
 
-  cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
   bind_records(&parameters, &change_record, changes, n);
-  if (!db_run(db, &sql_lease_change_state, &parameters, &rows, error))
+  if (!db_send(db, &sql_lease_change_state, &parameters, (int64_t)n, error))
     return false;
-
-  ALWAYS((size_t)db_affected(rows) == n);
   for (size_t i = 0; i < n; i++)
     change_count(&changes[i]);
   return true;

@@ -16,6 +16,7 @@ static const struct field lease_fields[] = {
     {"epoch", FIELD_INTEGER, offsetof(struct posted_lease, epoch)},
     {"epoch_opening_us", FIELD_INTEGER, offsetof(struct posted_lease, epoch_opening_us)},
     {"fruitless", FIELD_INTEGER, offsetof(struct posted_lease, fruitless)},
+    {"posts", FIELD_INTEGER, offsetof(struct posted_lease, posts)},
     {"stage", FIELD_ENUM, offsetof(struct posted_lease, stage), .names = stage_names},
     {"state", FIELD_ENUM, offsetof(struct posted_lease, state), .names = lease_state_names},
     {"agent", FIELD_TEXT, offsetof(struct posted_lease, agent)},
@@ -75,14 +76,15 @@ static void insert_statement_make(void) {
 }
 
 /* The code that was timed is kept for finals only; then it is named by the measurement. */
-static bool objects_insert(struct db *db, const struct posted_lease *lease, const struct results *results,
-                           const struct db_rows *inserted, struct error *error) {
+static bool has_objects(const struct results *results) {
   bool is_any = false;
   for (size_t i = 0; !is_any && i < results->measurements.n; i++)
     is_any = !digest_is_none(&RESULTS_MEASUREMENT(results, i)->object);
-  if (!is_any)
-    return true;
+  return is_any;
+}
 
+static bool objects_insert(struct db *db, const struct posted_lease *lease, const struct results *results,
+                           const struct db_rows *inserted, struct error *error) {
   cleanup_parameters struct db_parameters parameters = {0};
   struct db_array ids, objects;
   db_array_init(&ids);
@@ -144,6 +146,9 @@ static bool measurements_insert(struct db *db, const struct posted_lease *lease,
   bind_text(&parameters, "stage", stage_name(lease->stage));
   bind_text(&parameters, "agent", is_of_now ? lease->agent : NULL);
   bind_text(&parameters, "device", is_of_now ? lease->device : NULL);
+  if (!has_objects(results))
+    return db_send(db, &insert_statement, &parameters, (int64_t)judgement->n_fresh, error);
+
   cleanup_rows struct db_rows *inserted = NULL;
   return db_run(db, &insert_statement, &parameters, &inserted, error) &&
          objects_insert(db, lease, results, inserted, error);
@@ -153,7 +158,7 @@ static bool best_lower(struct db *db, int64_t job, double ratio, struct error *e
   cleanup_parameters struct db_parameters parameters = {0};
   bind_integer(&parameters, "job", job);
   bind_number(&parameters, "ratio", ratio);
-  return db_run(db, &sql_results_best, &parameters, NULL, error);
+  return db_send(db, &sql_results_best, &parameters, DB_ANY_ROWS, error);
 }
 
 static bool late_note(struct db *db, const struct posted_lease *lease, const struct results *results,
@@ -164,7 +169,7 @@ static bool late_note(struct db *db, const struct posted_lease *lease, const str
   bind_integer(&parameters, "epoch", results->epoch);
   bind_integer(&parameters, "current_epoch", lease->epoch);
   bind_integer(&parameters, "measurements", (int64_t)judgement->n_fresh);
-  return db_run(db, &sql_results_late, &parameters, NULL, error);
+  return db_send(db, &sql_results_late, &parameters, 1, error);
 }
 
 bool results_store(struct db *db, const struct posted_lease *lease, const struct results *results,

@@ -43,6 +43,7 @@ const char *results_baseline_failure(const struct results *results, int64_t base
 /* A lease as a post finds it, locked. */
 struct posted_lease {
   int64_t job, round, process, epoch, epoch_opening_us, fruitless;
+  int64_t posts; /* 0: no measurement of it was ever stored */
   enum stage stage;
   enum lease_state state;
   char *agent, *device; /* its holder, or its last one */

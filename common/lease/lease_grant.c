@@ -7,6 +7,9 @@
 #define SCHEMA(name) "{\"$ref\": \"#/components/schemas/" name "\"}"
 #define SCHEMA_SIGNATURES "{\"type\": \"array\", \"items\": " SCHEMA("CodeSignature") "}"
 
+/* The server passes the texts of manifest and space on without reading them. */
+#define FIELD_AS_TEXT (FIELD_NO_COLUMN | FIELD_OMITTED | FIELD_ANSWER)
+
 /* What the server computes has no column. */
 static const struct field grant_fields[] = {
     {"lease", FIELD_TEXT, offsetof(struct lease_grant, lease), FIELD_REQUIRED | FIELD_ANSWER, .least = 1, .most = 128},
@@ -14,10 +17,10 @@ static const struct field grant_fields[] = {
      .most = INT64_MAX},
     {"job", FIELD_ID, offsetof(struct lease_grant, job), FIELD_REQUIRED | FIELD_ANSWER, .schema = SCHEMA("Id")},
     {"kernel", FIELD_DIGEST, offsetof(struct lease_grant, kernel), FIELD_REQUIRED},
-    {"manifest", FIELD_JSON, offsetof(struct lease_grant, manifest), FIELD_REQUIRED | FIELD_ANSWER,
+    {"manifest", FIELD_JSON, offsetof(struct lease_grant, manifest), FIELD_REQUIRED | FIELD_AS_TEXT,
      .schema = SCHEMA("Manifest")},
     {"key", FIELD_JSON, offsetof(struct lease_grant, key), FIELD_REQUIRED | FIELD_ANSWER, .schema = SCHEMA("Key")},
-    {"space", FIELD_JSON, offsetof(struct lease_grant, space), FIELD_REQUIRED | FIELD_ANSWER,
+    {"space", FIELD_JSON, offsetof(struct lease_grant, space), FIELD_REQUIRED | FIELD_AS_TEXT,
      .schema = SCHEMA("Space")},
     {"build", FIELD_DIGEST, offsetof(struct lease_grant, build), FIELD_ANSWER},
     {"configs", FIELD_RANGES, offsetof(struct lease_grant, configs), FIELD_REQUIRED | FIELD_ANSWER,

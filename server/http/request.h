@@ -50,6 +50,13 @@ const char *request_header(const struct request *request, const char *name); /* 
 
 /* Answers; each may be called once per request. They take over `body`/`json`. */
 void request_answer_json(struct request *request, int status, json_t *body);
+/* The same of an object to which members come whose values are JSON already; borrowed. Reading and writing a large value only
+ * to pass it on would take longer than the rest of an answer. */
+struct json_text {
+  const char *name, *text;
+};
+void request_answer_json_with(struct request *request, int status, json_t *object, const struct json_text *members,
+                              size_t n);
 void request_answer_empty(struct request *request, int status); /* 204, 304 */
 void request_answer_text(struct request *request, int status, const char *content_type, char *body, size_t size);
 /* With a strong ETag (without quotes in `etag`): handles If-None-Match → 304 and HEAD. `immutable` sets Cache-Control. */

@@ -73,6 +73,24 @@ void request_answer_json(struct request *request, int status, json_t *body) {
   request_answer_text(request, status, "application/json", text, strlen(text));
 }
 
+void request_answer_json_with(struct request *request, int status, json_t *object, const struct json_text *members,
+                              size_t n) {
+  cleanup_free char *rest = json_dumps(object, JSON_COMPACT);
+  ALWAYS(rest != NULL && json_object_size(object) > 0);
+  json_decref(object);
+
+  char *text = NULL;
+  size_t size;
+  FILE *out = open_memstream(&text, &size);
+  ALWAYS(out != NULL);
+  putc('{', out);
+  for (size_t i = 0; i < n; i++)
+    fprintf(out, "\"%s\":%s,", members[i].name, members[i].text);
+  fputs(rest + 1, out);
+  ALWAYS(fclose(out) == 0);
+  request_answer_text(request, status, "application/json", text, size);
+}
+
 void request_answer_empty(struct request *request, int status) {
   request_finish(request_private_of(request), (unsigned)status, response_empty());
 }

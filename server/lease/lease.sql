@@ -110,8 +110,7 @@ SELECT NOT EXISTS (SELECT FROM leases
                          AND config_us IS NOT NULL
                          AND agent = :agent AND device = :device) AS is_idle;
 
--- What the answer to a grant says of a lease and its job. Of a job without a budget no lease is
--- looked up for what it spent: as a condition of the join that would be known too late.
+-- What the answer to a grant says of a lease and its job.
 -- name: leases_jobs
 SELECT l.id::text AS lease, l.epoch, l.job_id AS job, l.remaining AS configs, l.stage, l.round,
        l.process,
@@ -120,13 +119,7 @@ SELECT l.id::text AS lease, l.epoch, l.job_id AS job, l.remaining AS configs, l.
        j.kernel, k.manifest, j.key, s.space, j.build, j.baseline, j.seed, j.regime, j.best_ratio,
        j.state AS job_state, j.search_strategy IS NOT NULL AS is_search,
        e.digest AS environment_digest, j.likely AS job_likely, j.final_devices,
-       j.budget_device_ms * 1000 AS budget_us, b.spent_us, b.opening_us, b.openings, b.measured,
-       b.final_us, b.final_processes,
-       CASE WHEN j.budget_device_ms IS NOT NULL THEN
-           (SELECT sum(upper(r) - lower(r))
-            FROM leases o, unnest(o.remaining) r
-            WHERE o.job_id = j.id AND o.state IN ('open', 'held'))
-       END AS configs_left,
+       j.budget_device_ms IS NOT NULL AS has_budget,
        CASE WHEN :with_signatures::boolean THEN signatures_of(j.kernel) END AS signatures,
        CASE WHEN :with_signatures THEN
            CASE WHEN j.build IS NULL THEN '[]' ELSE signatures_of(j.build) END
@@ -136,8 +129,18 @@ JOIN jobs j ON j.id = l.job_id
 JOIN kernels k ON k.hash = j.kernel
 JOIN spaces s ON s.digest = j.space_digest
 JOIN environments e ON e.id = j.environment_id
-CROSS JOIN LATERAL job_spending(CASE WHEN j.budget_device_ms IS NOT NULL THEN j.id END) b
 WHERE l.id = :lease::bigint;
+
+-- What a job has spent of its budget, and how many configs its leases still have.
+-- name: lease_budget
+SELECT j.budget_device_ms * 1000 AS budget_us, b.spent_us, b.opening_us, b.openings, b.measured,
+       b.final_us, b.final_processes,
+       (SELECT sum(upper(r) - lower(r))
+        FROM leases o, unnest(o.remaining) r
+        WHERE o.job_id = j.id AND o.state IN ('open', 'held')) AS configs_left
+FROM jobs j
+CROSS JOIN LATERAL job_spending(j.id) b
+WHERE j.id = :job::bigint;
 
 -- No row: it is held at this epoch no more. One that was split says what is left of it.
 -- name: leases_renew

@@ -32,7 +32,8 @@ extern const struct record lease_wish_record;
 
 /* A lease that was granted, and what its server knows of its job beyond that. */
 struct lease_granted {
-  struct lease_grant grant; /* .lease is the decimal id */
+  struct lease_grant grant; /* without manifest and space; .lease is the decimal id */
+  char *manifest, *space;   /* JSON, as it was registered and submitted */
   int64_t lease;            /* 0: none */
   bool may_be_split;        /* its holder is to ask often what is still its own */
   bool has_started;         /* by this grant its job became running */

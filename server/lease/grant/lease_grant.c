@@ -28,6 +28,8 @@ const struct record lease_wish_record = RECORD("LeaseRequest", struct lease_wish
 
 void lease_granted_release(struct lease_granted *granted) {
   record_release(&lease_grant_record, &granted->grant);
+  free(granted->manifest);
+  free(granted->space);
   *granted = (struct lease_granted){0};
 }
 
@@ -65,6 +67,17 @@ static bool asker_find(struct db *db, struct lease_wish *wish, struct replay *re
   return true;
 }
 
+static bool budget_read(struct db *db, struct lease_granted *granted, struct error *error) {
+  cleanup_rows struct db_rows *rows = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_integer(&parameters, "job", granted->grant.job);
+  if (!db_run(db, &sql_lease_budget, &parameters, &rows, error))
+    return false;
+  granted->budget = db_get_budget(rows, 0);
+  granted->configs_left = (uint64_t)db_get_integer(rows, 0, "configs_left");
+  return true;
+}
+
 /* Of the lease `ret->lease`. */
 static bool granted_read(struct db *db, bool with_signatures, struct lease_granted *ret, struct error *error) {
   int64_t lease = ret->lease;
@@ -79,14 +92,14 @@ static bool granted_read(struct db *db, bool with_signatures, struct lease_grant
   ALWAYS(job_state_parse(db_get(rows, 0, "job_state"), &ret->job_state));
   db_read(rows, 0, &lease_grant_record, &ret->grant);
   ret->lease = lease;
+  ret->manifest = xstrdup(db_get(rows, 0, "manifest"));
+  ret->space = xstrdup(db_get(rows, 0, "space"));
   ret->may_be_split = db_get_bool(rows, 0, "may_be_split");
   ret->is_search = db_get_bool(rows, 0, "is_search");
   ret->environment_digest = db_get_digest(rows, 0, "environment_digest");
   ret->n_likely = ordinals_parse(db_get(rows, 0, "job_likely"), ret->likely, WARM_STARTS_MAX);
-  ret->budget = db_get_budget(rows, 0);
   ret->final_devices = db_get_integer(rows, 0, "final_devices");
-  ret->configs_left = (uint64_t)db_get_integer(rows, 0, "configs_left");
-  return true;
+  return !db_get_bool(rows, 0, "has_budget") || budget_read(db, ret, error);
 }
 
 /* 0: none. */
@@ -121,8 +134,9 @@ static bool likely_find(struct db *db, struct lease_granted *granted, struct err
     return false;
 
   struct error unreadable;
-  if (winners.n > 0 && space_parse(grant->space, &space, &unreadable) &&
-      key_parse(grant->key, NULL, 0, &key, &unreadable))
+  cleanup_json json_t *json = NULL;
+  if (winners.n > 0 && json_parse(granted->space, strlen(granted->space), &json, &unreadable) &&
+      space_parse(json, &space, &unreadable) && key_parse(grant->key, NULL, 0, &key, &unreadable))
     granted->n_likely = job_warm_starts(space, &key, &granted->environment_digest, &winners, granted->likely);
   else if (winners.n > 0)
     log_warning("leases: cannot tell likely configs: %s", unreadable.message);

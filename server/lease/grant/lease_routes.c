@@ -60,7 +60,8 @@ static void granted_answer(struct worker *worker, struct request *request, struc
   grant->renew_every_ms = server_options(worker->server)->lease_ms / RENEWALS_PER_LEASE;
   if (granted->may_be_split && grant->renew_every_ms > RENEW_SPLITTABLE_MS)
     grant->renew_every_ms = RENEW_SPLITTABLE_MS;
-  request_answer_json(request, 200, record_write(&lease_grant_record, grant));
+  const struct json_text large[] = {{"manifest", granted->manifest}, {"space", granted->space}};
+  request_answer_json_with(request, 200, record_write(&lease_grant_record, grant), large, ARRAY_LENGTH(large));
 }
 
 static void no_lease_answer(struct worker *worker, struct request *request, const struct lease_wish *wish) {

@@ -45,13 +45,6 @@ struct drift drift_judge(const struct drift_lease *leases, size_t n) {
   return drift;
 }
 
-/* A lease in which the baseline was timed: the device, and its history, oldest first, with this lease last. */
-struct drift_note {
-  int64_t lease;
-  char *agent, *device, *drain_reason;
-  int64_t suspect_since_us; /* FIELD_NONE, or the device was found to drift before, and was not resumed */
-  struct numbers medians_us, ats_us;
-};
 static const struct field note_fields[] = {
     {"lease_id", FIELD_ID, offsetof(struct drift_note, lease)},
     {"agent", FIELD_TEXT, offsetof(struct drift_note, agent)},
@@ -342,34 +335,29 @@ static bool note_judge(struct worker *worker, const struct drift_note *note, str
   return device_drain(worker, &quarantine, error);
 }
 
-void drift_look(struct worker *worker, const struct drift_end *ends, size_t n) {
-  struct db_array leases, epochs;
-  struct error error;
-  if (n == 0)
-    return;
+void drift_note_release(struct drift_note *note) {
+  if (note->lease)
+    record_release(&note_record, note);
+  note->lease = 0;
+}
 
-  db_array_init(&leases);
-  db_array_init(&epochs);
-  for (size_t i = 0; i < n; i++) {
-    db_array_integer(&leases, ends[i].lease);
-    db_array_integer(&epochs, ends[i].epoch);
-  }
+bool drift_note(struct db *db, int64_t lease, int64_t epoch, struct drift_note *ret, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
-  bind_array(&parameters, "lease", &leases);
-  bind_array(&parameters, "epoch", &epochs);
+  bind_integer(&parameters, "lease", lease);
+  bind_integer(&parameters, "epoch", epoch);
   bind_integer(&parameters, "history", DRIFT_HISTORY_MAX + DRIFT_LEASES - 1);
-  if (!db_run(worker->db, &sql_drift_note, &parameters, &rows, &error)) {
-    log_warning("drift: %s", error.message);
-    return;
-  }
+  if (!db_run(db, &sql_drift_note, &parameters, &rows, error))
+    return false;
 
-  size_t n_notes;
-  struct drift_note *notes = db_read_all(rows, &note_record, &n_notes);
-  bool ok = true;
-  for (size_t i = 0; ok && i < n_notes; i++)
-    ok = note_judge(worker, &notes[i], &error);
-  if (!ok)
+  ret->lease = 0;
+  if (db_count(rows) > 0)
+    db_read(rows, 0, &note_record, ret);
+  return true;
+}
+
+void drift_look(struct worker *worker, const struct drift_note *note) {
+  struct error error;
+  if (note->lease && !note_judge(worker, note, &error))
     log_warning("drift: %s", error.message);
-  db_records_free(&note_record, notes, n_notes);
 }

@@ -24,6 +24,8 @@
 #ifndef WAVETUNE_SERVER_MEASUREMENT_DRIFT_H
 #define WAVETUNE_SERVER_MEASUREMENT_DRIFT_H
 
+#include "common/record/record.h"
+#include "server/db/db.h"
 #include "server/server.h"
 
 #define DRIFT_LEASES 2
@@ -48,12 +50,21 @@ struct drift {
 /* `leases`: oldest first. */
 struct drift drift_judge(const struct drift_lease *leases, size_t n);
 
-/* A lease that ended. */
-struct drift_end {
-  int64_t lease, epoch;
+/* A lease in which the baseline was timed: its device, and the history of that, oldest first, with this lease last. */
+struct drift_note {
+  int64_t lease; /* 0: the baseline was not timed in it, or it was noted before */
+  char *agent, *device, *drain_reason;
+  int64_t suspect_since_us; /* FIELD_NONE, or the device was found to drift before, and was not resumed */
+  struct numbers medians_us, ats_us;
 };
-/* Notes what the baseline took in them and drains the devices that drift, with what follows from it. To be called before the
- * jobs move on. What fails is logged: the device's next lease tells again. */
-void drift_look(struct worker *worker, const struct drift_end *ends, size_t n);
+void drift_note_release(struct drift_note *note);
+#define cleanup_drift_note __attribute__((cleanup(drift_note_release)))
+
+/* Stores what the baseline took in a lease that ended, in the transaction that ends it. */
+must_check bool drift_note(struct db *db, int64_t lease, int64_t epoch, struct drift_note *ret, struct error *error);
+
+/* Drains the device if it drifts, with what follows from it. To be called after that transaction and before the job moves
+ * on. What fails is logged: the device's next lease tells again. */
+void drift_look(struct worker *worker, const struct drift_note *note);
 
 #endif

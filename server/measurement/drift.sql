@@ -1,41 +1,33 @@
 -- Devices that drift: the history of their baselines, and what is taken back
 -- (server/measurement/drift.h).
 
--- Stores what the baseline took in leases that ended, and returns each with the history that it is
--- held against, its own value last. Agents wait for this statement: its commit does not wait for
--- the disk. What a crash of the database loses is a point of the history. The setting ends with the
--- statement's transaction. Of a lease with many configs the first 64 measurements tell. They are
--- read from key to key in the order of the unique index, so that the plan probes it even when it
--- was made while the table was small. The table does not have the new row yet where the history is
--- read: a statement does not see what it inserts.
+-- Stores what the baseline took in a lease that ended, and returns it with the history that it is
+-- held against, its own value last. Of a lease with many configs the first 64 measurements tell.
+-- They are read from key to key in the order of the unique index, so that the plan probes it even
+-- when it was made while the table was small. The table does not have the new row yet where the
+-- history is read: a statement does not see what it inserts.
 -- name: drift_note
-WITH ended AS MATERIALIZED (
-    SELECT e.*, set_config('synchronous_commit', 'off', true)
-    FROM unnest(:lease::bigint[], :epoch::bigint[]) AS e(lease, epoch)
-), timed AS MATERIALIZED (
-    SELECT e.lease, e.epoch, t.*
-    FROM ended e
-    CROSS JOIN LATERAL (
-        SELECT m.job_id, m.agent, m.device, m.stage, m.regime, m.timer,
-               percentile_cont(0.5) WITHIN GROUP (ORDER BY us) AS median_us
-        FROM (SELECT *
-              FROM measurements
-              WHERE (lease_id, epoch) >= (e.lease, e.epoch)
-                AND (lease_id, epoch) <= (e.lease, e.epoch)
-              ORDER BY lease_id, epoch, seq
-              LIMIT 64) m,
-             unnest(m.baseline_us) us
-        WHERE NOT m.late AND m.outcome = 'correct'
-        GROUP BY 1, 2, 3, 4, 5, 6
-        ORDER BY count(*) DESC
-        LIMIT 1) t
+WITH timed AS MATERIALIZED (
+    SELECT m.job_id, m.agent, m.device, m.stage, m.regime, m.timer,
+           percentile_cont(0.5) WITHIN GROUP (ORDER BY us) AS median_us
+    FROM (SELECT *
+          FROM measurements
+          WHERE (lease_id, epoch) >= (:lease::bigint, :epoch::bigint)
+            AND (lease_id, epoch) <= (:lease::bigint, :epoch::bigint)
+          ORDER BY lease_id, epoch, seq
+          LIMIT 64) m,
+         unnest(m.baseline_us) us
+    WHERE NOT m.late AND m.outcome = 'correct'
+    GROUP BY 1, 2, 3, 4, 5, 6
+    ORDER BY count(*) DESC
+    LIMIT 1
 ), noted AS (
     INSERT INTO device_baselines (agent, device, subject, lease_id, epoch, median_us)
     SELECT t.agent, t.device,
            sha256(convert_to(json_build_array(encode(j.kernel, 'hex'), encode(j.key_digest, 'hex'),
                encode(j.space_digest, 'hex'), j.baseline, j.environment_id, encode(j.build, 'hex'),
                t.stage, t.regime, t.timer)::text, 'UTF8')),
-           t.lease, t.epoch, t.median_us
+           :lease, :epoch, t.median_us
     FROM timed t
     JOIN jobs j ON j.id = t.job_id
     ON CONFLICT (lease_id, epoch) DO NOTHING
@@ -55,8 +47,7 @@ CROSS JOIN LATERAL (
           WHERE b.agent = n.agent AND b.device = n.device AND b.subject = n.subject
             AND b.at > COALESCE(d.history_since, '-infinity')
           ORDER BY at DESC
-          LIMIT :history::bigint) newest) past
-ORDER BY n.lease_id;
+          LIMIT :history::bigint) newest) past;
 
 -- name: drift_subject
 SELECT 'baseline ' || j.baseline || ' of ' || k.name || ' ' || j.key AS subject

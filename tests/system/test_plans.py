@@ -6,7 +6,7 @@ import re
 
 import harness
 import pytest
-from hands import ENVIRONMENT, Hand, register
+from hands import ENVIRONMENT, Hand, configs_of, register
 from harness import wait_until
 
 DONE_JOBS, OPEN_JOBS, LEASES_A_JOB = 150, 60, 100
@@ -90,7 +90,9 @@ class Stale:
     def cycle(self, **how):
         lease = self.hand.pull().json
         assert self.hand.renew(lease).status == 200
-        assert self.hand.post(lease, **how).status == 200
+        first, *rest = configs_of(lease)
+        assert self.hand.post(lease, configs=[first], done=not rest, **how).status == 200
+        assert not rest or self.hand.post(lease, configs=rest, **how).status == 200
         return lease
 
     def log_size(self):

@@ -30,44 +30,50 @@ static bool objects_are_stored(struct worker *worker, struct request *request, c
   return n == 0 || answer_missing_files(worker, request, objects, n);
 }
 
-/* One transaction: locks the lease, looks what is known, judges, stores. On failure nothing is stored. */
+/* Whether the lease is held no more after a post. */
+static bool is_over(const struct judgement *judgement) {
+  return judgement->verdict == POST_TAKEN && judgement->is_change && judgement->change.to != LEASE_HELD;
+}
+
+/* One transaction: locks the lease, looks what is known, judges, stores, and notes what the baseline took in a lease that is
+ * over. On failure nothing is stored. */
 static bool post_store(struct db *db, int64_t id, const struct results *results, struct posted_lease *lease,
-                       struct judgement *judgement, struct error *error) {
+                       struct judgement *judgement, struct drift_note *note, struct error *error) {
   cleanup_free struct known_measurement *known = NULL;
   size_t n_known = 0;
   bool is_lease;
   if (!db_begin(db, error))
     return false;
 
-  bool is_good = posted_lease_lock(db, id, lease, &is_lease, error) &&
-                 (!is_lease || results_known(db, id, results, &known, &n_known, error));
+  bool is_good = posted_lease_lock(db, id, lease, &is_lease, error);
+  if (is_good && is_lease && lease->posts)
+    is_good = results_known(db, id, results, &known, &n_known, error);
   if (is_good)
     *judgement = results_judge(results, id, is_lease ? lease : NULL, known, n_known);
   is_good = is_good && results_store(db, lease, results, judgement, error);
+  if (is_good && is_over(judgement))
+    is_good = drift_note(db, id, results->epoch, note, error);
   return db_end(db, is_good, error);
 }
 
 /* What follows from a post that counts: its job fails, has spent its budget, or has a stage without anything left. */
 static bool post_settle(struct worker *worker, const struct results *results, const struct posted_lease *lease,
-                        const struct judgement *judgement, struct error *error) {
+                        const struct judgement *judgement, const struct drift_note *note, struct error *error) {
   const struct lease_change *change = &judgement->change;
   const char *failure = results_baseline_failure(results, lease->baseline);
-  bool is_over = judgement->is_change && change->to != LEASE_HELD, job_ended;
+  bool job_ended;
   int64_t fruitless = change->fruitless_less ? 0 : lease->fruitless;
 
   if (failure && !job_end(worker, lease->job, JOB_FAILED, failure, NULL, &job_ended, error))
     log_warning("job: cannot end job=%lld: %s", (long long)lease->job, error->message);
-  if (is_over && change->to == LEASE_OPEN)
+  if (is_over(judgement) && change->to == LEASE_OPEN)
     lease_settle_open(worker, change->lease, lease->job, fruitless, &lease->hardware_digest);
-  if (is_over) { /* before the job is decided from what a device measured that drifts */
-    const struct drift_end end = {change->lease, results->epoch};
-    drift_look(worker, &end, 1);
-  }
+  drift_look(worker, note); /* before the job is decided from what a device measured that drifts */
 
   bool is_spent = false;
   if (lease->has_budget && !lease_settle_budget(worker, lease->job, &is_spent, error))
     return false;
-  if (is_over || is_spent)
+  if (is_over(judgement) || is_spent)
     jobs_advance(worker, &lease->job, 1);
   return true;
 }
@@ -113,6 +119,7 @@ void route_lease_results(struct worker *worker, struct request *request) {
   cleanup_results struct results results = {0};
   struct posted_lease lease;
   struct judgement judgement = {0};
+  cleanup_drift_note struct drift_note note = {0};
   struct error error;
   if (!identity_may_hold(worker, request))
     return;
@@ -124,19 +131,20 @@ void route_lease_results(struct worker *worker, struct request *request) {
     return;
 
   posted_lease_init(&lease);
-  bool is_stored = post_store(worker->db, identity_lease(request), &results, &lease, &judgement, &error);
+  bool is_stored = post_store(worker->db, identity_lease(request), &results, &lease, &judgement, &note, &error);
   for (int attempt = 1; !is_stored && error.kind == ERROR_CONTENTION && attempt < POST_ATTEMPTS; attempt++) {
+    drift_note_release(&note);
     judgement_release(&judgement);
     posted_lease_release(&lease);
     posted_lease_init(&lease);
-    is_stored = post_store(worker->db, identity_lease(request), &results, &lease, &judgement, &error);
+    is_stored = post_store(worker->db, identity_lease(request), &results, &lease, &judgement, &note, &error);
   }
 
   if (!is_stored) {
     answer_failure(request, &error);
   } else {
     /* Stored is stored: what cannot follow now, the housekeeper does. */
-    if (judgement.verdict == POST_TAKEN && !post_settle(worker, &results, &lease, &judgement, &error))
+    if (judgement.verdict == POST_TAKEN && !post_settle(worker, &results, &lease, &judgement, &note, &error))
       log_warning("lease: after results: %s", error.message);
     if (judgement.verdict == POST_LATE && judgement.n_fresh)
       job_announce(worker, lease.job);

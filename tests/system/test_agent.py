@@ -196,7 +196,7 @@ def test_a_drained_agent_gets_no_lease_until_it_is_undrained(start, database, tm
     assert answer.status == 403 and state_of(server, job) == "queued" and "lease: began" not in one.messages
     assert server.request("POST", path, {"reason": None}).status == 200
     wait_until(lambda: state_of(server, job) == "done", 60, "the job")
-    assert "no longer drained" in one.messages
+    wait_until(lambda: "no longer drained" in one.messages, 20, "the agent to hear of that, too")
 
 
 def test_an_agent_whose_token_was_revoked_says_so_and_works_again_with_another(start, database, tmp_path):

@@ -260,7 +260,7 @@ def test_posts_of_many_jobs_lock_the_jobs_in_the_order_of_their_ids(postgres, da
         threads[-1].start()
     wait_until(lambda: b"wavetune_queue_length 8\n" in bench.server.request("GET", "/metrics").body, 20, "posts to wait")
     first.run("commit")
-    wait_until(lambda: len(answers) == 1, 20, "the first post to be answered")
+    wait_until(lambda: len(answers) >= 1, 20, "the first post to be answered")
     bench.wait_blocked()
     free = bench.sql(f"select id from jobs where id >= {jobs[0]} order by id for update skip locked")
     job.run("commit")

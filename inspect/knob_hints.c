@@ -272,9 +272,9 @@ static void geometry_make(const struct knob_question *question, struct geometry 
       geometry->num_warps_at = geometry->n_names;
     name_add(geometry, space->parameters[i].name, value_none());
   }
-  geometry->shared = expr_of(geometry, kernel->shared_bytes);
-  for (size_t i = 0; i < kernel->n_block; i++) {
-    struct expr *expr = expr_of(geometry, kernel->block[i]);
+  geometry->shared = expr_of(geometry, kernel->launch.shared_bytes);
+  for (size_t i = 0; i < kernel->launch.n_block; i++) {
+    struct expr *expr = expr_of(geometry, kernel->launch.block[i]);
     if (expr)
       geometry->block[geometry->n_block++] = expr;
   }

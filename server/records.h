@@ -40,6 +40,9 @@
   RECORD_OF(job_winner_item_record, "") \
   RECORD_OF(job_winner_record, "") \
   RECORD_OF(job_event_record, "job_events") \
+  RECORD_OF(space_json_record, "") \
+  RECORD_OF(manifest_record, "") \
+  RECORD_OF(external_manifest_record, "") \
   RECORD_OF(kernel_record, "") \
   RECORD_OF(kernel_item_record, "") \
   RECORD_OF(build_item_record, "") \

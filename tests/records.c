@@ -11,8 +11,9 @@
 #include "tests/every_type.h"
 #include "tests/records.sql.h"
 
-static const char *const type_names[] = {"bool", "integer", "id",      "number", "text",   "time",   "enum",   "digest",
-                                         "json", "custom",  "numbers", "texts",  "ranges", "record", "records"};
+static const char *const type_names[] = {"bool",   "integer", "id",      "number", "text",    "time",
+                                         "enum",   "digest",  "json",    "custom", "numbers", "texts",
+                                         "ranges", "record",  "records", "map"};
 
 static json_t *field_describe(const struct field *field) {
   bool has_json = !(field->flags & FIELD_NO_JSON);

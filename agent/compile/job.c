@@ -97,7 +97,7 @@ static struct digest job_digest(const struct compile_request *request, const str
     digest_stream_add(stream, request->kernel->sources[i].digest.bytes, DIGEST_SIZE);
   }
   if (request->is_reference)
-    digest_stream_add(stream, request->kernel->reference.digest.bytes, DIGEST_SIZE);
+    digest_stream_add(stream, request->kernel->reference.source.digest.bytes, DIGEST_SIZE);
   return digest_stream_finish(stream);
 }
 
@@ -124,7 +124,7 @@ bool compile_job_prepare(const struct compiler *compiler, const struct compile_r
                          struct compile_job *ret_job, struct error *error) {
   const struct kernel *kernel = request->kernel;
   struct compile_job job __attribute__((cleanup(compile_job_release))) = {.compiler = compiler};
-  if (request->is_reference && !kernel->reference.path)
+  if (request->is_reference && !kernel->reference.source.path)
     return error_set(error, "the kernel %s has no reference", kernel->name);
   job.sources = realpath(request->sources, NULL);
   if (!job.sources)
@@ -136,7 +136,7 @@ bool compile_job_prepare(const struct compiler *compiler, const struct compile_r
   for (size_t i = 0; i < kernel->n_sources; i++)
     settings_add(&job.files, xstrdup(kernel->sources[i].path));
   if (request->is_reference)
-    settings_add(&job.files, xstrdup(kernel->reference.path));
+    settings_add(&job.files, xstrdup(kernel->reference.source.path));
   if (request->is_reference)
     job.text = reference_source(kernel);
   else if (kernel->language == LANGUAGE_C)

@@ -47,7 +47,7 @@ char *reference_source(const struct kernel *kernel) {
   size_t size = 0;
   FILE *out = open_memstream(&text, &size);
   ALWAYS(out != NULL);
-  fprintf(out, "#include \"%s\"\n#include <stdint.h>\n", kernel->reference.path);
+  fprintf(out, "#include \"%s\"\n#include <stdint.h>\n", kernel->reference.source.path);
   for (size_t i = 0; i < kernel->n_arguments; i++) {
     if (!kernel->arguments[i].reference_entry)
       continue;

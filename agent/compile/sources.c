@@ -9,11 +9,11 @@
 #define SOURCE_MAX ((size_t)64 << 20)
 
 static size_t sources_count(const struct kernel *kernel) {
-  return kernel->n_sources + (kernel->reference.path != NULL);
+  return kernel->n_sources + (kernel->reference.source.path != NULL);
 }
 
 static const struct source *source_at(const struct kernel *kernel, size_t index) {
-  return index < kernel->n_sources ? &kernel->sources[index] : &kernel->reference;
+  return index < kernel->n_sources ? &kernel->sources[index] : &kernel->reference.source;
 }
 
 static bool sources_are_whole(const char *folder, const struct kernel *kernel) {

@@ -272,7 +272,7 @@ static void helpers_take(struct execution *execution) {
 }
 
 enum step object_take_baseline(struct execution *execution) {
-  bool has_reference = execution->lease->kernel->reference.path != NULL;
+  bool has_reference = execution->lease->kernel->reference.source.path != NULL;
   struct work *baseline = &execution->baseline;
   if (!execution->lease->objects)
     baseline->ticket = compile_submit(execution, baseline->config, false);

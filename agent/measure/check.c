@@ -20,7 +20,7 @@ static bool is_right(const struct kernel *kernel, enum dtype dtype, double value
     return true;
   if (isinf(reference) || isinf(value))
     return false;
-  return fabs(value - reference) <= times * (kernel->atol + kernel->rtol * fabs(reference));
+  return fabs(value - reference) <= times * (kernel->reference.atol + kernel->reference.rtol * fabs(reference));
 }
 
 static bool samples_check(const struct problem *problem, size_t i, struct error *error) {
@@ -36,11 +36,11 @@ static bool samples_check(const struct problem *problem, size_t i, struct error 
   if (n_wrong == 0)
     return true;
   double reference = expected->values[first];
-  return error_set(error,
-                   "%s[%lld] is %.9g, the reference has %.9g (allowed difference %.3g); %zu of %zu compared differ",
-                   argument->name, (long long)expected->indices[first],
-                   element_get(argument->dtype, operand->written, expected->indices[first]), reference,
-                   problem->kernel->atol + problem->kernel->rtol * fabs(reference), n_wrong, expected->n);
+  return error_set(
+      error, "%s[%lld] is %.9g, the reference has %.9g (allowed difference %.3g); %zu of %zu compared differ",
+      argument->name, (long long)expected->indices[first],
+      element_get(argument->dtype, operand->written, expected->indices[first]), reference,
+      problem->kernel->reference.atol + problem->kernel->reference.rtol * fabs(reference), n_wrong, expected->n);
 }
 
 /* The blocks of an output in which an element may be NaN or not written. */
@@ -91,7 +91,7 @@ static int64_t far_find(const struct holding *holding, size_t piece, int64_t fro
   int64_t end = (int64_t)(piece + 1) * SCAN_ELEMENTS;
   end = end < operand->elements ? end : operand->elements;
   return elements_far(holding->dtype, operand->first, operand->written, from, end - from,
-                      CHECK_FAR * holding->kernel->atol, CHECK_FAR * holding->kernel->rtol);
+                      CHECK_FAR * holding->kernel->reference.atol, CHECK_FAR * holding->kernel->reference.rtol);
 }
 
 static void piece_hold(void *context, size_t piece) {
@@ -105,7 +105,7 @@ static bool far_ask(struct problem *problem, const struct holding *holding, size
   double reference = reference_element(problem->reference, i, k, problem->host_arguments);
   double value = element_get(holding->dtype, holding->operand->written, k);
   double first = element_get(holding->dtype, holding->operand->first, k);
-  double allowed = CHECK_FAR * (problem->kernel->atol + problem->kernel->rtol * fabs(reference));
+  double allowed = CHECK_FAR * (problem->kernel->reference.atol + problem->kernel->reference.rtol * fabs(reference));
   if (!is_right(problem->kernel, holding->dtype, value, reference, CHECK_FAR))
     return error_set(error,
                      "%s[%lld] is %.9g, the reference has %.9g and the baseline %.9g (allowed difference %.3g, as it "

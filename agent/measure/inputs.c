@@ -75,18 +75,18 @@ static void normal_pick(enum dtype dtype, struct rng *rng, const char *block, in
 static void block_draw(const struct filling *filling, struct rng *rng, int64_t first, int64_t n) {
   const struct argument *argument = filling->argument;
   enum dtype dtype = argument->dtype;
-  double low = argument->fill_low, high = argument->fill_high;
+  double low = argument->fill.low, high = argument->fill.high;
   char *elements = filling->bytes + (size_t)first * dtype_size(dtype);
-  if (argument->fill == FILL_NORMAL && first == 0)
+  if (argument->fill.kind == FILL_NORMAL && first == 0)
     normal_fill(dtype, rng, n, elements);
-  else if (argument->fill == FILL_NORMAL)
+  else if (argument->fill.kind == FILL_NORMAL)
     normal_pick(dtype, rng, filling->bytes, n, elements);
-  for (int64_t i = 0; argument->fill == FILL_UNIFORM && i < n; i++)
+  for (int64_t i = 0; argument->fill.kind == FILL_UNIFORM && i < n; i++)
     element_set(dtype, elements, i, low + (high - low) * rng_unit(rng));
-  for (int64_t i = 0; argument->fill == FILL_INTEGERS && i < n; i++)
+  for (int64_t i = 0; argument->fill.kind == FILL_INTEGERS && i < n; i++)
     element_set(dtype, elements, i, low + (double)rng_below(rng, (uint64_t)(high - low) + 1));
   int64_t modulus = index_modulus(dtype);
-  for (int64_t i = 0; argument->fill == FILL_INDEX && i < n; i++)
+  for (int64_t i = 0; argument->fill.kind == FILL_INDEX && i < n; i++)
     element_set(dtype, elements, i, (double)((first + i) % modulus));
 }
 
@@ -107,11 +107,11 @@ static void bytes_repeat(char *bytes, size_t period, size_t size) {
 
 void inputs_fill(const struct argument *argument, size_t argument_index, int64_t elements, uint64_t seed, void *bytes) {
   size_t element = dtype_size(argument->dtype);
-  if (argument->fill == FILL_ZEROS || elements == 0) {
+  if (argument->fill.kind == FILL_ZEROS || elements == 0) {
     memset(bytes, 0, (size_t)elements * element);
     return;
   }
-  bool repeats = argument->fill != FILL_INDEX && elements > INPUTS_PERIOD;
+  bool repeats = argument->fill.kind != FILL_INDEX && elements > INPUTS_PERIOD;
   struct rng mixed = rng_seeded(seed ^ (0xa0761d6478bd642fu * (argument_index + 1)));
   struct filling filling = {argument, rng_next(&mixed), repeats ? INPUTS_PERIOD : elements, bytes};
   size_t blocks = (size_t)((filling.elements + INPUTS_BLOCK - 1) / INPUTS_BLOCK);

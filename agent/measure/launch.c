@@ -19,13 +19,13 @@ static bool extent_evaluate(const char *what, size_t dimension, const char *text
 static bool block_make(const struct kernel *kernel, const struct launch_spec *spec, const struct scope *scope,
                        uint32_t block[3], int64_t *ret_threads, struct error *error) {
   block[0] = block[1] = block[2] = 1;
-  if (!kernel->n_block && !spec->threads)
+  if (!kernel->launch.n_block && !spec->threads)
     return error_set(error, "neither the manifest nor the object of %s says how many threads a workgroup has",
                      kernel->name);
-  if (!kernel->n_block)
+  if (!kernel->launch.n_block)
     block[0] = (uint32_t)spec->threads;
-  for (size_t i = 0; i < kernel->n_block; i++) {
-    if (!extent_evaluate("the block", i, kernel->block[i], scope, 1, &block[i], error))
+  for (size_t i = 0; i < kernel->launch.n_block; i++) {
+    if (!extent_evaluate("the block", i, kernel->launch.block[i], scope, 1, &block[i], error))
       return false;
   }
   int64_t threads = (int64_t)block[0] * block[1];
@@ -38,7 +38,8 @@ static bool block_make(const struct kernel *kernel, const struct launch_spec *sp
 static bool shared_make(const struct kernel *kernel, const struct launch_spec *spec, const struct scope *scope,
                         uint32_t *ret_bytes, struct error *error) {
   int64_t bytes = spec->shared_bytes;
-  if (kernel->shared_bytes && !expr_int_in_scope(kernel->shared_bytes, scope, 0, EXTENT_MAX, &bytes, error))
+  if (kernel->launch.shared_bytes &&
+      !expr_int_in_scope(kernel->launch.shared_bytes, scope, 0, EXTENT_MAX, &bytes, error))
     return error_prefix(error, "\"shared_bytes\": ");
   *ret_bytes = (uint32_t)bytes;
   return true;
@@ -49,8 +50,8 @@ static bool grid_make(const struct kernel *kernel, const struct launch_spec *spe
   uint32_t *grid = geometry->grid;
   int64_t workgroups;
   grid[0] = grid[1] = grid[2] = 1;
-  for (size_t i = 0; i < kernel->n_grid; i++) {
-    if (!extent_evaluate("the grid", i, kernel->grid[i], scope, 0, &grid[i], error))
+  for (size_t i = 0; i < kernel->launch.n_grid; i++) {
+    if (!extent_evaluate("the grid", i, kernel->launch.grid[i], scope, 0, &grid[i], error))
       return false;
   }
   int64_t along_x = (int64_t)grid[0] * spec->cluster;

@@ -175,7 +175,7 @@ static void expectations_compute(struct problem *problem, uint64_t seed) {
   }
   for (size_t i = 0; i < problem->kernel->n_arguments && problem->reference; i++)
     if (problem->kernel->arguments[i].reference_entry)
-      expectation_compute(problem->reference, i, problem->operands[i].elements, problem->kernel->reference_samples,
+      expectation_compute(problem->reference, i, problem->operands[i].elements, problem->kernel->reference.samples,
                           seed, problem->host_arguments, &problem->operands[i].expected);
 }
 

@@ -73,7 +73,7 @@ char *json_pointer_index(char *text, size_t size, const char *pointer, size_t in
   return text;
 }
 
-static const char *type_name(const json_t *value) {
+const char *json_type_name(const json_t *value) {
   if (!value)
     return "absent";
   switch (json_typeof(value)) {
@@ -110,7 +110,7 @@ static bool member_get(const json_t *object, const char *pointer, const char *na
     return error_at(error, json_pointer_member(at, sizeof at, pointer, name), "member \"%s\" is missing", name);
   if (value && !(types & TYPE(json_typeof(value))))
     return error_at(error, json_pointer_member(at, sizeof at, pointer, name), "\"%s\" must be %s, not %s", name, wanted,
-                    type_name(value));
+                    json_type_name(value));
   *ret_value = value;
   return true;
 }
@@ -199,7 +199,7 @@ bool json_get_digest(const json_t *object, const char *pointer, const char *name
 
 bool json_only_members(const json_t *value, const char *pointer, const char *const *names, struct error *error) {
   if (!json_is_object(value))
-    return error_at(error, pointer, "must be an object, not %s", type_name(value));
+    return error_at(error, pointer, "must be an object, not %s", json_type_name(value));
   const char *name;
   json_t *member;
   json_object_foreach ((json_t *)value, name, member) {

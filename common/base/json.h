@@ -61,6 +61,9 @@ must_check bool json_get_bool(const json_t *object, const char *pointer, const c
 must_check bool json_get_digest(const json_t *object, const char *pointer, const char *name,
                                 enum json_presence presence, struct digest *ret, struct error *error);
 
+/* "an object", "a string", …: for messages. */
+const char *json_type_name(const json_t *value);
+
 /* `value` must be an object whose members all are in `names` (NULL-terminated). */
 must_check bool json_only_members(const json_t *value, const char *pointer, const char *const *names,
                                   struct error *error);

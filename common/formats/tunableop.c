@@ -198,7 +198,7 @@ static bool render_release(const struct render_request *request, struct cache_fi
 
 /* Reading. */
 
-struct field {
+struct column {
   const char *text;
   size_t length;
 };
@@ -207,7 +207,7 @@ struct line {
   const char *path;
   size_t number;
   size_t n;
-  struct field fields[4];
+  struct column fields[4];
 };
 
 static bool line_error(const struct line *line, struct error *error, const char *what) {
@@ -215,7 +215,7 @@ static bool line_error(const struct line *line, struct error *error, const char 
 }
 
 /* GemmTunableOp_BFloat16_TN, ScaledGemmTunableOp_Float8_e4m3fnuz_Float8_e4m3fnuz_BFloat16_TN. */
-static bool is_op(struct field op) {
+static bool is_op(struct column op) {
   static const char *const kinds[] = {"GemmTunableOp_", "GemmStridedBatchedTunableOp_", "GemmAndBiasTunableOp_",
                                       "ScaledGemmTunableOp_"};
   static const char *const layouts[] = {"_NN", "_NT", "_TN", "_TT"};
@@ -232,7 +232,7 @@ static bool is_op(struct field op) {
 }
 
 /* tn_512_128_256_ld_256_256_512, batched nn_4_4_4_B_8_ld_4_4_4, before them without _ld_; newer ones add more words. */
-static bool is_params(struct field params) {
+static bool is_params(struct column params) {
   size_t n_numbers = 0, digits = 0;
   if (params.length < 4 || params.text[2] != '_' || !memchr("nt", params.text[0], 2) ||
       !memchr("nt", params.text[1], 2))
@@ -257,7 +257,7 @@ static bool read_time(const struct line *line, struct imported_entry *entry, str
   char text[40], *end;
   if (line->n < 4)
     return true;
-  struct field time = line->fields[3];
+  struct column time = line->fields[3];
   if (time.length < 1 || time.length >= sizeof text || !memchr("0123456789.", time.text[0], 11))
     return line_error(line, error, "the time is not a number of milliseconds");
   memcpy(text, time.text, time.length);
@@ -306,7 +306,7 @@ static bool split_line(const char *text, size_t length, struct line *line, struc
   line->n = 0;
   while (line->n < ARRAY_LENGTH(line->fields)) {
     const char *comma = memchr(text, ',', (size_t)(end - text));
-    line->fields[line->n++] = (struct field){text, (size_t)((comma ? comma : end) - text)};
+    line->fields[line->n++] = (struct column){text, (size_t)((comma ? comma : end) - text)};
     if (!comma)
       return true;
     text = comma + 1;
@@ -316,7 +316,7 @@ static bool split_line(const char *text, size_t length, struct line *line, struc
          line_error(line, error, "more than four fields, and the fifth is not BLAS_PARAMS");
 }
 
-static json_t *field_text(struct field field) { return json_stringn(field.text, field.length); }
+static json_t *field_text(struct column field) { return json_stringn(field.text, field.length); }
 
 static bool add_validator(const struct line *line, json_t *validators, struct error *error) {
   const json_t *pair;

@@ -14,7 +14,7 @@
 #define ATOL_DEFAULT 1e-8
 
 static const char *const language_names[] = {
-    [LANGUAGE_HIP] = "hip", [LANGUAGE_TRITON] = "triton", [LANGUAGE_C] = "c", [LANGUAGE_EXTERNAL] = "external"};
+    [LANGUAGE_HIP] = "hip", [LANGUAGE_TRITON] = "triton", [LANGUAGE_C] = "c", [LANGUAGE_EXTERNAL] = "external", NULL};
 
 const char *const kernel_fact_names[KERNEL_LAUNCH_FACTS] = {"gpu_name", "arch", "cus", "occupancy", "warp_size"};
 
@@ -56,221 +56,154 @@ bool source_path_check(const char *path, const char *pointer, struct error *erro
                               PATH_TEXT_MAX);
 }
 
-bool expression_take(const json_t *value, const char *pointer, char **ret_text, struct error *error) {
-  cleanup_free char *text = NULL;
-  if (json_is_string(value))
-    text = xstrdup(json_string_value(value));
-  else if (json_is_integer(value))
-    text = xasprintf("%lld", (long long)json_integer_value(value));
-  else
-    return error_at(error, pointer, "an expression must be a string or an integer");
+bool identifier_check(const char *text, struct error *error) {
+  return identifier_is_valid(text) ||
+         error_set(error, "\"%.40s\" is no C identifier: letters, digits and _, no digit first, at most %d", text,
+                   IDENTIFIER_MAX);
+}
+
+bool expression_check(const char *text, struct error *error) {
   cleanup_expr struct expr *expr = NULL;
-  if (!expr_parse(text, &expr, error))
-    return error_pointer_prefix(error, pointer);
-  *ret_text = TAKE(text);
-  return true;
+  return expr_parse(text, &expr, error);
 }
 
-bool expression_take_member(const json_t *object, const char *pointer, const char *name, char **ret_text,
-                            struct error *error) {
-  const json_t *value = json_object_get(object, name);
-  if (!value)
-    return true;
-  char at[JSON_POINTER_SIZE];
-  return expression_take(value, json_pointer_member(at, sizeof at, pointer, name), ret_text, error);
-}
+static bool path_check(const char *text, struct error *error) { return source_path_check(text, "", error); }
 
-static bool parse_name(struct kernel *kernel, const json_t *manifest, struct error *error) {
-  const char *name = NULL;
-  if (!json_get_string(manifest, "", "name", JSON_REQUIRED, &name, error))
-    return false;
-  size_t length = strlen(name);
-  for (const char *c = name; *c; c++) {
+static bool kernel_name_check(const char *name, struct error *error) {
+  for (const char *c = name; *c; c++)
     if (!strchr(letters_and_digits, *c) && !strchr("./-", *c))
-      return error_at(error, "/name", "a kernel's name has letters, digits and _ . / - only");
+      return error_set(error, "a kernel's name has letters, digits and _ . / - only");
+  return true;
+}
+
+static bool key_name_check(const char *name, struct error *error) {
+  if (!identifier_is_valid(name))
+    return error_set(error, "a name of the key must be an identifier");
+  return !name_is_reserved(name) ||
+         error_set(error, "\"%s\" has a meaning in expressions already; name the key's member otherwise", name);
+}
+
+static const struct field source_fields[] = {
+    {"path", FIELD_TEXT, offsetof(struct source, path), FIELD_REQUIRED, .check = path_check},
+    {"digest", FIELD_DIGEST, offsetof(struct source, digest), FIELD_REQUIRED},
+};
+static const struct record source_record = RECORD(NULL, struct source, source_fields);
+
+static const struct field define_fields[] = {
+    {"name", FIELD_TEXT, offsetof(struct define, name), .check = identifier_check},
+    {"value", FIELD_TEXT, offsetof(struct define, value), FIELD_NOT_NULL | FIELD_OR_INTEGER, .check = expression_check},
+};
+static const struct record define_record = RECORD(NULL, struct define, define_fields);
+
+#define EXTENTS(name, member, flags)                                                                                   \
+  {name,       FIELD_TEXTS, offsetof(struct launch, member), FIELD_OR_INTEGER | (flags),                               \
+   .least = 1, .most = 3,   .check = expression_check}
+static const struct field launch_fields[] = {
+    EXTENTS("grid", n_grid, FIELD_REQUIRED),
+    EXTENTS("block", n_block, FIELD_NOT_NULL),
+    {"shared_bytes", FIELD_TEXT, offsetof(struct launch, shared_bytes), FIELD_NOT_NULL | FIELD_OR_INTEGER,
+     .check = expression_check},
+};
+static const struct record launch_record = RECORD(NULL, struct launch, launch_fields);
+
+static const struct field output_fields[] = {
+    {"argument", FIELD_TEXT, offsetof(struct output, argument)},
+    {"entry", FIELD_TEXT, offsetof(struct output, entry), FIELD_NOT_NULL, .check = identifier_check},
+};
+static const struct record output_record = RECORD(NULL, struct output, output_fields);
+
+static const struct field reference_fields[] = {
+    {"source", FIELD_RECORD, offsetof(struct kernel_reference, source), FIELD_REQUIRED, .of = &source_record},
+    {"outputs", FIELD_MAP, offsetof(struct kernel_reference, n_outputs), FIELD_REQUIRED, .of = &output_record,
+     .about = "each with the function that computes an element"},
+    {"rtol", FIELD_NUMBER, offsetof(struct kernel_reference, rtol), .most_number = HUGE_VAL},
+    {"atol", FIELD_NUMBER, offsetof(struct kernel_reference, atol), .most_number = HUGE_VAL},
+    {"samples", FIELD_INTEGER, offsetof(struct kernel_reference, samples), .most = SAMPLES_MAX},
+};
+static const struct record reference_record = RECORD(NULL, struct kernel_reference, reference_fields);
+
+static const struct field export_fields[] = {
+    {"format", FIELD_TEXT, offsetof(struct export, format)},
+    {"mapping", FIELD_JSON, offsetof(struct export, mapping), FIELD_NOT_NULL | FIELD_OBJECT},
+};
+static const struct record export_record = RECORD(NULL, struct export, export_fields);
+
+#define AT(member) offsetof(struct kernel, member)
+#define MANIFEST_HEAD                                                                                                  \
+  {"name", FIELD_TEXT, AT(name), FIELD_REQUIRED, .least = 1, .most = NAME_MAX_LENGTH, .check = kernel_name_check},     \
+      {"language", FIELD_ENUM, AT(language), FIELD_REQUIRED, .names = language_names}, {                               \
+    "key", FIELD_TEXTS, AT(n_key_names), FIELD_REQUIRED, .most = KEY_MEMBERS_MAX, .check = key_name_check              \
   }
-  if (length < 1 || length > NAME_MAX_LENGTH)
-    return error_at(error, "/name", "a kernel's name has 1 to %d characters", NAME_MAX_LENGTH);
-  kernel->name = xstrdup(name);
-  return true;
+#define EXPRESSION(name, member)                                                                                       \
+  {name, FIELD_TEXT, AT(member), FIELD_NOT_NULL | FIELD_OR_INTEGER, .check = expression_check}
+static const struct field manifest_fields[] = {
+    MANIFEST_HEAD,
+    {"entry", FIELD_TEXT, AT(entry), FIELD_REQUIRED, .check = identifier_check},
+    {"sources", FIELD_RECORDS, AT(n_sources), FIELD_REQUIRED, .least = 1, .most = KERNEL_SOURCES_MAX,
+     .of = &source_record, .about = "the first one is compiled, others it includes"},
+    {"arguments", FIELD_RECORDS, AT(n_arguments), FIELD_REQUIRED, .most = KERNEL_ARGUMENTS_MAX, .of = &argument_record},
+    {"defines", FIELD_MAP, AT(n_defines), .most = DEFINES_MAX, .of = &define_record,
+     .about = "constants that follow from key and config"},
+    {"launch", FIELD_RECORD, AT(launch), FIELD_NOT_NULL, .of = &launch_record, .about = "of all languages but c"},
+    {"reference", FIELD_RECORD, AT(reference), .of = &reference_record, .about = "which c must have"},
+    EXPRESSION("flops", flops),
+    EXPRESSION("bytes", bytes),
+    {"exports", FIELD_MAP, AT(n_exports), .of = &export_record, .about = "by format, how the key maps to it"},
+};
+const struct record manifest_record = RECORD("CodeManifest", struct kernel, manifest_fields);
+
+/* Nothing but a name stands for the code: what a format wrote down is all that tells two such kernels apart. */
+static const struct field external_fields[] = {
+    MANIFEST_HEAD,
+    {"exports", FIELD_MAP, AT(n_exports), FIELD_REQUIRED, .least = 1, .of = &export_record,
+     .about = "of the format that it was read from"},
+};
+const struct record external_manifest_record = RECORD("ExternalManifest", struct kernel, external_fields);
+
+size_t text_repeated(const void *texts, size_t n, size_t stride) {
+  for (size_t i = 1; i < n; i++)
+    for (size_t j = 0; j < i; j++)
+      if (string_equal(*(char *const *)((const char *)texts + i * stride),
+                       *(char *const *)((const char *)texts + j * stride)))
+        return i;
+  return n;
 }
 
-static bool parse_language(struct kernel *kernel, const json_t *manifest, struct error *error) {
-  const char *language = NULL;
-  if (!json_get_string(manifest, "", "language", JSON_REQUIRED, &language, error))
-    return false;
-  size_t i = 0;
-  while (i < ARRAY_LENGTH(language_names) && !string_equal(language, language_names[i]))
-    i++;
-  if (i == ARRAY_LENGTH(language_names))
-    return error_at(error, "/language",
-                    "\"language\" must be \"hip\", \"triton\", \"c\" or \"external\", not \"%.40s\"", language);
-  kernel->language = (enum language)i;
-  return true;
+bool member_is_missing(const char *pointer, struct error *error) {
+  return error_at(error, pointer, "member \"%s\" is missing", strrchr(pointer, '/') + 1);
 }
 
-static bool parse_entry(struct kernel *kernel, const json_t *manifest, struct error *error) {
-  const char *entry = NULL;
-  if (!json_get_string(manifest, "", "entry", JSON_REQUIRED, &entry, error))
-    return false;
-  if (!identifier_is_valid(entry))
-    return error_at(error, "/entry", "the entry point must be a C identifier, not \"%.40s\"", entry);
-  kernel->entry = xstrdup(entry);
-  return true;
-}
-
-static bool parse_source(struct source *source, const json_t *json, const char *pointer, struct error *error) {
-  static const char *const members[] = {"path", "digest", NULL};
-  const char *path = NULL;
+static bool names_differ(const struct kernel *kernel, struct error *error) {
   char at[JSON_POINTER_SIZE];
-  if (!json_only_members(json, pointer, members, error) ||
-      !json_get_string(json, pointer, "path", JSON_REQUIRED, &path, error) ||
-      !source_path_check(path, json_pointer_member(at, sizeof at, pointer, "path"), error) ||
-      !json_get_digest(json, pointer, "digest", JSON_REQUIRED, &source->digest, error))
-    return false;
-  source->path = xstrdup(path);
-  return true;
-}
-
-static bool parse_sources(struct kernel *kernel, const json_t *manifest, struct error *error) {
-  json_t *array = NULL, *json;
-  if (!json_get_array(manifest, "", "sources", JSON_REQUIRED, &array, error))
-    return false;
-  size_t n = json_array_size(array), i;
-  if (n < 1 || n > KERNEL_SOURCES_MAX)
-    return error_at(error, "/sources", "a kernel has 1 to %d sources, the compiled one first", KERNEL_SOURCES_MAX);
-  kernel->sources = xcalloc(n, sizeof *kernel->sources);
-  kernel->n_sources = n;
-  json_array_foreach (array, i, json) {
-    char at[JSON_POINTER_SIZE];
-    json_pointer_index(at, sizeof at, "/sources", i);
-    if (!parse_source(&kernel->sources[i], json, at, error))
-      return false;
-    for (size_t j = 0; j < i; j++) {
-      if (string_equal(kernel->sources[i].path, kernel->sources[j].path))
-        return error_at(error, at, "two sources have the path \"%s\"", kernel->sources[i].path);
-    }
-  }
-  return true;
-}
-
-static bool parse_key_names(struct kernel *kernel, const json_t *manifest, struct error *error) {
-  json_t *array = NULL, *json;
-  if (!json_get_array(manifest, "", "key", JSON_REQUIRED, &array, error))
-    return false;
-  size_t n = json_array_size(array), i;
-  if (n > KEY_MEMBERS_MAX)
-    return error_at(error, "/key", "a key has at most %d names", KEY_MEMBERS_MAX);
-  kernel->key_names = xcalloc(n, sizeof *kernel->key_names);
-  kernel->n_key_names = n;
-  json_array_foreach (array, i, json) {
-    char at[JSON_POINTER_SIZE];
-    json_pointer_index(at, sizeof at, "/key", i);
-    const char *name = json_string_value(json);
-    if (!name || !identifier_is_valid(name))
-      return error_at(error, at, "a name of the key must be a string that is an identifier");
-    if (name_is_reserved(name))
-      return error_at(error, at, "\"%s\" has a meaning in expressions already; name the key's member otherwise", name);
-    for (size_t j = 0; j < i; j++) {
-      if (string_equal(name, kernel->key_names[j]))
-        return error_at(error, at, "\"%s\" stands in the key twice", name);
-    }
-    kernel->key_names[i] = xstrdup(name);
-  }
-  return true;
-}
-
-static bool parse_defines(struct kernel *kernel, const json_t *manifest, struct error *error) {
-  json_t *object = NULL, *value;
-  const char *name;
-  if (!json_get_object(manifest, "", "defines", JSON_OPTIONAL, &object, error))
-    return false;
-  if (json_object_size(object) > DEFINES_MAX)
-    return error_at(error, "/defines", "a kernel has at most %d defines", DEFINES_MAX);
-  kernel->defines = xcalloc(json_object_size(object), sizeof *kernel->defines);
-  json_object_foreach (object, name, value) {
-    char at[JSON_POINTER_SIZE];
-    json_pointer_member(at, sizeof at, "/defines", name);
-    if (!identifier_is_valid(name))
-      return error_at(error, at, "the name of a define must be a C identifier, not \"%.40s\"", name);
-    struct define *define = &kernel->defines[kernel->n_defines++];
-    define->name = xstrdup(name);
-    if (!expression_take(value, at, &define->value, error))
-      return false;
-  }
-  return true;
-}
-
-static bool parse_dimensions(const json_t *launch, const char *name, size_t *ret_n, char *texts[3],
-                             struct error *error) {
-  json_t *array = NULL, *json;
-  char at[JSON_POINTER_SIZE];
-  size_t i;
-  if (!json_get_array(launch, "/launch", name, JSON_REQUIRED, &array, error))
-    return false;
-  json_pointer_member(at, sizeof at, "/launch", name);
-  if (json_array_size(array) < 1 || json_array_size(array) > 3)
-    return error_at(error, at, "\"%s\" must have 1 to 3 dimensions", name);
-  json_array_foreach (array, i, json) {
-    char element_at[JSON_POINTER_SIZE];
-    if (!expression_take(json, json_pointer_index(element_at, sizeof element_at, at, i), &texts[i], error))
-      return false;
-    *ret_n = i + 1;
-  }
-  return true;
+  size_t twice = text_repeated(kernel->key_names, kernel->n_key_names, sizeof *kernel->key_names);
+  if (twice < kernel->n_key_names)
+    return error_at(error, json_pointer_index(at, sizeof at, "/key", twice), "\"%s\" stands in the key twice",
+                    kernel->key_names[twice]);
+  twice = text_repeated(&kernel->sources->path, kernel->n_sources, sizeof *kernel->sources);
+  return twice == kernel->n_sources || error_at(error, json_pointer_index(at, sizeof at, "/sources", twice),
+                                                "two sources have the path \"%s\"", kernel->sources[twice].path);
 }
 
 /* A Triton program's block is num_warps × warp_size and its shared memory is in the object's metadata, so both are
  * demanded of hip only. */
-static bool parse_launch(struct kernel *kernel, const json_t *manifest, struct error *error) {
-  static const char *const members[] = {"grid", "block", "shared_bytes", NULL};
+static bool launch_fits(const struct kernel *kernel, struct error *error) {
+  bool has_launch = kernel->launch.grid != NULL;
   if (kernel->language == LANGUAGE_C)
-    return !json_object_get(manifest, "launch") ||
-           error_at(error, "/launch", "a kernel in c is a plain function and has no launch");
-  json_t *launch = NULL;
-  if (!json_get_object(manifest, "", "launch", JSON_REQUIRED, &launch, error) ||
-      !json_only_members(launch, "/launch", members, error) ||
-      !parse_dimensions(launch, "grid", &kernel->n_grid, kernel->grid, error))
-    return false;
-  bool has_block = kernel->language == LANGUAGE_HIP || json_object_get(launch, "block");
-  return (!has_block || parse_dimensions(launch, "block", &kernel->n_block, kernel->block, error)) &&
-         expression_take_member(launch, "/launch", "shared_bytes", &kernel->shared_bytes, error);
+    return !has_launch || error_at(error, "/launch", "a kernel in c is a plain function and has no launch");
+  if (!has_launch)
+    return member_is_missing("/launch", error);
+  return kernel->language != LANGUAGE_HIP || kernel->launch.block || member_is_missing("/launch/block", error);
 }
 
-static bool parse_tolerance(const json_t *reference, const char *name, double *ret, struct error *error) {
-  if (!json_get_number(reference, "/reference", name, JSON_OPTIONAL, ret, error))
-    return false;
-  char at[JSON_POINTER_SIZE];
-  return (*ret >= 0 && isfinite(*ret)) || error_at(error, json_pointer_member(at, sizeof at, "/reference", name),
-                                                   "\"%s\" must be a number that is not negative", name);
-}
-
-static bool parse_reference(struct kernel *kernel, const json_t *manifest, struct error *error) {
-  static const char *const members[] = {"source", "outputs", "rtol", "atol", "samples", NULL};
-  kernel->rtol = RTOL_DEFAULT;
-  kernel->atol = ATOL_DEFAULT;
-  kernel->reference_samples = SAMPLES_DEFAULT;
-  json_t *reference = NULL, *source = NULL, *outputs = NULL;
-  enum json_presence presence = kernel->language == LANGUAGE_C ? JSON_REQUIRED : JSON_OPTIONAL;
-  if (!json_get_object(manifest, "", "reference", presence, &reference, error))
-    return false;
-  if (!reference)
-    return true;
-  if (!json_only_members(reference, "/reference", members, error) ||
-      !json_get_object(reference, "/reference", "source", JSON_REQUIRED, &source, error) ||
-      !parse_source(&kernel->reference, source, "/reference/source", error) ||
-      !json_get_object(reference, "/reference", "outputs", JSON_REQUIRED, &outputs, error) ||
-      !kernel_parse_outputs(kernel, outputs, error) || !parse_tolerance(reference, "rtol", &kernel->rtol, error) ||
-      !parse_tolerance(reference, "atol", &kernel->atol, error) ||
-      !json_get_integer(reference, "/reference", "samples", JSON_OPTIONAL, 0, SAMPLES_MAX, &kernel->reference_samples,
-                        error))
-    return false;
-  for (size_t i = 0; i < kernel->n_sources; i++) {
-    if (string_equal(kernel->sources[i].path, kernel->reference.path) &&
-        !digest_equal(&kernel->sources[i].digest, &kernel->reference.digest))
+static bool reference_fits(const struct kernel *kernel, struct error *error) {
+  const struct source *reference = &kernel->reference.source;
+  if (!reference->path)
+    return kernel->language != LANGUAGE_C || member_is_missing("/reference", error);
+  for (size_t i = 0; i < kernel->n_sources; i++)
+    if (string_equal(kernel->sources[i].path, reference->path) &&
+        !digest_equal(&kernel->sources[i].digest, &reference->digest))
       return error_at(error, "/reference/source/digest", "\"%s\" is also a source, with another digest",
-                      kernel->reference.path);
-  }
+                      reference->path);
   return true;
 }
 
@@ -290,62 +223,24 @@ static bool check_outputs(const struct kernel *kernel, struct error *error) {
   return written > 0 || error_at(error, "/arguments", "a kernel must write at least one buffer");
 }
 
-/* Which members a format needs is the business of its renderer. */
-static bool check_exports(const json_t *manifest, enum json_presence presence, struct error *error) {
-  json_t *exports = NULL, *mapping;
-  const char *format;
-  if (!json_get_object(manifest, "", "exports", presence, &exports, error))
-    return false;
-  json_object_foreach (exports, format, mapping) {
-    char at[JSON_POINTER_SIZE];
-    if (!json_is_object(mapping))
-      return error_at(error, json_pointer_member(at, sizeof at, "/exports", format),
-                      "an export must be an object: how the key maps to the format");
-  }
-  return true;
-}
-
-/* Nothing but a name stands for the code: what a format wrote down is all that tells two such kernels apart. */
-static bool parse_external(const json_t *manifest, struct error *error) {
-  static const char *const members[] = {"name", "language", "key", "exports", NULL};
-  const char *name;
-  json_t *value;
-  json_object_foreach ((json_t *)manifest, name, value) {
-    char at[JSON_POINTER_SIZE];
-    size_t i = 0;
-    while (members[i] && !string_equal(members[i], name))
-      i++;
-    if (!members[i])
-      return error_at(error, json_pointer_member(at, sizeof at, "", name),
-                      "an external kernel is known by name only and has no \"%.40s\"", name);
-  }
-  if (!check_exports(manifest, JSON_REQUIRED, error))
-    return false;
-  return json_object_size(json_object_get(manifest, "exports")) > 0 ||
-         error_at(error, "/exports", "an external kernel has at least one export, of the format that it was read from");
-}
-
-static bool parse_code(struct kernel *kernel, const json_t *manifest, struct error *error) {
-  if (!parse_entry(kernel, manifest, error) || !parse_sources(kernel, manifest, error) ||
-      !kernel_parse_arguments(kernel, manifest, error) || !parse_defines(kernel, manifest, error) ||
-      !parse_launch(kernel, manifest, error) || !parse_reference(kernel, manifest, error) ||
-      !expression_take_member(manifest, "", "flops", &kernel->flops, error) ||
-      !expression_take_member(manifest, "", "bytes", &kernel->bytes, error) ||
-      !check_exports(manifest, JSON_OPTIONAL, error))
-    return false;
-  return kernel->language != LANGUAGE_C || check_outputs(kernel, error);
+static bool code_settle(struct kernel *kernel, struct error *error) {
+  return kernel_settle_arguments(kernel, error) && launch_fits(kernel, error) && reference_fits(kernel, error) &&
+         kernel_settle_outputs(kernel, error) && (kernel->language != LANGUAGE_C || check_outputs(kernel, error));
 }
 
 bool kernel_parse(const json_t *manifest, struct kernel **ret_kernel, struct error *error) {
-  static const char *const members[] = {"name",   "language",  "entry", "sources", "key",     "arguments", "defines",
-                                        "launch", "reference", "flops", "bytes",   "exports", NULL};
-  if (!json_only_members(manifest, "", members, error))
-    return false;
+  const char *language = json_string_value(json_object_get(manifest, "language"));
+  bool is_external = string_equal(language, language_names[LANGUAGE_EXTERNAL]);
   cleanup_kernel struct kernel *kernel = xcalloc(1, sizeof *kernel);
-  if (!parse_name(kernel, manifest, error) || !parse_language(kernel, manifest, error) ||
-      !parse_key_names(kernel, manifest, error) ||
-      !(kernel->language == LANGUAGE_EXTERNAL ? parse_external(manifest, error) : parse_code(kernel, manifest, error)))
+  record_init(&manifest_record, kernel);
+  kernel->reference.rtol = RTOL_DEFAULT;
+  kernel->reference.atol = ATOL_DEFAULT;
+  kernel->reference.samples = SAMPLES_DEFAULT;
+  if (!record_read(is_external ? &external_manifest_record : &manifest_record, manifest, "", kernel, error))
+    return is_external ? error_prefix(error, "an external kernel, which is known by name only: ") : false;
+  if (!names_differ(kernel, error) || !(is_external || code_settle(kernel, error)))
     return false;
+
   kernel->json = json_deep_copy(manifest);
   ALWAYS(kernel->json != NULL);
   kernel->hash = json_digest(manifest);
@@ -354,30 +249,7 @@ bool kernel_parse(const json_t *manifest, struct kernel **ret_kernel, struct err
 }
 
 void kernel_free(struct kernel *kernel) {
-  free(kernel->name);
-  free(kernel->entry);
-  for (size_t i = 0; i < kernel->n_sources; i++)
-    free(kernel->sources[i].path);
-  free(kernel->sources);
-  for (size_t i = 0; i < kernel->n_key_names; i++)
-    free(kernel->key_names[i]);
-  free(kernel->key_names);
-  for (size_t i = 0; i < kernel->n_arguments; i++)
-    argument_release(&kernel->arguments[i]);
-  free(kernel->arguments);
-  for (size_t i = 0; i < kernel->n_defines; i++) {
-    free(kernel->defines[i].name);
-    free(kernel->defines[i].value);
-  }
-  free(kernel->defines);
-  for (size_t i = 0; i < kernel->n_grid; i++)
-    free(kernel->grid[i]);
-  for (size_t i = 0; i < kernel->n_block; i++)
-    free(kernel->block[i]);
-  free(kernel->shared_bytes);
-  free(kernel->reference.path);
-  free(kernel->flops);
-  free(kernel->bytes);
   json_decref(kernel->json);
+  record_release(&manifest_record, kernel);
   free(kernel);
 }

@@ -38,6 +38,7 @@
 #ifndef WAVETUNE_COMMON_KERNEL_KERNEL_H
 #define WAVETUNE_COMMON_KERNEL_KERNEL_H
 
+#include "common/record/record.h"
 #include "common/space/space.h"
 
 #define KERNEL_ARGUMENTS_MAX 64
@@ -74,18 +75,21 @@ must_check bool dtype_parse(const char *name, enum dtype *ret_dtype);
 
 enum access { ACCESS_READ, ACCESS_WRITE, ACCESS_READWRITE };
 enum fill_kind { FILL_NORMAL, FILL_UNIFORM, FILL_INTEGERS, FILL_ZEROS, FILL_INDEX };
+struct fill {
+  enum fill_kind kind;
+  bool is_stated;   /* the manifest has one */
+  double low, high; /* of FILL_UNIFORM and FILL_INTEGERS */
+};
 
 struct argument {
   char *name;
   enum dtype dtype;
   bool is_buffer;
-  size_t n_dimensions; /* of a buffer */
-  char *shape[KERNEL_DIMENSIONS_MAX];
+  RECORD_ARRAY(char *, n_dimensions, shape); /* of a buffer: expressions */
   enum access access;
-  enum fill_kind fill;
-  double fill_low, fill_high;
-  char *value;           /* of a scalar: an expression */
-  char *reference_entry; /* of a buffer that is written: the function that computes an element of it */
+  struct fill fill;
+  char *value;                 /* of a scalar: an expression */
+  const char *reference_entry; /* of a buffer that is written: the function that computes an element of it */
 };
 
 struct source {
@@ -98,28 +102,48 @@ struct define {
   char *value; /* expression over key and config */
 };
 
+struct launch { /* all 0 for language c */
+  RECORD_ARRAY(char *, n_grid, grid);
+  RECORD_ARRAY(char *, n_block, block);
+  char *shared_bytes; /* expression or NULL */
+};
+
+struct output {
+  char *argument;
+  char *entry;
+};
+
+struct kernel_reference {
+  struct source source; /* path NULL: outputs are not checked (allowed for triton and hip imports only) */
+  RECORD_ARRAY(struct output, n_outputs, outputs);
+  double rtol, atol;
+  int64_t samples;
+};
+
+struct export {
+  char *format;
+  json_t *mapping; /* object */
+};
+
 struct kernel {
   struct digest hash; /* kernel_hash: digest of the canonical manifest */
   char *name;
   enum language language;
   char *entry; /* NULL: external */
-  size_t n_sources;
-  struct source *sources;
-  size_t n_key_names;
-  char **key_names;
-  size_t n_arguments;
-  struct argument *arguments;
-  size_t n_defines;
-  struct define *defines;
-  size_t n_grid, n_block; /* 0 for language c */
-  char *grid[3], *block[3];
-  char *shared_bytes;      /* expression or NULL */
-  struct source reference; /* path NULL: outputs are not checked (allowed for triton and hip imports only) */
-  double rtol, atol;
-  int64_t reference_samples;
+  RECORD_ARRAY(struct source, n_sources, sources);
+  RECORD_ARRAY(char *, n_key_names, key_names);
+  RECORD_ARRAY(struct argument, n_arguments, arguments);
+  RECORD_ARRAY(struct define, n_defines, defines);
+  struct launch launch;
+  struct kernel_reference reference;
   char *flops, *bytes; /* expressions or NULL */
-  json_t *json;        /* the manifest */
+  RECORD_ARRAY(struct export, n_exports, exports);
+  json_t *json; /* the manifest */
 };
+
+/* What the JSON of a manifest is checked by, before its parts are held against each other: of one with code, and of one that
+ * is known by name only. */
+extern const struct record manifest_record, external_manifest_record;
 
 must_check bool kernel_parse(const json_t *manifest, struct kernel **ret_kernel, struct error *error);
 void kernel_free(struct kernel *kernel);

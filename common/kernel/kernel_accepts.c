@@ -126,15 +126,15 @@ static bool arguments_bind(const struct kernel *kernel, const struct names *name
 }
 
 static bool launch_binds(const struct kernel *kernel, const struct names *names, struct error *error) {
-  for (size_t i = 0; i < kernel->n_grid; i++) {
-    if (!kernel_text_binds(kernel, "the grid", kernel->grid[i], names, names->n_launch, error))
+  for (size_t i = 0; i < kernel->launch.n_grid; i++) {
+    if (!kernel_text_binds(kernel, "the grid", kernel->launch.grid[i], names, names->n_launch, error))
       return false;
   }
-  for (size_t i = 0; i < kernel->n_block; i++) {
-    if (!kernel_text_binds(kernel, "the block", kernel->block[i], names, names->n_launch, error))
+  for (size_t i = 0; i < kernel->launch.n_block; i++) {
+    if (!kernel_text_binds(kernel, "the block", kernel->launch.block[i], names, names->n_launch, error))
       return false;
   }
-  return kernel_text_binds(kernel, "\"shared_bytes\"", kernel->shared_bytes, names, names->n_launch, error);
+  return kernel_text_binds(kernel, "\"shared_bytes\"", kernel->launch.shared_bytes, names, names->n_launch, error);
 }
 
 static bool kernel_binds(const struct kernel *kernel, const struct names *names, struct error *error) {

@@ -1,34 +1,35 @@
 /* Arguments of a kernel: their types, shapes, fills and, for outputs, who computes them for the check.
  *
  * Memory: an argument owns its texts. Threads: any; read-only after kernel_parse. */
-#include <math.h>
-
 #include "common/kernel/kernel_parse.h"
 
 #define ELEMENTS_MAX ((int64_t)1 << 40)
 #define EXACT_INTEGER_MAX ((int64_t)1 << 53) /* beyond it a double skips integers */
 
+static const char *const dtype_names[] = {
+#define X(name, enumerator, size, c_type) name,
+    DTYPES(X) NULL
+#undef X
+};
 static const struct {
-  const char *name;
   size_t size;
   const char *c_type;
 } dtypes[] = {
-#define X(name, enumerator, size, c_type) {name, size, c_type},
+#define X(name, enumerator, size, c_type) {size, c_type},
     DTYPES(X)
 #undef X
 };
 
-const char *dtype_name(enum dtype dtype) { return dtypes[dtype].name; }
+const char *dtype_name(enum dtype dtype) { return dtype_names[dtype]; }
 const char *dtype_c_type(enum dtype dtype) { return dtypes[dtype].c_type; }
 size_t dtype_size(enum dtype dtype) { return dtypes[dtype].size; }
 
 bool dtype_parse(const char *name, enum dtype *ret_dtype) {
-  for (size_t i = 0; i < ARRAY_LENGTH(dtypes); i++) {
-    if (string_equal(name, dtypes[i].name)) {
+  for (size_t i = 0; i < ARRAY_LENGTH(dtypes); i++)
+    if (string_equal(name, dtype_names[i])) {
       *ret_dtype = (enum dtype)i;
       return true;
     }
-  }
   return false;
 }
 
@@ -69,204 +70,145 @@ static void dtype_integer_range(enum dtype dtype, int64_t *min, int64_t *max) {
   }
 }
 
-static bool parse_fill_name(struct argument *argument, const char *name, const char *pointer, struct error *error) {
+static bool fill_name_read(const char *name, struct fill *fill, struct error *error) {
   static const struct {
     const char *name;
     enum fill_kind kind;
   } fills[] = {{"normal", FILL_NORMAL}, {"uniform", FILL_UNIFORM}, {"zeros", FILL_ZEROS}, {"index", FILL_INDEX}};
-  for (size_t i = 0; i < ARRAY_LENGTH(fills); i++) {
-    if (!string_equal(name, fills[i].name))
-      continue;
-    argument->fill = fills[i].kind;
-    argument->fill_low = 0;
-    argument->fill_high = 1;
-    return true;
-  }
-  return error_at(error, pointer,
-                  "fill \"%.40s\" is not known; use \"normal\", \"uniform\", \"zeros\", \"index\", "
-                  "{\"uniform\": [low, high]} or {\"integers\": [low, high]}",
-                  name);
+  for (size_t i = 0; i < ARRAY_LENGTH(fills); i++)
+    if (string_equal(name, fills[i].name)) {
+      *fill = (struct fill){fills[i].kind, true, 0, 1};
+      return true;
+    }
+  return error_set(error,
+                   "fill \"%.40s\" is not known; use \"normal\", \"uniform\", \"zeros\", \"index\", "
+                   "{\"uniform\": [low, high]} or {\"integers\": [low, high]}",
+                   name);
 }
 
-static bool parse_fill_range(struct argument *argument, const json_t *fill, const char *pointer, struct error *error) {
-  const char *kind = NULL;
-  json_t *range = NULL, *member;
-  const char *name;
-  json_object_foreach ((json_t *)fill, name, member) {
-    kind = name;
-    range = member;
-  }
+static bool fill_range_read(const json_t *json, struct fill *fill, struct error *error) {
+  void *only = json_object_iter((json_t *)json);
+  const char *kind = only ? json_object_iter_key(only) : NULL;
   bool is_uniform = string_equal(kind, "uniform");
-  if (json_object_size(fill) != 1 || (!is_uniform && !string_equal(kind, "integers")))
-    return error_at(error, pointer, "a fill must be {\"uniform\": [low, high]} or {\"integers\": [low, high]}");
+  if (json_object_size(json) != 1 || (!is_uniform && !string_equal(kind, "integers")))
+    return error_set(error, "a fill must be {\"uniform\": [low, high]} or {\"integers\": [low, high]}");
+
   char at[JSON_POINTER_SIZE];
-  json_pointer_member(at, sizeof at, pointer, kind);
+  json_pointer_member(at, sizeof at, "", kind);
+  const json_t *range = json_object_iter_value(only);
   const json_t *low = json_array_get(range, 0), *high = json_array_get(range, 1);
   if (json_array_size(range) != 2 || !json_is_number(low) || !json_is_number(high))
     return error_at(error, at, "\"%s\" must be an array of two numbers, the lowest and the highest", kind);
-  argument->fill_low = json_number_value(low);
-  argument->fill_high = json_number_value(high);
-  if (is_uniform) {
-    argument->fill = FILL_UNIFORM;
-    return argument->fill_low < argument->fill_high ||
-           error_at(error, at, "the low end of \"uniform\" must be less than the high end");
-  }
-  argument->fill = FILL_INTEGERS;
+  *fill =
+      (struct fill){is_uniform ? FILL_UNIFORM : FILL_INTEGERS, true, json_number_value(low), json_number_value(high)};
+  if (is_uniform)
+    return fill->low < fill->high || error_at(error, at, "the low end of \"uniform\" must be less than the high end");
+  return (json_is_integer(low) && json_is_integer(high) && json_integer_value(low) <= json_integer_value(high) &&
+          json_integer_value(low) >= -EXACT_INTEGER_MAX && json_integer_value(high) <= EXACT_INTEGER_MAX) ||
+         error_at(error, at, "\"integers\" must be two integers from -2^53 to 2^53, the low end first");
+}
+
+static bool fill_read(const json_t *value, void *to, struct error *error) {
+  if (json_is_string(value))
+    return fill_name_read(json_string_value(value), to, error);
+  return json_is_object(value) ? fill_range_read(value, to, error)
+                               : error_set(error, "\"fill\" must be a string or an object");
+}
+
+static const struct field_custom fill_custom = {
+    .schema = "{\"anyOf\": [{\"type\": \"string\", \"enum\": [\"normal\", \"uniform\", \"zeros\", \"index\"]},"
+              " {\"type\": \"object\", \"minProperties\": 1, \"maxProperties\": 1, \"additionalProperties\": false,"
+              " \"properties\": {\"uniform\": {\"type\": \"array\", \"items\": {\"type\": \"number\"}},"
+              " \"integers\": {\"type\": \"array\", \"items\": {\"type\": \"integer\"}}}}]}",
+    .read = fill_read,
+};
+
+static const char *const access_names[] = {"read", "write", "readwrite", NULL};
+
+#define AT(member) offsetof(struct argument, member)
+static const struct field argument_fields[] = {
+    {"name", FIELD_TEXT, AT(name), FIELD_REQUIRED, .check = identifier_check},
+    {"dtype", FIELD_ENUM, AT(dtype), FIELD_REQUIRED, .names = dtype_names},
+    {"shape", FIELD_TEXTS, AT(n_dimensions), FIELD_NOT_NULL | FIELD_OR_INTEGER, .least = 1,
+     .most = KERNEL_DIMENSIONS_MAX, .check = expression_check, .about = "of a buffer: its extents"},
+    {"access", FIELD_ENUM, AT(access), FIELD_NOT_NULL, .names = access_names, .about = "of a buffer"},
+    {"fill", FIELD_CUSTOM, AT(fill), FIELD_NOT_NULL | FIELD_REQUEST, .custom = &fill_custom,
+     .about = "of a buffer that is read"},
+    {"value", FIELD_TEXT, AT(value), FIELD_NOT_NULL | FIELD_OR_INTEGER, .check = expression_check,
+     .about = "of a scalar: an expression"},
+};
+const struct record argument_record = RECORD(NULL, struct argument, argument_fields);
+
+static bool fill_fits(const struct argument *argument, struct error *error) {
+  const struct fill *fill = &argument->fill;
+  if ((fill->kind == FILL_NORMAL || fill->kind == FILL_UNIFORM) && !dtype_is_float(argument->dtype))
+    return error_at(error, "/fill",
+                    "a buffer of %s needs a fill of \"zeros\", \"index\" or {\"integers\": [low, high]}",
+                    dtype_name(argument->dtype));
+
   int64_t min, max;
   dtype_integer_range(argument->dtype, &min, &max);
-  if (!json_is_integer(low) || !json_is_integer(high) || json_integer_value(low) > json_integer_value(high) ||
-      json_integer_value(low) < min || json_integer_value(high) > max)
-    return error_at(error, at, "\"integers\" of %s must be two integers from %lld to %lld, the low end first",
-                    dtype_name(argument->dtype), (long long)min, (long long)max);
-  return true;
+  return fill->kind != FILL_INTEGERS || (fill->low >= (double)min && fill->high <= (double)max) ||
+         error_at(error, "/fill/integers", "\"integers\" of %s must be from %lld to %lld", dtype_name(argument->dtype),
+                  (long long)min, (long long)max);
 }
 
-static bool parse_fill(struct argument *argument, const json_t *json, const char *pointer, struct error *error) {
-  const json_t *fill = json_object_get(json, "fill");
-  char at[JSON_POINTER_SIZE];
-  json_pointer_member(at, sizeof at, pointer, "fill");
-  if (argument->access == ACCESS_WRITE) {
-    argument->fill = FILL_ZEROS;
-    return !fill || error_at(error, at, "a buffer that is only written has no fill");
-  }
-  bool parsed;
-  if (!fill)
-    parsed = parse_fill_name(argument, "normal", at, error);
-  else if (json_is_string(fill))
-    parsed = parse_fill_name(argument, json_string_value(fill), at, error);
-  else if (json_is_object(fill))
-    parsed = parse_fill_range(argument, fill, at, error);
-  else
-    return error_at(error, at, "\"fill\" must be a string or an object");
-  if (!parsed)
-    return false;
-  bool needs_float = argument->fill == FILL_NORMAL || argument->fill == FILL_UNIFORM;
-  if (needs_float && !dtype_is_float(argument->dtype))
-    return error_at(error, at, "a buffer of %s needs a fill of \"zeros\", \"index\" or {\"integers\": [low, high]}",
-                    dtype_name(argument->dtype));
-  return true;
+static bool scalar_settle(struct argument *argument, struct error *error) {
+  if (!argument->value)
+    return error_set(error, "an argument needs a \"shape\" (a buffer) or a \"value\" (a scalar)");
+  if ((int)argument->access >= 0)
+    return error_at(error, "/access", "a scalar has no \"access\"; give it a \"shape\" to make it a buffer");
+  argument->access = ACCESS_READ;
+  return !argument->fill.is_stated ||
+         error_at(error, "/fill", "a scalar has no \"fill\"; give it a \"shape\" to make it a buffer");
 }
 
-static bool parse_access(struct argument *argument, const json_t *json, const char *pointer, struct error *error) {
-  const char *access = NULL;
-  if (!json_get_string(json, pointer, "access", JSON_REQUIRED, &access, error))
-    return false;
-  if (string_equal(access, "read")) {
-    argument->access = ACCESS_READ;
-  } else if (string_equal(access, "write")) {
-    argument->access = ACCESS_WRITE;
-  } else if (string_equal(access, "readwrite")) {
-    argument->access = ACCESS_READWRITE;
-  } else {
-    char at[JSON_POINTER_SIZE];
-    return error_at(error, json_pointer_member(at, sizeof at, pointer, "access"),
-                    "\"access\" must be \"read\", \"write\" or \"readwrite\", not \"%.40s\"", access);
-  }
-  return true;
+static bool buffer_settle(struct argument *argument, struct error *error) {
+  if (argument->value)
+    return error_at(error, "/value", "a buffer has no \"value\"; take out its \"shape\" to make it a scalar");
+  if ((int)argument->access < 0)
+    return member_is_missing("/access", error);
+  if (argument->access != ACCESS_WRITE)
+    return fill_fits(argument, error);
+  argument->fill.kind = FILL_ZEROS;
+  return !argument->fill.is_stated || error_at(error, "/fill", "a buffer that is only written has no fill");
 }
 
-static bool parse_buffer(struct argument *argument, const json_t *json, const char *pointer, struct error *error) {
-  static const char *const members[] = {"name", "dtype", "shape", "access", "fill", NULL};
-  json_t *shape = NULL;
-  if (!json_only_members(json, pointer, members, error) ||
-      !json_get_array(json, pointer, "shape", JSON_REQUIRED, &shape, error))
-    return false;
-  char at[JSON_POINTER_SIZE];
-  json_pointer_member(at, sizeof at, pointer, "shape");
-  if (json_array_size(shape) < 1 || json_array_size(shape) > KERNEL_DIMENSIONS_MAX)
-    return error_at(error, at, "\"shape\" must have 1 to %d extents", KERNEL_DIMENSIONS_MAX);
-  argument->is_buffer = true;
-  size_t i;
-  json_t *extent;
-  json_array_foreach (shape, i, extent) {
-    char extent_at[JSON_POINTER_SIZE];
-    if (!expression_take(extent, json_pointer_index(extent_at, sizeof extent_at, at, i), &argument->shape[i], error))
-      return false;
-    argument->n_dimensions = i + 1;
-  }
-  return parse_access(argument, json, pointer, error) && parse_fill(argument, json, pointer, error);
-}
-
-static bool parse_scalar(struct argument *argument, const json_t *json, const char *pointer, struct error *error) {
-  static const char *const members[] = {"name", "dtype", "value", NULL};
-  if (!json_object_get(json, "value"))
-    return error_at(error, pointer, "an argument needs a \"shape\" (a buffer) or a \"value\" (a scalar)");
-  return json_only_members(json, pointer, members, error) &&
-         expression_take_member(json, pointer, "value", &argument->value, error);
-}
-
-static bool parse_argument(struct argument *argument, const json_t *json, const char *pointer, struct error *error) {
-  char at[JSON_POINTER_SIZE];
-  const char *name = NULL, *dtype = NULL;
-  if (!json_is_object(json))
-    return error_at(error, pointer, "an argument must be an object");
-  if (!json_get_string(json, pointer, "name", JSON_REQUIRED, &name, error) ||
-      !json_get_string(json, pointer, "dtype", JSON_REQUIRED, &dtype, error))
-    return false;
-  if (!identifier_is_valid(name))
-    return error_at(error, json_pointer_member(at, sizeof at, pointer, "name"),
-                    "the name of an argument must be a C identifier, not \"%.40s\"", name);
-  argument->name = xstrdup(name);
-  if (!dtype_parse(dtype, &argument->dtype))
-    return error_at(error, json_pointer_member(at, sizeof at, pointer, "dtype"),
-                    "dtype \"%.40s\" is not known; use bool, int8 to int64, uint8 to uint64, float16, bfloat16, "
-                    "float32 or float64",
-                    dtype);
-  return json_object_get(json, "shape") ? parse_buffer(argument, json, pointer, error)
-                                        : parse_scalar(argument, json, pointer, error);
-}
-
-static struct argument *argument_find(const struct kernel *kernel, size_t n, const char *name) {
-  for (size_t i = 0; i < n; i++) {
+static struct argument *argument_find(const struct kernel *kernel, const char *name) {
+  for (size_t i = 0; i < kernel->n_arguments; i++) {
     if (string_equal(kernel->arguments[i].name, name))
       return &kernel->arguments[i];
   }
   return NULL;
 }
 
-bool kernel_parse_arguments(struct kernel *kernel, const json_t *manifest, struct error *error) {
-  json_t *array = NULL, *json;
-  if (!json_get_array(manifest, "", "arguments", JSON_REQUIRED, &array, error))
-    return false;
-  if (json_array_size(array) > KERNEL_ARGUMENTS_MAX)
-    return error_at(error, "/arguments", "a kernel has at most %d arguments", KERNEL_ARGUMENTS_MAX);
-  kernel->n_arguments = json_array_size(array);
-  kernel->arguments = xcalloc(kernel->n_arguments, sizeof *kernel->arguments);
-  size_t i;
-  json_array_foreach (array, i, json) {
-    char at[JSON_POINTER_SIZE], name_at[JSON_POINTER_SIZE];
-    json_pointer_index(at, sizeof at, "/arguments", i);
-    if (!parse_argument(&kernel->arguments[i], json, at, error))
-      return false;
-    if (argument_find(kernel, i, kernel->arguments[i].name))
-      return error_at(error, json_pointer_member(name_at, sizeof name_at, at, "name"), "two arguments are named \"%s\"",
-                      kernel->arguments[i].name);
+bool kernel_settle_arguments(struct kernel *kernel, struct error *error) {
+  char at[JSON_POINTER_SIZE];
+  for (size_t i = 0; i < kernel->n_arguments; i++) {
+    struct argument *argument = &kernel->arguments[i];
+    argument->is_buffer = argument->shape != NULL;
+    if (!(argument->is_buffer ? buffer_settle(argument, error) : scalar_settle(argument, error)))
+      return error_pointer_prefix(error, json_pointer_index(at, sizeof at, "/arguments", i));
   }
-  return true;
+
+  size_t twice = text_repeated(&kernel->arguments->name, kernel->n_arguments, sizeof *kernel->arguments);
+  if (twice == kernel->n_arguments)
+    return true;
+  error_at(error, "/name", "two arguments are named \"%s\"", kernel->arguments[twice].name);
+  return error_pointer_prefix(error, json_pointer_index(at, sizeof at, "/arguments", twice));
 }
 
-bool kernel_parse_outputs(struct kernel *kernel, const json_t *outputs, struct error *error) {
-  const char *name;
-  json_t *entry;
-  json_object_foreach ((json_t *)outputs, name, entry) {
+bool kernel_settle_outputs(struct kernel *kernel, struct error *error) {
+  for (size_t i = 0; i < kernel->reference.n_outputs; i++) {
+    const struct output *output = &kernel->reference.outputs[i];
+    struct argument *argument = argument_find(kernel, output->argument);
     char at[JSON_POINTER_SIZE];
-    json_pointer_member(at, sizeof at, "/reference/outputs", name);
-    struct argument *argument = argument_find(kernel, kernel->n_arguments, name);
     if (!argument || !argument->is_buffer || argument->access == ACCESS_READ)
-      return error_at(error, at, "\"%.64s\" is not a buffer that the kernel writes", name);
-    if (!json_is_string(entry) || !identifier_is_valid(json_string_value(entry)))
-      return error_at(error, at, "the function that computes \"%.64s\" must be a C identifier", name);
-    argument->reference_entry = xstrdup(json_string_value(entry));
+      return error_at(error, json_pointer_member(at, sizeof at, "/reference/outputs", output->argument),
+                      "\"%.64s\" is not a buffer that the kernel writes", output->argument);
+    argument->reference_entry = output->entry;
   }
   return true;
-}
-
-void argument_release(struct argument *argument) {
-  free(argument->name);
-  for (size_t i = 0; i < argument->n_dimensions; i++)
-    free(argument->shape[i]);
-  free(argument->value);
-  free(argument->reference_entry);
 }
 
 bool argument_elements(const struct argument *argument, const struct scope *scope, int64_t *ret_elements,

@@ -24,16 +24,20 @@ extern const char *const kernel_fact_names[KERNEL_LAUNCH_FACTS];
 /* A relative path of plain components: no "..", no "." and no empty one, no control characters. */
 must_check bool source_path_check(const char *path, const char *pointer, struct error *error);
 
-/* The text of an expression that stands in JSON as a string or an integer; it is parsed to see that it can be. */
-must_check bool expression_take(const json_t *value, const char *pointer, char **ret_text, struct error *error);
+/* Checks of texts, for the tables of fields. */
+must_check bool identifier_check(const char *text, struct error *error);
+must_check bool expression_check(const char *text, struct error *error);
 
-/* The same for a member that may be absent: *ret_text is left as it was. */
-must_check bool expression_take_member(const json_t *object, const char *pointer, const char *name, char **ret_text,
-                                       struct error *error);
+extern const struct record argument_record;
 
-/* Reads the manifest's "arguments" into kernel->arguments, and what "outputs" of the reference says about them. */
-must_check bool kernel_parse_arguments(struct kernel *kernel, const json_t *manifest, struct error *error);
-must_check bool kernel_parse_outputs(struct kernel *kernel, const json_t *outputs, struct error *error);
-void argument_release(struct argument *argument);
+/* What the parts of arguments say of each other, and what "outputs" of the reference says about them. */
+must_check bool kernel_settle_arguments(struct kernel *kernel, struct error *error);
+must_check bool kernel_settle_outputs(struct kernel *kernel, struct error *error);
+
+/* The index of the first of `n` texts, each `stride` bytes behind the other, that repeats an earlier one; n where none does. */
+size_t text_repeated(const void *texts, size_t n, size_t stride);
+
+/* Refuses the manifest for a member that its language demands, at `pointer`. */
+bool member_is_missing(const char *pointer, struct error *error);
 
 #endif

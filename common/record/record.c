@@ -3,8 +3,6 @@
 
 #include <math.h>
 
-#include "common/space/space.h"
-
 bool digest_is_none(const struct digest *digest) {
   static const struct digest none;
   return memcmp(digest, &none, sizeof none) == 0;
@@ -42,6 +40,7 @@ bool field_is_absent(const struct field *field, const void *at) {
         return false;
     return true;
   case FIELD_RECORDS:
+  case FIELD_MAP:
     return ((const struct records *)at)->all == NULL;
   }
   die("no such type of field");
@@ -104,6 +103,7 @@ void record_release(const struct record *record, void *object) {
       record_release(field->of, at);
       break;
     case FIELD_RECORDS:
+    case FIELD_MAP:
       records_release(field->of, at);
       break;
     default:
@@ -111,12 +111,6 @@ void record_release(const struct record *record, void *object) {
     }
   }
   record_init(record, object);
-}
-
-static bool text_set(char **at, const char *text) {
-  free(*at);
-  *at = xstrdup(text);
-  return true;
 }
 
 static bool length_is_good(const struct field *field, size_t length, const char *what, const char *at,
@@ -137,6 +131,36 @@ static bool line_is_good(const struct field *field, const char *text, const char
   return true;
 }
 
+static bool text_is_good(const struct field *field, const char *text, const char *at, struct error *error) {
+  bool has_limits = field->type != FIELD_TEXTS; /* which has those of its number */
+  if (has_limits && !length_is_good(field, strlen(text), "bytes", at, error))
+    return false;
+  if (!line_is_good(field, text, at, error))
+    return false;
+  return !field->check || field->check(text, error) || error_pointer_prefix(error, at);
+}
+
+/* A text of a field, or one of its texts. */
+static bool text_read(const struct field *field, const json_t *value, const char *at, char **ret, struct error *error) {
+  bool is_list = field->type == FIELD_TEXTS, takes_integers = field->flags & FIELD_OR_INTEGER;
+  cleanup_free char *text = NULL;
+  if (json_is_string(value))
+    text = xstrdup(json_string_value(value));
+  else if (takes_integers && json_is_integer(value))
+    text = xasprintf("%lld", (long long)json_integer_value(value));
+  else
+    return error_at(error, at, "\"%s\" must %s%s, not %s", field->name, is_list ? "hold strings" : "be a string",
+                    !takes_integers ? ""
+                    : is_list       ? " or integers"
+                                    : " or an integer",
+                    json_type_name(value));
+  if (!text_is_good(field, text, at, error))
+    return false;
+  free(*ret);
+  *ret = TAKE(text);
+  return true;
+}
+
 static bool number_is_good(const struct field *field, double number) {
   return (field->least_number == 0 && field->most_number == 0) ||
          (number >= field->least_number && number <= field->most_number);
@@ -145,6 +169,8 @@ static bool number_is_good(const struct field *field, double number) {
 static bool number_wrong(const struct field *field, const char *at, struct error *error) {
   if (field->least_number == 0 && field->most_number == 0)
     return error_at(error, at, "\"%s\" must hold numbers", field->name);
+  if (isinf(field->most_number))
+    return error_at(error, at, "\"%s\" must be a number of at least %g", field->name, field->least_number);
   return error_at(error, at, "\"%s\" must be a number from %g to %g", field->name, field->least_number,
                   field->most_number);
 }
@@ -202,13 +228,11 @@ static bool texts_read(const struct field *field, const json_t *array, const cha
   texts_release(ret);
   *ret = (struct texts){0, xcalloc(n + 1, sizeof *ret->all)};
   for (size_t i = 0; i < n; i++) {
-    const char *text = json_string_value(json_array_get(array, i));
-    if (!text) {
-      char element_at[JSON_POINTER_SIZE];
-      return error_at(error, json_pointer_index(element_at, sizeof element_at, at, i), "\"%s\" must hold strings",
-                      field->name);
-    }
-    ret->all[ret->n++] = xstrdup(text);
+    char element_at[JSON_POINTER_SIZE];
+    json_pointer_index(element_at, sizeof element_at, at, i);
+    if (!text_read(field, json_array_get(array, i), element_at, &ret->all[ret->n], error))
+      return false;
+    ret->n++;
   }
   return true;
 }
@@ -222,24 +246,58 @@ static bool ranges_read(const json_t *array, const char *at, struct config_range
   return true;
 }
 
+static void records_begin(const struct record *of, size_t n, struct records *ret) {
+  records_release(of, ret);
+  *ret = (struct records){0, xcalloc(n + 1, of->size)};
+}
+
+static void *records_add(const struct record *of, struct records *records) {
+  void *element = (char *)records->all + records->n++ * of->size;
+  record_init(of, element);
+  return element;
+}
+
 static bool members_read(const struct record *record, const json_t *json, const char *pointer, bool is_answer,
                          void *object, struct error *error);
 
 static bool records_read(const struct field *field, const json_t *array, const char *at, bool is_answer,
                          struct records *ret, struct error *error) {
-  size_t n = json_array_size(array), size = field->of->size;
+  size_t n = json_array_size(array);
   if (!length_is_good(field, n, "elements", at, error))
     return false;
 
-  records_release(field->of, ret);
-  *ret = (struct records){0, xcalloc(n + 1, size)};
+  records_begin(field->of, n, ret);
   for (size_t i = 0; i < n; i++) {
     char element_at[JSON_POINTER_SIZE];
-    void *element = (char *)ret->all + i * size;
-    record_init(field->of, element);
-    ret->n++;
+    void *element = records_add(field->of, ret);
     json_pointer_index(element_at, sizeof element_at, at, i);
     if (!members_read(field->of, json_array_get(array, i), element_at, is_answer, element, error))
+      return false;
+  }
+  return true;
+}
+
+static bool field_read(const struct field *field, const json_t *json, const char *pointer, bool is_answer, void *to,
+                       struct error *error);
+
+static bool map_read(const struct field *field, const json_t *object, const char *at, bool is_answer,
+                     struct records *ret, struct error *error) {
+  const struct field *name_field = &field->of->fields[0];
+  size_t n = json_object_size(object);
+  if (!length_is_good(field, n, "members", at, error))
+    return false;
+
+  records_begin(field->of, n, ret);
+  for (void *i = json_object_iter((json_t *)object); i; i = json_object_iter_next((json_t *)object, i)) {
+    const char *name = json_object_iter_key(i);
+    char member_at[JSON_POINTER_SIZE];
+    void *element = records_add(field->of, ret);
+    struct field value_field = field->of->fields[1];
+    value_field.name = name;
+    *(char **)field_at(name_field, element) = xstrdup(name);
+    json_pointer_member(member_at, sizeof member_at, at, name);
+    if (!text_is_good(name_field, name, member_at, error) ||
+        !field_read(&value_field, object, at, is_answer, field_at(&value_field, element), error))
       return false;
   }
   return true;
@@ -252,7 +310,10 @@ static bool custom_read(const struct field *field, const json_t *value, const ch
 }
 
 static bool json_read(const struct field *field, json_t *value, const char *at, json_t **ret, struct error *error) {
-  if (field->most) {
+  if (field->flags & FIELD_ARRAY) {
+    if (!length_is_good(field, json_array_size(value), "elements", at, error))
+      return false;
+  } else if (field->most) {
     cleanup_free char *text = json_canonical(value);
     if (!length_is_good(field, strlen(text), "bytes", at, error))
       return false;
@@ -293,22 +354,25 @@ static bool field_read(const struct field *field, const json_t *json, const char
   }
   case FIELD_DIGEST:
     return json_get_digest(json, pointer, name, presence, to, error);
-  case FIELD_ID:
   case FIELD_TEXT:
   case FIELD_TIME:
+    value = json_object_get(json, name);
+    if (value && !json_is_null(value))
+      return text_read(field, value, at, to, error);
+    return json_get_string(json, pointer, name, presence, &text, error);
+  case FIELD_ID:
   case FIELD_ENUM:
     if (!json_get_string(json, pointer, name, presence, &text, error))
       return false;
     if (!text)
       return true;
-    if (field->type == FIELD_ID)
-      return id_read(field, text, at, to, error);
-    if (field->type == FIELD_ENUM)
-      return enum_read(field, text, at, to, error);
-    return length_is_good(field, strlen(text), "bytes", at, error) && line_is_good(field, text, at, error) &&
-           text_set(to, text);
+    return field->type == FIELD_ID ? id_read(field, text, at, to, error) : enum_read(field, text, at, to, error);
   case FIELD_JSON:
   case FIELD_CUSTOM:
+    if (field->flags & FIELD_OBJECT && !json_get_object(json, pointer, name, presence, &value, error))
+      return false;
+    if (field->flags & FIELD_ARRAY && !json_get_array(json, pointer, name, presence, &value, error))
+      return false;
     value = json_object_get(json, name);
     if (json_is_null(value) && presence != JSON_NOT_NULL)
       value = NULL;
@@ -324,6 +388,10 @@ static bool field_read(const struct field *field, const json_t *json, const char
     if (!json_get_object(json, pointer, name, presence, &value, error))
       return false;
     return !value || members_read(field->of, value, at, is_answer, to, error);
+  case FIELD_MAP:
+    if (!json_get_object(json, pointer, name, presence, &value, error))
+      return false;
+    return !value || map_read(field, value, at, is_answer, to, error);
   case FIELD_NUMBERS:
   case FIELD_TEXTS:
   case FIELD_RANGES:
@@ -402,6 +470,19 @@ static json_t *records_write(const struct record *of, const struct records *reco
   return array;
 }
 
+static json_t *field_write(const struct field *field, const void *at);
+
+static json_t *map_write(const struct record *of, const struct records *records) {
+  json_t *object = json_object();
+  for (size_t i = 0; i < records->n; i++) {
+    const char *element = (const char *)records->all + i * of->size;
+    const char *name = *(char *const *)field_at(&of->fields[0], element);
+    json_t *value = field_write(&of->fields[1], field_at(&of->fields[1], element));
+    ALWAYS(json_object_set_new(object, name, value) == 0);
+  }
+  return object;
+}
+
 static json_t *field_write(const struct field *field, const void *at) {
   if (field_is_absent(field, at))
     return json_null();
@@ -435,6 +516,8 @@ static json_t *field_write(const struct field *field, const void *at) {
     return record_write(field->of, at);
   case FIELD_RECORDS:
     return records_write(field->of, at);
+  case FIELD_MAP:
+    return map_write(field->of, at);
   }
   die("no such type of field");
 }
@@ -477,7 +560,8 @@ static json_t *number_schema(const struct field *field) {
   json_t *schema = json_pack("{s:s}", "type", "number");
   if (field->least_number != 0 || field->most_number != 0) {
     json_object_set_new(schema, "minimum", json_real(field->least_number));
-    json_object_set_new(schema, "maximum", json_real(field->most_number));
+    if (!isinf(field->most_number))
+      json_object_set_new(schema, "maximum", json_real(field->most_number));
   }
   return schema;
 }
@@ -490,8 +574,13 @@ static json_t *integer_schema(const struct field *field) {
   return schema;
 }
 
+static json_t *one_text_schema(const struct field *field) {
+  return field->flags & FIELD_OR_INTEGER ? json_pack("{s:[s, s]}", "type", "string", "integer")
+                                         : json_pack("{s:s}", "type", "string");
+}
+
 static json_t *text_schema(const struct field *field) {
-  json_t *schema = json_pack("{s:s}", "type", "string");
+  json_t *schema = one_text_schema(field);
   limits_add(schema, "minLength", "maxLength", field);
   return schema;
 }
@@ -509,15 +598,27 @@ static json_t *enum_schema(const struct field *field) {
   return json_pack("{s:s, s:o}", "type", "string", "enum", names);
 }
 
-static json_t *type_schema(const struct field *field) {
-  const char *text = field->schema ? field->schema : field->type == FIELD_CUSTOM ? field->custom->schema : NULL;
+static json_t *given_schema(const struct field *field, const char *text) {
   struct error error;
   json_t *schema;
-  if (text) {
-    if (!json_parse(text, strlen(text), &schema, &error))
-      die("the schema of \"%s\": %s", field->name, error.message);
-    return schema;
-  }
+  if (!json_parse(text, strlen(text), &schema, &error))
+    die("the schema of \"%s\": %s", field->name, error.message);
+  return field->flags & FIELD_ARRAY ? array_schema(field, schema) : schema;
+}
+
+static json_t *type_schema(const struct field *field);
+
+static json_t *map_schema(const struct field *field) {
+  json_t *schema =
+      json_pack("{s:s, s:o}", "type", "object", "additionalProperties", type_schema(&field->of->fields[1]));
+  limits_add(schema, "minProperties", "maxProperties", field);
+  return schema;
+}
+
+static json_t *type_schema(const struct field *field) {
+  const char *text = field->schema ? field->schema : field->type == FIELD_CUSTOM ? field->custom->schema : NULL;
+  if (text)
+    return given_schema(field, text);
   switch (field->type) {
   case FIELD_BOOL:
     return json_pack("{s:s}", "type", "boolean");
@@ -537,17 +638,19 @@ static json_t *type_schema(const struct field *field) {
     return reference("Digest");
   case FIELD_JSON:
   case FIELD_CUSTOM:
-    return json_object();
+    return field->flags & FIELD_OBJECT ? json_pack("{s:s}", "type", "object") : json_object();
   case FIELD_NUMBERS:
     return array_schema(field, number_schema(field));
   case FIELD_TEXTS:
-    return array_schema(field, json_pack("{s:s}", "type", "string"));
+    return array_schema(field, one_text_schema(field));
   case FIELD_RANGES:
     return reference("Ranges");
   case FIELD_RECORD:
     return of_schema(field->of);
   case FIELD_RECORDS:
     return array_schema(field, of_schema(field->of));
+  case FIELD_MAP:
+    return map_schema(field);
   }
   die("no such type of field");
 }

@@ -21,6 +21,7 @@
 
 #include <stddef.h>
 
+#include "common/base/config_ranges.h"
 #include "common/base/json.h"
 
 enum field_type {
@@ -40,6 +41,7 @@ enum field_type {
   FIELD_RANGES,  /* struct config_ranges  never (empty)  [[first, count], …]        int8multirange */
   FIELD_RECORD,  /* the struct of .of   all absent   an object                     the columns of its fields */
   FIELD_RECORDS, /* struct records      .all NULL    an array of objects           - */
+  FIELD_MAP,     /* struct records      .all NULL    an object (see .of)           - */
   /* * A digest that is required is never absent: clients may well name one of zeros. */
 };
 
@@ -58,6 +60,17 @@ struct records {
   void *all; /* n structs of .of */
 };
 
+/* Members of a struct that are what FIELD_TEXTS, FIELD_RECORDS or FIELD_MAP reads, under names and of a type of their own; the
+ * field's offset is that of `count`. */
+#define RECORD_ARRAY(type, count, all)                                                                                 \
+  union {                                                                                                              \
+    struct records count##_records;                                                                                    \
+    struct {                                                                                                           \
+      size_t count;                                                                                                    \
+      type *all;                                                                                                       \
+    };                                                                                                                 \
+  }
+
 /* A type of a field that is not in the list above: how it is read from JSON and written. */
 struct field_custom {
   const char *schema;
@@ -70,15 +83,18 @@ struct field_custom {
 
 /* Flags of a field. Without any, it may be absent or null in JSON, is written as null, and has a column. */
 enum field_flags {
-  FIELD_REQUIRED = 1 << 0,  /* JSON must have it */
-  FIELD_NOT_NULL = 1 << 1,  /* JSON may leave it out; null is refused */
-  FIELD_OMITTED = 1 << 2,   /* left out of JSON when absent, rather than null; a bool when false */
-  FIELD_NO_COLUMN = 1 << 3, /* SQL does not have it */
-  FIELD_NO_JSON = 1 << 4,   /* JSON does not have it */
-  FIELD_ANSWER = 1 << 5,    /* written only: reading refuses the member */
-  FIELD_REQUEST = 1 << 6,   /* read only: never written */
-  FIELD_STATED = 1 << 7,    /* JSON must have it, perhaps as null */
-  FIELD_LINE = 1 << 8,      /* a text without control characters */
+  FIELD_REQUIRED = 1 << 0,   /* JSON must have it */
+  FIELD_NOT_NULL = 1 << 1,   /* JSON may leave it out; null is refused */
+  FIELD_OMITTED = 1 << 2,    /* left out of JSON when absent, rather than null; a bool when false */
+  FIELD_NO_COLUMN = 1 << 3,  /* SQL does not have it */
+  FIELD_NO_JSON = 1 << 4,    /* JSON does not have it */
+  FIELD_ANSWER = 1 << 5,     /* written only: reading refuses the member */
+  FIELD_REQUEST = 1 << 6,    /* read only: never written */
+  FIELD_STATED = 1 << 7,     /* JSON must have it, perhaps as null */
+  FIELD_LINE = 1 << 8,       /* a text without control characters */
+  FIELD_OR_INTEGER = 1 << 9, /* a text, or each of texts: an integer is taken as its decimal digits */
+  FIELD_OBJECT = 1 << 10,    /* JSON: an object */
+  FIELD_ARRAY = 1 << 11,     /* JSON: an array */
 };
 
 struct field {
@@ -87,14 +103,18 @@ struct field {
   size_t offset;
   unsigned flags;
   const char *column;
-  int64_t least, most;               /* of an integer; of a text or of JSON's text: most bytes; of lists: elements */
-  double least_number, most_number;  /* of a number, and of each of numbers; both 0: any */
-  const char *const *names;          /* of an enum, by value, ended by NULL */
-  const char *sql_type;              /* of an enum, where its column is not text: the enum type of the database */
-  const struct record *of;           /* of FIELD_RECORD and FIELD_RECORDS */
-  const struct field_custom *custom; /* of FIELD_CUSTOM */
-  const char *schema;                /* JSON: replaces the schema that the type gives */
-  const char *about;                 /* its description in /openapi.json */
+  int64_t least,
+      most; /* of an integer; of a text or of JSON's text: most bytes; of lists and FIELD_ARRAY: elements; of a
+                          map: members */
+  double least_number, most_number; /* of a number, and of each of numbers; both 0: any; HUGE_VAL: no upper bound */
+  const char *const *names;         /* of an enum, by value, ended by NULL */
+  const char *sql_type;             /* of an enum, where its column is not text: the enum type of the database */
+  /* Of FIELD_RECORD and FIELD_RECORDS. Of FIELD_MAP: a text, which is a member's name, and its value. */
+  const struct record *of;
+  bool (*check)(const char *text, struct error *error); /* of a text, of each of texts and of a map's names */
+  const struct field_custom *custom;                    /* of FIELD_CUSTOM */
+  const char *schema; /* JSON: replaces the schema that the type gives, or FIELD_ARRAY to elements */
+  const char *about;  /* its description in /openapi.json */
 };
 
 struct record {

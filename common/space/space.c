@@ -5,7 +5,8 @@
 
 const char *const space_fact_names[SPACE_FACTS] = {"gpu_name", "arch"};
 
-static const char *const role_names[] = {"constexpr", "option", "env"};
+enum { ROLE_DEFINE = ROLE_ENV + 1 }; /* a word for constexpr */
+static const char *const role_names[] = {"constexpr", "option", "env", "define", NULL};
 
 bool condition_error(struct error *error, size_t index) {
   char pointer[JSON_POINTER_SIZE];
@@ -88,30 +89,66 @@ static bool space_value_from_json(const json_t *json, const char *pointer, struc
   return true;
 }
 
-/* Adds a parameter of this name, with no values yet. */
-static bool parameter_add(struct space *space, const char *name, const char *pointer, struct error *error) {
+static bool parameter_name_check(const char *name, struct error *error) {
   char shown[NAME_TEXT_SIZE];
   name_cut(name, strlen(name), shown);
-  if (space->n_parameters == SPACE_PARAMETERS_MAX)
-    return error_at(error, pointer, "the space has more than %d parameters", SPACE_PARAMETERS_MAX);
   if (!expr_can_name(name))
-    return error_at(error, pointer,
-                    "\"%s\" cannot name a parameter: use letters, digits and _, and no word of expressions", shown);
+    return error_set(error, "\"%s\" cannot name a parameter: use letters, digits and _, and no word of expressions",
+                     shown);
   for (size_t i = 0; i < SPACE_FACTS; i++)
     if (strcmp(name, space_fact_names[i]) == 0)
-      return error_at(error, pointer, "a parameter cannot be named \"%s\": conditions read the GPU's under that name",
-                      shown);
-  space->parameters[space->n_parameters++] = (struct parameter){.name = xstrdup(name)};
+      return error_set(error, "a parameter cannot be named \"%s\": conditions read the GPU's under that name", shown);
   return true;
 }
 
+/* A space as JSON has it. */
+struct given_parameter {
+  char *name;
+  json_t *values;
+};
+static const struct field parameter_fields[] = {
+    {"name", FIELD_TEXT, offsetof(struct given_parameter, name), .check = parameter_name_check},
+    {"values", FIELD_JSON, offsetof(struct given_parameter, values), FIELD_NOT_NULL | FIELD_ARRAY, .least = 1,
+     .most = SPACE_VALUES_MAX, .schema = "{\"type\": [\"integer\", \"string\", \"boolean\", \"null\"]}"},
+};
+static const struct record parameter_record = RECORD(NULL, struct given_parameter, parameter_fields);
+
+struct given_role {
+  char *parameter;
+  enum role role;
+};
+static const struct field role_fields[] = {
+    {"parameter", FIELD_TEXT, offsetof(struct given_role, parameter)},
+    {"role", FIELD_ENUM, offsetof(struct given_role, role), FIELD_NOT_NULL, .names = role_names},
+};
+static const struct record role_record = RECORD(NULL, struct given_role, role_fields);
+
+struct given {
+  RECORD_ARRAY(struct given_parameter, n_parameters, parameters);
+  json_t *configs;
+  RECORD_ARRAY(struct given_role, n_roles, roles);
+  RECORD_ARRAY(char *, n_conditions, conditions);
+  json_t *default_config;
+};
+#define SCHEMA_CONFIG "{\"$ref\": \"#/components/schemas/Config\"}"
+static const struct field given_fields[] = {
+    {"parameters", FIELD_MAP, offsetof(struct given, n_parameters), .least = 1, .most = SPACE_PARAMETERS_MAX,
+     .of = &parameter_record, .about = "each with its values; their order counts"},
+    {"configs", FIELD_JSON, offsetof(struct given, configs), FIELD_ARRAY, .least = 1, .most = SPACE_LIST_MAX,
+     .schema = SCHEMA_CONFIG, .about = "in place of parameters and conditions: all configs, of the same names"},
+    {"roles", FIELD_MAP, offsetof(struct given, n_roles), .of = &role_record,
+     .about = "of parameters; constexpr for others"},
+    {"conditions", FIELD_TEXTS, offsetof(struct given, n_conditions), .most = SPACE_CONDITIONS_MAX,
+     .about = "expressions that hold for every config that is measured"},
+    {"default", FIELD_JSON, offsetof(struct given, default_config), FIELD_OBJECT, .schema = SCHEMA_CONFIG},
+};
+const struct record space_json_record = RECORD("Space", struct given, given_fields);
+
+static void given_release(struct given *given) { record_release(&space_json_record, given); }
+
 static bool parameter_values_parse(struct parameter *parameter, const json_t *json, const char *pointer,
                                    struct error *error) {
-  if (!json_is_array(json))
-    return error_at(error, pointer, "the values of a parameter must be an array");
   size_t n = json_array_size(json);
-  if (n == 0 || n > SPACE_VALUES_MAX)
-    return error_at(error, pointer, "a parameter must have 1 to %d values, not %zu", SPACE_VALUES_MAX, n);
   char at[JSON_POINTER_SIZE];
   parameter->values = xcalloc(n, sizeof *parameter->values);
   for (; parameter->n_values < n; parameter->n_values++)
@@ -126,24 +163,20 @@ static bool parameter_values_parse(struct parameter *parameter, const json_t *js
   return true;
 }
 
-static bool parameters_parse(struct space *space, const json_t *json, struct error *error) {
-  const char *name;
-  json_t *values;
+static bool parameters_parse(struct space *space, const struct given *given, struct error *error) {
   space->raw_count = 1;
-  json_object_foreach ((json_t *)json, name, values) {
+  for (size_t i = 0; i < given->n_parameters; i++) {
+    const struct given_parameter *from = &given->parameters[i];
+    struct parameter *parameter = &space->parameters[space->n_parameters++];
     char pointer[JSON_POINTER_SIZE];
-    json_pointer_member(pointer, sizeof pointer, "/parameters", name);
-    if (!parameter_add(space, name, pointer, error))
-      return false;
-    struct parameter *parameter = &space->parameters[space->n_parameters - 1];
-    if (!parameter_values_parse(parameter, values, pointer, error))
+    json_pointer_member(pointer, sizeof pointer, "/parameters", from->name);
+    parameter->name = xstrdup(from->name);
+    if (!parameter_values_parse(parameter, from->values, pointer, error))
       return false;
     if (__builtin_mul_overflow(space->raw_count, (uint64_t)parameter->n_values, &space->raw_count) ||
         space->raw_count > INT64_MAX)
       return error_at(error, pointer, "the raw product of the parameters exceeds 2**63 - 1 points; split the space");
   }
-  if (space->n_parameters == 0)
-    return error_at(error, "/parameters", "the space has no parameters; a kernel without any has one of one value");
   return true;
 }
 
@@ -193,15 +226,15 @@ static bool row_parse(const struct space *space, const json_t *json, const char 
 
 static bool list_parse(struct space *space, const json_t *json, struct error *error) {
   size_t n = json_array_size(json);
-  if (n == 0 || n > SPACE_LIST_MAX)
-    return error_at(error, "/configs", "a list must have 1 to %d configs, not %zu", SPACE_LIST_MAX, n);
   char pointer[JSON_POINTER_SIZE];
   const char *name;
-  json_t *member;
-  json_object_foreach (json_array_get(json, 0), name, member) {
-    json_pointer_member(pointer, sizeof pointer, "/configs/0", name);
-    if (!parameter_add(space, name, pointer, error))
-      return false;
+  json_t *member, *first = json_array_get(json, 0);
+  if (json_object_size(first) > SPACE_PARAMETERS_MAX)
+    return error_at(error, "/configs/0", "the space has more than %d parameters", SPACE_PARAMETERS_MAX);
+  json_object_foreach (first, name, member) {
+    if (!parameter_name_check(name, error))
+      return error_pointer_prefix(error, json_pointer_member(pointer, sizeof pointer, "/configs/0", name));
+    space->parameters[space->n_parameters++].name = xstrdup(name);
   }
   space->is_list = true;
   space->raw_count = n;
@@ -220,51 +253,26 @@ static bool list_parse(struct space *space, const json_t *json, struct error *er
   return true;
 }
 
-static bool role_parse(const char *text, enum role *ret) {
-  for (size_t i = 0; i < ARRAY_LENGTH(role_names); i++) {
-    if (strcmp(text, role_names[i]) == 0) {
-      *ret = (enum role)i;
-      return true;
-    }
-  }
-  *ret = ROLE_CONSTEXPR;
-  return strcmp(text, "define") == 0;
-}
-
-static bool roles_parse(struct space *space, const json_t *json, struct error *error) {
-  const char *name;
-  json_t *role;
-  json_object_foreach ((json_t *)json, name, role) {
+static bool roles_parse(struct space *space, const struct given *given, struct error *error) {
+  for (size_t i = 0; i < given->n_roles; i++) {
+    const struct given_role *from = &given->roles[i];
     size_t index;
-    char pointer[JSON_POINTER_SIZE];
-    if (!parameter_find(space, name, &index))
-      return parameter_is_unknown(space, name, "/roles", error);
-    json_pointer_member(pointer, sizeof pointer, "/roles", name);
-    if (!json_is_string(role) || !role_parse(json_string_value(role), &space->parameters[index].role))
-      return error_at(error, pointer, "a role must be \"constexpr\", \"define\", \"option\" or \"env\"");
+    if (!parameter_find(space, from->parameter, &index))
+      return parameter_is_unknown(space, from->parameter, "/roles", error);
+    space->parameters[index].role = from->role == (enum role)ROLE_DEFINE ? ROLE_CONSTEXPR : from->role;
   }
   return true;
 }
 
-static bool conditions_parse(struct space *space, const json_t *json, struct error *error) {
-  size_t n = json_array_size(json);
-  if (n > SPACE_CONDITIONS_MAX)
-    return error_at(error, "/conditions", "the space has %zu conditions; at most %d are taken", n,
-                    SPACE_CONDITIONS_MAX);
-  space->conditions = xcalloc(n, sizeof *space->conditions);
-  space->condition_exprs = xcalloc(n, sizeof(struct expr *));
-  for (size_t i = 0; i < n; i++) {
-    const char *text = json_string_value(json_array_get(json, i));
-    if (!text) {
-      char pointer[JSON_POINTER_SIZE];
-      return error_at(error, json_pointer_index(pointer, sizeof pointer, "/conditions", i),
-                      "a condition must be a string that holds an expression");
-    }
-    space->conditions[i] = xstrdup(text);
-    space->n_conditions = i + 1;
-    if (!expr_parse(text, &space->condition_exprs[i], error))
+static bool conditions_parse(struct space *space, struct given *given, struct error *error) {
+  space->condition_exprs = xcalloc(given->n_conditions, sizeof(struct expr *));
+  space->n_conditions = given->n_conditions;
+  space->conditions = given->conditions;
+  given->conditions = NULL;
+  given->n_conditions = 0;
+  for (size_t i = 0; i < space->n_conditions; i++)
+    if (!expr_parse(space->conditions[i], &space->condition_exprs[i], error))
       return condition_error(error, i);
-  }
   return true;
 }
 
@@ -319,33 +327,24 @@ static struct digest identity(const struct space *space) {
 }
 
 bool space_parse(const json_t *json, struct space **ret_space, struct error *error) {
-  static const char *const members[] = {"parameters", "configs", "roles", "conditions", "default", NULL};
-  if (!json_is_object(json))
-    return error_set(error, "a space must be an object with \"parameters\" or \"configs\"");
-  if (!json_only_members(json, "", members, error))
-    return false;
-  json_t *parameters = NULL, *configs = NULL, *roles = NULL, *conditions = NULL, *given = NULL;
   cleanup_space struct space *space = xcalloc(1, sizeof *space);
+  __attribute__((cleanup(given_release))) struct given given = {0};
   space->json = json_deep_copy(json);
   ALWAYS(space->json != NULL);
-  if (!json_get_object(space->json, "", "parameters", JSON_OPTIONAL, &parameters, error) ||
-      !json_get_array(space->json, "", "configs", JSON_OPTIONAL, &configs, error) ||
-      !json_get_object(space->json, "", "roles", JSON_OPTIONAL, &roles, error) ||
-      !json_get_array(space->json, "", "conditions", JSON_OPTIONAL, &conditions, error) ||
-      !json_get_object(space->json, "", "default", JSON_OPTIONAL, &given, error))
+  if (!record_read(&space_json_record, space->json, "", &given, error))
     return false;
-  if (!parameters == !configs)
+  if (!given.parameters == !given.configs)
     return error_set(error, "a space must have either \"parameters\" or \"configs\", %s",
-                     parameters ? "not both" : "and it has neither");
-  if (configs && conditions)
+                     given.parameters ? "not both" : "and it has neither");
+  if (given.configs && given.conditions)
     return error_at(error, "/conditions", "a list of configs has no conditions; leave the excluded ones out of it");
+
   space->parameters = xcalloc(SPACE_PARAMETERS_MAX, sizeof *space->parameters);
-  if (parameters ? !parameters_parse(space, parameters, error) : !list_parse(space, configs, error))
+  if (!(given.parameters ? parameters_parse(space, &given, error) : list_parse(space, given.configs, error)) ||
+      !roles_parse(space, &given, error) || !conditions_parse(space, &given, error))
     return false;
-  if (!roles_parse(space, roles, error) || !conditions_parse(space, conditions, error))
-    return false;
-  if (given) {
-    if (!space_config_from_json(space, given, &space->default_ordinal, error))
+  if (given.default_config) {
+    if (!space_config_from_json(space, given.default_config, &space->default_ordinal, error))
       return error_pointer_prefix(error, "/default");
     space->has_default = true;
   }

@@ -10,6 +10,7 @@
 #ifndef WAVETUNE_COMMON_SPACE_SPACE_H
 #define WAVETUNE_COMMON_SPACE_SPACE_H
 
+#include "common/record/record.h"
 #include "common/space/key.h"
 
 #define SPACE_PARAMETERS_MAX 64
@@ -44,6 +45,9 @@ struct space {
   struct digest digest; /* of the canonical form, in which the order of parameters counts */
   json_t *json;         /* as it was given, members in order: what is stored and sent */
 };
+
+/* What the JSON of a space is checked by, before its parts are held against each other. */
+extern const struct record space_json_record;
 
 must_check bool space_parse(const json_t *json, struct space **ret_space, struct error *error);
 void space_free(struct space *space);
@@ -96,22 +100,5 @@ must_check bool space_count(const struct space *space, const struct space_facts 
 /* Whether one point holds; an ordinal outside of the space does not. It reads the conditions anew: for a few points. */
 must_check bool space_holds(const struct space *space, const struct space_facts *facts, uint64_t ordinal,
                             bool *ret_holds, struct error *error);
-
-/* A set of ordinals as sorted, disjoint, non-adjacent ranges [first, first + count): what a lease carries. */
-struct config_range {
-  uint64_t first;
-  uint64_t count;
-};
-struct config_ranges {
-  size_t n, capacity;
-  struct config_range *ranges;
-}; /* starts as {0} */
-void config_ranges_add(struct config_ranges *ranges, uint64_t ordinal); /* ordinals in rising order; joins neighbours */
-uint64_t config_ranges_count(const struct config_ranges *ranges);
-bool config_ranges_hold(const struct config_ranges *ranges, uint64_t ordinal);
-must_check json_t *config_ranges_to_json(const struct config_ranges *ranges); /* [[0, 48], [50, 22]] */
-must_check bool config_ranges_from_json(const json_t *json, struct config_ranges *ret_ranges, struct error *error);
-void config_ranges_release(struct config_ranges *ranges);
-#define cleanup_config_ranges __attribute__((cleanup(config_ranges_release)))
 
 #endif

@@ -64,6 +64,7 @@ static char *field_format(const struct field *field, const void *at) {
     return multirange_format(at);
   case FIELD_RECORD:
   case FIELD_RECORDS:
+  case FIELD_MAP:
     break;
   }
   die("\"%s\" has no column", field->name);
@@ -294,6 +295,7 @@ static void field_parse(const struct field *field, const struct db_rows *rows, i
     return;
   case FIELD_RECORD:
   case FIELD_RECORDS:
+  case FIELD_MAP:
     break;
   }
   die("\"%s\" has no column", field->name);

@@ -130,15 +130,7 @@ const char openapi_schemas[] = JSON({
   "Key": {"type": "object", "description": "the names and values that the tuning decision depends on, in the kernel's order",
     "additionalProperties": {"type": ["integer", "number", "string", "boolean", "null"]}},
   "Config": {"type": "object", "additionalProperties": {"type": ["integer", "string", "boolean", "null"]}},
-  "Space": {"type": "object", "description": "parameters, roles, conditions and default, or a list of configs"},
-  "Manifest": {"type": "object", "required": ["name", "language", "key"],
-    "description": "external: name, language, key and exports, nothing else; others: entry, sources and arguments are required too", "properties": {
-    "name": {"type": "string"}, "language": {"type": "string", "enum": ["hip", "triton", "c", "external"]}, "entry": {"type": "string"},
-    "sources": {"type": "array", "items": {"type": "object", "required": ["path", "digest"], "properties": {
-      "path": {"type": "string"}, "digest": {"$ref": "#/components/schemas/Digest"}}}},
-    "key": {"type": "array", "items": {"type": "string"}}, "arguments": {"type": "array", "items": {"type": "object"}},
-    "defines": {"type": ["object", "null"]}, "launch": {"type": "object"}, "reference": {"type": ["object", "null"]},
-    "flops": {"type": "string"}, "bytes": {"type": "string"}, "exports": {"type": "object"}}},
+  "Manifest": {"oneOf": [{"$ref": "#/components/schemas/CodeManifest"}, {"$ref": "#/components/schemas/ExternalManifest"}]},
   "KernelAnswer": {"type": "object", "required": ["kernel", "name"], "properties": {
     "kernel": {"$ref": "#/components/schemas/Digest"}, "name": {"type": "string"}}},
   "CodeSignature": {"type": "object", "required": ["key", "signature"], "properties": {

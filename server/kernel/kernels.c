@@ -55,7 +55,7 @@ struct digest *kernel_files(const struct kernel *kernel, size_t *ret_n) {
   struct digest *digests = xcalloc(kernel->n_sources + 1, sizeof *digests);
   size_t n = 0;
   for (size_t i = 0; i <= kernel->n_sources; i++) {
-    const struct source *source = i < kernel->n_sources ? &kernel->sources[i] : &kernel->reference;
+    const struct source *source = i < kernel->n_sources ? &kernel->sources[i] : &kernel->reference.source;
     bool is_known = !source->path;
     for (size_t j = 0; j < n; j++)
       is_known |= digest_equal(&digests[j], &source->digest);

@@ -20,7 +20,7 @@ SQL_TYPES = {
     "numbers": {"_float4", "_float8"}, "texts": {"_text"}, "ranges": {"int8multirange"},
 }
 JSON_TYPES = {"bool": "boolean", "integer": "integer", "number": "number", "text": "string", "enum": "string", "numbers": "array",
-              "texts": "array", "records": "array", "id": "Id", "time": "Time", "digest": "Digest", "ranges": "Ranges"}
+              "texts": "array", "records": "array", "map": "object", "id": "Id", "time": "Time", "digest": "Digest", "ranges": "Ranges"}
 
 
 def run(*arguments):

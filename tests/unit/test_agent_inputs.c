@@ -6,7 +6,7 @@
 #include "agent/measure/inputs.h"
 
 static struct argument argument_of(enum dtype dtype, enum fill_kind fill, double low, double high) {
-  return (struct argument){.dtype = dtype, .is_buffer = true, .fill = fill, .fill_low = low, .fill_high = high};
+  return (struct argument){.dtype = dtype, .is_buffer = true, .fill = {fill, true, low, high}};
 }
 
 Test(inputs, the_same_seed_gives_the_same_bytes) {

@@ -259,10 +259,12 @@ Test(agent_lease_batches, how_full_a_grid_and_a_unit_are_follows_from_the_manife
   struct batches batches = batches_new(4, STAGE_SCREEN);
   struct kernel *kernel = batches.trial.fixture.kernel;
   kernel->language = LANGUAGE_HIP;
-  kernel->n_grid = kernel->n_block = 1;
-  kernel->grid[0] = xstrdup("1217 if MODE == 0 else 912 if MODE == 1 else 1216");
-  kernel->block[0] = xstrdup("256");
-  kernel->shared_bytes = xstrdup("65536 if MODE == 3 else 0");
+  kernel->launch.n_grid = kernel->launch.n_block = 1;
+  kernel->launch.grid = xcalloc(1, sizeof(char *));
+  kernel->launch.block = xcalloc(1, sizeof(char *));
+  kernel->launch.grid[0] = xstrdup("1217 if MODE == 0 else 912 if MODE == 1 else 1216");
+  kernel->launch.block[0] = xstrdup("256");
+  kernel->launch.shared_bytes = xstrdup("65536 if MODE == 3 else 0");
   batches.trial.executor.arch = "gfx942";
   batches.trial.executor.compute_units = 304;
   for (size_t i = 0; i < 4; i++)

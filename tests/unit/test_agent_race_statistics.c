@@ -12,7 +12,7 @@
 static const struct race_limits screen = {.rounds_min = 2, .rounds_max = ROUNDS_MAX, .margin = 0.05, .precision = 0.02};
 
 /* A field of configs whose true times are known. */
-struct field {
+struct racers {
   size_t n;
   double us[CONFIGS_MAX];
   struct timed timed[CONFIGS_MAX];
@@ -23,8 +23,8 @@ struct field {
   size_t n_samples;
 };
 
-static struct field *field_new(size_t n, const double *us) {
-  struct field *field = xcalloc(1, sizeof *field);
+static struct racers *field_new(size_t n, const double *us) {
+  struct racers *field = xcalloc(1, sizeof *field);
   field->n = n;
   for (size_t i = 0; i < n; i++) {
     field->us[i] = us[i];
@@ -34,12 +34,12 @@ static struct field *field_new(size_t n, const double *us) {
   return field;
 }
 
-static void field_free(struct field *field) {
+static void field_free(struct racers *field) {
   race_spread_release(&field->spread);
   free(field);
 }
 
-static void field_judge(struct field *field, const struct race_limits *limits) {
+static void field_judge(struct racers *field, const struct race_limits *limits) {
   const struct timed *in[CONFIGS_MAX];
   enum race_standing standings[CONFIGS_MAX];
   size_t n_in = 0;
@@ -52,7 +52,7 @@ static void field_judge(struct field *field, const struct race_limits *limits) {
 }
 
 /* A round of samples that are slower than the true times by these factors; the baseline takes 1,000. */
-static void field_round(struct field *field, const double *factors, const struct race_limits *limits) {
+static void field_round(struct racers *field, const double *factors, const struct race_limits *limits) {
   for (size_t i = 0; i < field->n; i++) {
     struct timed *timed = &field->timed[i];
     if (!field->is_in[i])
@@ -67,7 +67,7 @@ static void field_round(struct field *field, const double *factors, const struct
 static const double even[CONFIGS_MAX] = {[0 ... CONFIGS_MAX - 1] = 1};
 
 Test(race_statistics, twice_the_best_of_the_first_round_is_far) {
-  struct field *field = field_new(3, (double[]){1000, 1990, 2010});
+  struct racers *field = field_new(3, (double[]){1000, 1990, 2010});
   field_round(field, even, &screen);
   cr_expect_eq(field->standings[0], STANDING_OPEN);
   cr_expect_eq(field->standings[1], STANDING_OPEN);
@@ -76,7 +76,7 @@ Test(race_statistics, twice_the_best_of_the_first_round_is_far) {
 }
 
 Test(race_statistics, a_slow_sample_of_what_was_fast_when_warmed_up_is_not_far) {
-  struct field *field = field_new(2, (double[]){1000, 1000});
+  struct racers *field = field_new(2, (double[]){1000, 1000});
   field->timed[1].estimate_us = 1001;
   field_round(field, (double[]){1, 10}, &screen);
   cr_expect_eq(field->standings[1], STANDING_OPEN);
@@ -84,7 +84,7 @@ Test(race_statistics, a_slow_sample_of_what_was_fast_when_warmed_up_is_not_far) 
 }
 
 Test(race_statistics, who_is_far_from_a_runner_elsewhere_leaves) {
-  struct field *field = field_new(1, (double[]){1000});
+  struct racers *field = field_new(1, (double[]){1000});
   struct race_limits limits = screen;
   limits.best_ratio = 0.4;
   field_round(field, even, &limits);
@@ -93,7 +93,7 @@ Test(race_statistics, who_is_far_from_a_runner_elsewhere_leaves) {
 }
 
 Test(race_statistics, nobody_leaves_without_a_margin) {
-  struct field *field = field_new(3, (double[]){1000, 1500, 3000});
+  struct racers *field = field_new(3, (double[]){1000, 1500, 3000});
   struct race_limits limits = screen;
   limits.margin = INFINITY;
   for (size_t round = 0; round < 8; round++) {
@@ -105,7 +105,7 @@ Test(race_statistics, nobody_leaves_without_a_margin) {
 }
 
 Test(race_statistics, quiet_samples_decide_as_soon_as_they_may) {
-  struct field *field = field_new(4, (double[]){1000, 1010, 1049, 1100});
+  struct racers *field = field_new(4, (double[]){1000, 1010, 1049, 1100});
   field_round(field, even, &screen);
   for (size_t i = 0; i < 4; i++)
     cr_expect_eq(field->standings[i], STANDING_OPEN, "one round tells nothing of its error");
@@ -118,7 +118,7 @@ Test(race_statistics, quiet_samples_decide_as_soon_as_they_may) {
 }
 
 Test(race_statistics, nobody_is_behind_before_the_least_number_of_rounds) {
-  struct field *field = field_new(2, (double[]){1000, 1500});
+  struct racers *field = field_new(2, (double[]){1000, 1500});
   struct race_limits limits = screen;
   limits.rounds_min = 4;
   for (size_t round = 0; round < 3; round++) {
@@ -131,7 +131,7 @@ Test(race_statistics, nobody_is_behind_before_the_least_number_of_rounds) {
 }
 
 Test(race_statistics, nothing_is_decided_where_no_precision_is_asked_for) {
-  struct field *field = field_new(3, (double[]){1000, 1010, 1500});
+  struct racers *field = field_new(3, (double[]){1000, 1010, 1500});
   struct race_limits limits = screen;
   limits.precision = 0;
   for (size_t round = 0; round < 6; round++)
@@ -143,7 +143,7 @@ Test(race_statistics, nothing_is_decided_where_no_precision_is_asked_for) {
 }
 
 Test(race_statistics, a_slow_sample_of_two_does_not_send_anybody_away) {
-  struct field *field = field_new(4, (double[]){1000, 1200, 1200, 1200});
+  struct racers *field = field_new(4, (double[]){1000, 1200, 1200, 1200});
   field_round(field, even, &screen);
   field_round(field, (double[]){10, 1, 1, 1}, &screen);
   cr_expect_neq(field->standings[0], STANDING_BEHIND);
@@ -152,7 +152,7 @@ Test(race_statistics, a_slow_sample_of_two_does_not_send_anybody_away) {
 }
 
 Test(race_statistics, what_slows_a_whole_round_down_cancels) {
-  struct field *field = field_new(3, (double[]){1000, 1010, 1200});
+  struct racers *field = field_new(3, (double[]){1000, 1010, 1200});
   static const double slow[] = {1.7, 1.7, 1.7};
   field_round(field, even, &screen);
   field_round(field, slow, &screen);
@@ -162,7 +162,7 @@ Test(race_statistics, what_slows_a_whole_round_down_cancels) {
 }
 
 Test(race_statistics, what_the_timer_cannot_tell_apart_is_not_decided) {
-  struct field *field = field_new(2, (double[]){20, 20.2});
+  struct racers *field = field_new(2, (double[]){20, 20.2});
   struct race_limits limits = screen;
   limits.precision = 0.003;
   limits.margin = INFINITY;
@@ -173,7 +173,7 @@ Test(race_statistics, what_the_timer_cannot_tell_apart_is_not_decided) {
 }
 
 Test(race_statistics, a_runner_elsewhere_is_compared_with) {
-  struct field *field = field_new(2, (double[]){1000, 1040});
+  struct racers *field = field_new(2, (double[]){1000, 1040});
   struct race_limits limits = screen;
   limits.best_ratio = 0.9;
   field_round(field, even, &limits);
@@ -198,7 +198,7 @@ static double noisy(struct rng *rng, const struct noise *noise) {
 }
 
 /* As race.c does it: warm-ups, rounds with the median of three samples of the baseline, until all are decided. */
-static void field_race(struct field *field, struct rng *rng, const struct noise *noise,
+static void field_race(struct racers *field, struct rng *rng, const struct noise *noise,
                        const struct race_limits *limits) {
   for (size_t i = 0; i < field->n; i++)
     field->timed[i].estimate_us = field->us[i] * fmin(noisy(rng, noise), noisy(rng, noise));
@@ -227,7 +227,7 @@ static void field_race(struct field *field, struct rng *rng, const struct noise 
 }
 
 /* From 1 to 5 times the best, with every tenth within 5 %. */
-static struct field *field_like_a_space(struct rng *rng) {
+static struct racers *field_like_a_space(struct rng *rng) {
   double us[CONFIGS_MAX] = {1000};
   for (size_t i = 1; i < CONFIGS_MAX; i++)
     us[i] = 1000 * (i % 10 == 0 ? 1 + 0.05 * rng_unit(rng) : exp(log(5) * rng_unit(rng)));
@@ -238,7 +238,7 @@ static size_t races_lost(const struct noise *noise, size_t races, size_t *ret_sa
   struct rng rng = rng_seeded(5);
   size_t n_lost = 0, n_samples = 0;
   for (size_t i = 0; i < races; i++) {
-    struct field *field = field_like_a_space(&rng);
+    struct racers *field = field_like_a_space(&rng);
     field_race(field, &rng, noise, &screen);
     n_lost += !field->is_in[0];
     n_samples += field->n_samples;
@@ -268,7 +268,7 @@ Test(race_statistics, the_spread_is_that_of_the_noise) {
   const struct race_limits open = {.rounds_min = 2, .rounds_max = 8, .margin = INFINITY, .precision = 1e-9};
   double sum = 0;
   for (size_t i = 0; i < 50; i++) {
-    struct field *field = field_like_a_space(&rng);
+    struct racers *field = field_like_a_space(&rng);
     field_race(field, &rng, &noise, &open);
     sum += race_spread_sigma(&field->spread);
     field_free(field);

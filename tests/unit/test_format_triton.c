@@ -38,7 +38,7 @@ static char *data_text(const char *name) {
 #define FUNCTION "\"function\": {\"name\": \"add\", \"cache_key\": \"cc\", \"source_sha256\": \"55\"}"
 #define KEY "\"key_names\": [\"n\"], \"tuning_key\": [\"n\"], \"argument_dtypes\": [\"torch.float16\"]"
 #define AUTOTUNE "\"autotune\": {\"decorator\": \"triton\"}"
-#define RECORD "{\"name\": \"add\", " TRITON ", " FUNCTION ", " KEY ", \"configs\": " CONFIGS ", " AUTOTUNE "}"
+#define ADD_RECORD "{\"name\": \"add\", " TRITON ", " FUNCTION ", " KEY ", \"configs\": " CONFIGS ", " AUTOTUNE "}"
 
 static const char usual_metadata[] =
     "{\"hash\": \"h\", \"name\": \"add\", \"target\": {\"backend\": \"hip\"}, \"extern_libs\":"
@@ -99,8 +99,8 @@ static bool render(const struct asked *asked, struct cache_files *ret, struct er
       .n_kernels = 1,
       .kernels = {kernel_of(asked->manifest ? asked->manifest : MANIFEST("add", "[\"n\"]", X_POINTER))}};
   if (!asked->without_build)
-    shelf_add_build(&shelf, asked->record ? asked->record : RECORD, asked->metadata ? asked->metadata : usual_metadata,
-                    NULL);
+    shelf_add_build(&shelf, asked->record ? asked->record : ADD_RECORD,
+                    asked->metadata ? asked->metadata : usual_metadata, NULL);
   shelf.n_blobs -= asked->n_missing;
   cleanup_free char *provenance = provenance_of(&shelf);
   struct winner winner = {shelf.kernels[0],
@@ -212,7 +212,7 @@ Test(format_triton, the_image_s_own_record_comes_first_and_the_manifest_fills_it
 
 Test(format_triton, an_image_may_know_a_kernel_that_has_no_build) {
   cleanup_cache_files struct cache_files files =
-      rendered(&(struct asked){.without_build = true, .identity = "{\"version\": 1, \"functions\": [" RECORD "]}"});
+      rendered(&(struct asked){.without_build = true, .identity = "{\"version\": 1, \"functions\": [" ADD_RECORD "]}"});
   cr_assert_not_null(file_text(&files, PATH_PACKED));
 }
 
@@ -444,7 +444,7 @@ Test(format_triton, a_tuned_winner_goes_before_an_imported_one_for_the_same_path
                                     kernel_of("{\"name\": \"a\", \"language\": \"external\", \"key\": [\"folder\", "
                                               "\"key\"], \"exports\": {\"triton\": {\"function\": \"add\", "
                                               "\"kwargs\": [\"BLOCK\"], \"members\": [\"kwargs\"]}}}")}};
-  shelf_add_build(&shelf, RECORD, usual_metadata, NULL);
+  shelf_add_build(&shelf, ADD_RECORD, usual_metadata, NULL);
   cleanup_free char *provenance = provenance_of(&shelf),
                     *key = xasprintf("{\"folder\": \"%.52s\", \"key\": \"[4096]\"}", PATH_PACKED);
   const struct winner winners[] = {
@@ -467,7 +467,7 @@ static struct cache_files rendered_with_another(bool without_manifest, const cha
   struct shelf shelf = {
       .n_kernels = 2,
       .kernels = {kernel_of(MANIFEST("add", "[\"n\"]", X_POINTER)), kernel_of(MANIFEST("mul", "[\"n\"]", X_POINTER))}};
-  shelf_add_build(&shelf, RECORD, usual_metadata, NULL);
+  shelf_add_build(&shelf, ADD_RECORD, usual_metadata, NULL);
   cleanup_free char *provenance = provenance_of(&shelf);
   const struct winner winners[] = {
       {shelf.kernels[0], "{\"n\": 1}", "{\"BLOCK\": 64, \"num_warps\": 4}", provenance, 0, {0}},

@@ -80,8 +80,8 @@ Test(kernel_folder, the_manifest_has_the_digests_of_the_files) {
   cr_assert_str_eq(got->kernel->sources[0].path, "plain.c");
   cr_assert(digest_equal(&got->kernel->sources[0].digest, &plain));
   cr_assert_str_eq(got->kernel->sources[1].path, "lib/tile.h");
-  cr_assert_str_eq(got->kernel->reference.path, "reference.c");
-  cr_assert(digest_equal(&got->kernel->reference.digest, &reference));
+  cr_assert_str_eq(got->kernel->reference.source.path, "reference.c");
+  cr_assert(digest_equal(&got->kernel->reference.source.digest, &reference));
   for (size_t i = 0; i < got->n_files; i++) {
     struct digest digest = digest_of(got->files[i].bytes, got->files[i].size);
     cr_assert(digest_equal(&got->files[i].digest, &digest));

@@ -257,3 +257,94 @@ Test(record, a_line_has_no_control_characters) {
   cr_expect_str_eq(error.pointer, "/device");
   cr_expect_not(note_reads("{\"reason\": null, \"device\": \"a\\u007f\"}", &error));
 }
+
+struct extent {
+  char *name, *value;
+};
+static bool name_check(const char *text, struct error *error) {
+  return text[0] != '_' || error_set(error, "\"%s\" begins with an underscore", text);
+}
+static const struct field extent_fields[] = {
+    {"name", FIELD_TEXT, offsetof(struct extent, name), .most = 8, .check = name_check},
+    {"value", FIELD_TEXT, offsetof(struct extent, value), FIELD_NOT_NULL | FIELD_OR_INTEGER},
+};
+static const struct record extent_record = RECORD(NULL, struct extent, extent_fields);
+
+struct shaped {
+  RECORD_ARRAY(struct extent, n_extents, extents);
+  RECORD_ARRAY(char *, n_names, names);
+  json_t *object, *array;
+  double tolerance;
+};
+static const struct field shaped_fields[] = {
+    {"extents", FIELD_MAP, offsetof(struct shaped, n_extents), FIELD_OMITTED, .most = 2, .of = &extent_record},
+    {"names", FIELD_TEXTS, offsetof(struct shaped, n_names), FIELD_OMITTED | FIELD_OR_INTEGER, .check = name_check},
+    {"object", FIELD_JSON, offsetof(struct shaped, object), FIELD_OMITTED | FIELD_OBJECT},
+    {"array", FIELD_JSON, offsetof(struct shaped, array), FIELD_OMITTED | FIELD_ARRAY, .least = 1, .most = 2,
+     .schema = "{\"type\": \"boolean\"}"},
+    {"tolerance", FIELD_NUMBER, offsetof(struct shaped, tolerance), FIELD_OMITTED, .most_number = HUGE_VAL},
+};
+static const struct record shaped_record = RECORD(NULL, struct shaped, shaped_fields);
+
+static bool shaped_reads(const char *text, struct shaped *ret, struct error *error) {
+  cleanup_json json_t *json = json_of(text);
+  record_init(&shaped_record, ret);
+  return record_read(&shaped_record, json, "", ret, error);
+}
+
+Test(record, a_map_keeps_its_order_and_integers_may_stand_for_texts) {
+  struct shaped shaped;
+  struct error error;
+  cr_assert(shaped_reads("{\"extents\": {\"z\": \"n\", \"a\": -3}, \"names\": [\"x\", 7], \"array\": [true]}", &shaped,
+                         &error));
+  cr_assert_eq(shaped.n_extents, 2);
+  cr_expect_str_eq(shaped.extents[0].name, "z");
+  cr_expect_str_eq(shaped.extents[1].value, "-3");
+  cr_expect_str_eq(shaped.names[1], "7");
+  cr_expect_null(shaped.object);
+
+  cleanup_json json_t *written = record_write(&shaped_record, &shaped);
+  cleanup_free char *text = json_dumps(written, JSON_COMPACT);
+  cr_expect_str_eq(text, "{\"extents\":{\"z\":\"n\",\"a\":\"-3\"},\"names\":[\"x\",\"7\"],\"array\":[true]}");
+  record_release(&shaped_record, &shaped);
+  cr_expect_null(shaped.extents);
+}
+
+Test(record, what_a_map_or_a_checked_text_refuses_has_its_pointer) {
+  static const struct {
+    const char *text, *pointer, *word;
+  } cases[] = {
+      {"{\"extents\": []}", "/extents", "object"},
+      {"{\"extents\": {\"a\": 1, \"b\": 2, \"c\": 3}}", "/extents", "at most 2"},
+      {"{\"extents\": {\"a\": 1, \"b\": 1.5}}", "/extents/b", "a string or an integer, not a number"},
+      {"{\"extents\": {\"a\": null}}", "/extents/a", "not null"},
+      {"{\"extents\": {\"ninebytes\": 1}}", "/extents/ninebytes", "at most 8"},
+      {"{\"extents\": {\"_a\": 1}}", "/extents/_a", "underscore"},
+      {"{\"names\": [\"a\", \"_b\"]}", "/names/1", "underscore"},
+      {"{\"names\": [null]}", "/names/0", "strings or integers, not null"},
+      {"{\"object\": []}", "/object", "an object, not an array"},
+      {"{\"array\": {}}", "/array", "an array, not an object"},
+      {"{\"array\": []}", "/array", "at least 1"},
+      {"{\"array\": [1, 2, 3]}", "/array", "at most 2"},
+      {"{\"tolerance\": -1}", "/tolerance", "at least 0"},
+  };
+  for (size_t i = 0; i < ARRAY_LENGTH(cases); i++) {
+    struct shaped shaped;
+    struct error error;
+    cr_expect_not(shaped_reads(cases[i].text, &shaped, &error), "%s", cases[i].text);
+    cr_expect_str_eq(error.pointer, cases[i].pointer, "%s: %s", cases[i].text, error.message);
+    cr_expect_not_null(strstr(error.message, cases[i].word), "%s: %s", cases[i].text, error.message);
+    record_release(&shaped_record, &shaped);
+  }
+}
+
+Test(record, the_schema_of_a_map_is_that_of_its_values) {
+  cleanup_json json_t *schema = record_schema(&shaped_record);
+  schema_is(schema, "extents",
+            "{\"type\": [\"object\", \"null\"], \"maxProperties\": 2,"
+            " \"additionalProperties\": {\"type\": [\"string\", \"integer\"]}}");
+  schema_is(schema, "object", "{\"type\": [\"object\", \"null\"]}");
+  schema_is(schema, "array",
+            "{\"type\": [\"array\", \"null\"], \"items\": {\"type\": \"boolean\"}, \"minItems\": 1, \"maxItems\": 2}");
+  schema_is(schema, "tolerance", "{\"type\": [\"number\", \"null\"], \"minimum\": 0.0}");
+}

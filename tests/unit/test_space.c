@@ -149,17 +149,16 @@ Test(space, keeps_the_json_as_it_was_given) {
 }
 
 Test(space, refuses_what_is_no_space) {
-  expect_refused("[]", "", "a space must be an object with \"parameters\" or \"configs\"");
+  expect_refused("[]", "", "must be an object, not an array");
   expect_refused("{}", "", "a space must have either \"parameters\" or \"configs\", and it has neither");
   expect_refused("{\"parameters\": {\"a\": [1]}, \"configs\": [{\"a\": 1}]}", "",
                  "a space must have either \"parameters\" or \"configs\", not both");
   expect_refused("{\"parameter\": {\"a\": [1]}}", "/parameter", "unknown member \"parameter\"");
   expect_refused("{\"parameters\": [1]}", "/parameters", "\"parameters\" must be an object, not an array");
-  expect_refused("{\"parameters\": {}}", "/parameters",
-                 "the space has no parameters; a kernel without any has one of one value");
+  expect_refused("{\"parameters\": {}}", "/parameters", "\"parameters\" has 0 members; it must have at least 1");
   expect_refused("{\"configs\": [{}]}", "/configs/0",
                  "the configs have no parameters; a kernel without any has one of one value");
-  expect_refused("{\"configs\": []}", "/configs", "a list must have 1 to 100000 configs, not 0");
+  expect_refused("{\"configs\": []}", "/configs", "\"configs\" has 0 elements; it must have at least 1");
   expect_refused("{\"configs\": [{\"a\": 1}], \"conditions\": [\"a\"]}", "/conditions",
                  "a list of configs has no conditions; leave the excluded ones out of it");
 }
@@ -175,8 +174,8 @@ Test(space, refuses_members_of_another_type) {
 }
 
 Test(space, refuses_values_that_no_parameter_has) {
-  expect_refused("{\"parameters\": {\"a\": 1}}", "/parameters/a", "the values of a parameter must be an array");
-  expect_refused("{\"parameters\": {\"a\": []}}", "/parameters/a", "a parameter must have 1 to 65536 values, not 0");
+  expect_refused("{\"parameters\": {\"a\": 1}}", "/parameters/a", "\"a\" must be an array, not an integer");
+  expect_refused("{\"parameters\": {\"a\": []}}", "/parameters/a", "\"a\" has 0 elements; it must have at least 1");
   expect_refused("{\"parameters\": {\"a\": [1, 0.5]}}", "/parameters/a/1",
                  "a parameter has no float values; write an integer or a string");
   expect_refused("{\"parameters\": {\"a\": [1, [2]]}}", "/parameters/a/1",
@@ -219,7 +218,14 @@ Test(space, refuses_more_than_its_limits) {
   for (int i = 0; i < 65; i++)
     sprintf(text + strlen(text), "%s\"p%d\": [0]", i ? ", " : "", i);
   strcat(text, "}}");
-  expect_refused(text, "/parameters/p64", "the space has more than 64 parameters");
+  expect_refused(text, "/parameters", "\"parameters\" has 65 members; at most 64 are taken");
+
+  char list[4096] = "{\"configs\": [{";
+  for (int i = 0; i < 65; i++)
+    sprintf(list + strlen(list), "%s\"p%d\": 0", i ? ", " : "", i);
+  strcat(list, "}]}");
+  expect_refused(list, "/configs/0", "the space has more than 64 parameters");
+
   struct error error;
   struct space *space;
   cleanup_json json_t *json = json_pack("{s: {s: []}, s: []}", "parameters", "a", "conditions");
@@ -230,22 +236,22 @@ Test(space, refuses_more_than_its_limits) {
   space_free(space);
   json_array_append_new(values, json_integer(-1));
   cr_expect_not(space_parse(json, &space, &error));
-  cr_expect_str_eq(error.message, "a parameter must have 1 to 65536 values, not 65537");
+  cr_expect_str_eq(error.message, "\"a\" has 65537 elements; at most 65536 are taken");
   json_array_clear(values);
   json_array_append_new(values, json_integer(1));
   for (int i = 0; i < SPACE_CONDITIONS_MAX + 1; i++)
     json_array_append_new(json_object_get(json, "conditions"), json_string("a"));
   cr_expect_not(space_parse(json, &space, &error));
-  cr_expect_str_eq(error.message, "the space has 257 conditions; at most 256 are taken");
+  cr_expect_str_eq(error.message, "\"conditions\" has 257 elements; at most 256 are taken");
 }
 
 Test(space, refuses_roles_that_are_none) {
   expect_refused("{\"parameters\": {\"warps\": [1]}, \"roles\": {\"warp\": \"option\"}}", "/roles/warp",
                  "the space has no parameter \"warp\"; did you mean \"warps\"?");
   expect_refused("{\"parameters\": {\"a\": [1]}, \"roles\": {\"a\": \"options\"}}", "/roles/a",
-                 "a role must be \"constexpr\", \"define\", \"option\" or \"env\"");
+                 "\"a\" is \"options\"; it must be one of: constexpr, option, env, define");
   expect_refused("{\"parameters\": {\"a\": [1]}, \"roles\": {\"a\": 1}}", "/roles/a",
-                 "a role must be \"constexpr\", \"define\", \"option\" or \"env\"");
+                 "\"a\" must be a string, not an integer");
 }
 
 Test(space, refuses_a_default_that_is_no_point) {
@@ -279,7 +285,7 @@ Test(space, says_which_condition_is_wrong_and_where) {
   expect_refused("{\"parameters\": {\"a\": [1]}, \"conditions\": [\"a\", \"a / 2\"]}", "/conditions/1",
                  "condition 1, column 3: '/' would make a float; use //");
   expect_refused("{\"parameters\": {\"a\": [1]}, \"conditions\": [\"a\", 1]}", "/conditions/1",
-                 "a condition must be a string that holds an expression");
+                 "\"conditions\" must hold strings, not an integer");
   expect_points("{\"parameters\": {\"a\": [1]}, \"conditions\": [\"a\", \"a + K\"]}", NULL,
                 "error: /conditions/1 condition 1, column 5: unknown name \"K\"; known: gpu_name, arch, a");
 }

@@ -1,5 +1,5 @@
-/* Sets of ordinals as ranges. Memory: a config_ranges owns its array. Threads: one to a set while it is written. */
-#include "common/space/space.h"
+/* Sets of ordinals as ranges. Memory and threads: as the header says. */
+#include "common/base/config_ranges.h"
 
 void config_ranges_add(struct config_ranges *ranges, uint64_t ordinal) {
   if (ranges->n > 0) {

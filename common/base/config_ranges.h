@@ -1,0 +1,26 @@
+/* Sets of ordinals of configs, as ranges: what a lease carries.
+ *
+ * Memory: a config_ranges owns its array. Threads: one to a set while it is written. */
+#ifndef WAVETUNE_COMMON_BASE_CONFIG_RANGES_H
+#define WAVETUNE_COMMON_BASE_CONFIG_RANGES_H
+
+#include "common/base/json.h"
+
+/* A set of ordinals as sorted, disjoint, non-adjacent ranges [first, first + count). */
+struct config_range {
+  uint64_t first;
+  uint64_t count;
+};
+struct config_ranges {
+  size_t n, capacity;
+  struct config_range *ranges;
+}; /* starts as {0} */
+void config_ranges_add(struct config_ranges *ranges, uint64_t ordinal); /* ordinals in rising order; joins neighbours */
+uint64_t config_ranges_count(const struct config_ranges *ranges);
+bool config_ranges_hold(const struct config_ranges *ranges, uint64_t ordinal);
+must_check json_t *config_ranges_to_json(const struct config_ranges *ranges); /* [[0, 48], [50, 22]] */
+must_check bool config_ranges_from_json(const json_t *json, struct config_ranges *ret_ranges, struct error *error);
+void config_ranges_release(struct config_ranges *ranges);
+#define cleanup_config_ranges __attribute__((cleanup(config_ranges_release)))
+
+#endif

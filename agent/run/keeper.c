@@ -39,25 +39,29 @@ static json_t *enrol_body(struct agent *agent) {
   /* Its own token or, without any token, its certificate says who it is. */
   bool is_known = agent->own_token || !option_text(agent->options, "token");
   cleanup_free char *id = is_known ? NULL : agent_id(agent);
-  cleanup_free char *machine = machine_digest();
-  json_t *devices = json_array();
+  struct enrolment enrolment = {.agent = TAKE(id),
+                                .boot = xstrdup(agent->boot),
+                                .name = xstrdup(agent->name),
+                                .version = xstrdup(WAVETUNE_VERSION),
+                                .machine = machine_digest()};
+  struct enrolment_device *devices = xcalloc(agent->n_threads, sizeof *devices);
+  enrolment.devices = (struct records){agent->n_threads, devices};
   for (size_t i = 0; i < agent->n_threads; i++) {
     const struct device_seen *device = agent->threads[i].device;
     json_t *facts = json_object_get(device->json, "facts");
-    json_array_append_new(devices, json_pack("{s:s, s:s, s:o, s:o}", "device", device->name, "backend", device->backend,
-                                             "environment", environment_to_json(&device->environment), "facts",
-                                             facts ? json_incref(facts) : json_object()));
+    devices[i].device = xstrdup(device->name);
+    devices[i].backend = xstrdup(device->backend);
+    devices[i].environment_json = environment_to_json(&device->environment);
+    devices[i].facts = facts ? json_incref(facts) : json_object();
   }
-  json_t *body = json_pack("{s:s, s:s, s:s, s:s, s:o}", "boot", agent->boot, "name", agent->name, "version",
-                           WAVETUNE_VERSION, "machine", machine, "devices", devices);
-  if (id)
-    json_object_set_new(body, "agent", json_string(id));
-  if (agent->trusted.n) {
-    json_t *keys = json_array();
-    for (size_t i = 0; i < agent->trusted.n; i++)
-      ALWAYS(json_array_append_new(keys, json_digest_text(&agent->trusted.all[i].id)) == 0);
-    ALWAYS(json_object_set_new(body, "trusted_keys", keys) == 0);
+  if (agent->trusted.n)
+    enrolment.trusted_keys.all = xcalloc(agent->trusted.n, sizeof(char *));
+  for (size_t i = 0; i < agent->trusted.n; i++) {
+    char text[DIGEST_TEXT_SIZE];
+    enrolment.trusted_keys.all[enrolment.trusted_keys.n++] = xstrdup(digest_format(&agent->trusted.all[i].id, text));
   }
+  json_t *body = record_write(&enrolment_record, &enrolment);
+  record_release(&enrolment_record, &enrolment);
   return body;
 }
 
@@ -76,7 +80,7 @@ static void id_keep(struct agent *agent, const char *id) {
 }
 
 static void rotation_plan(struct agent *agent, int64_t rotate_in_ms) {
-  agent->rotate_at_ms = rotate_in_ms < 0 ? 0 : clock_monotonic_ms() + rotate_in_ms;
+  agent->rotate_at_ms = rotate_in_ms == FIELD_NONE ? 0 : clock_monotonic_ms() + rotate_in_ms;
 }
 
 /* Says of an answer that it cannot be used, and why. The same may be answered otherwise later. */
@@ -115,7 +119,7 @@ static struct server_answer enrol_ask(struct agent *agent, struct enrolled *ret_
 bool agent_enrol(struct agent *agent, int *ret_code) {
   struct backoff backoff = backoff_new(BACKOFF_LEAST_MS, BACKOFF_MOST_MS);
   while (!agent_is_stopping(agent)) {
-    struct enrolled enrolled;
+    cleanup_enrolled struct enrolled enrolled = {0};
     cleanup_server_answer struct server_answer answer = enrol_ask(agent, &enrolled);
     if (answer.is_ok)
       return true;
@@ -148,7 +152,7 @@ static void enrol_again(struct keeper *keeper, int64_t now_ms) {
   struct agent *agent = keeper->agent;
   if (!flag_is_set(agent, &agent->must_enrol) || now_ms < keeper->enrol_ms)
     return;
-  struct enrolled enrolled;
+  cleanup_enrolled struct enrolled enrolled = {0};
   cleanup_server_answer struct server_answer answer = enrol_ask(agent, &enrolled);
   if (answer.is_ok) {
     pthread_mutex_lock(&agent->mutex);
@@ -171,7 +175,7 @@ static void token_rotate(struct keeper *keeper, int64_t now_ms) {
   cleanup_json json_t *body = json_object();
   cleanup_server_answer struct server_answer answer =
       server_ask(agent->keeper_client, "POST", path, body, RENEW_MOST_MS);
-  struct rotated rotated;
+  cleanup_rotated struct rotated rotated = {0};
   if (answer.is_ok && !rotated_read(answer.json, &rotated, &answer.error))
     answer_refuse(&answer, path);
   if (answer.is_ok && own_token_replace(agent, rotated.token, &answer.error)) {
@@ -200,7 +204,7 @@ static void token_ended(struct keeper *keeper, const struct error *error) {
 static void heartbeat_send(struct keeper *keeper) {
   struct agent *agent = keeper->agent;
   cleanup_free char *id = agent_id(agent), *path = xasprintf("/v1/agents/%s/heartbeat", id);
-  cleanup_json json_t *body = json_pack("{s:s}", "boot", agent->boot);
+  cleanup_json json_t *body = record_write(&heartbeat_request_record, &(struct beat){agent->boot});
   cleanup_server_answer struct server_answer answer =
       server_ask(agent->keeper_client, "POST", path, body, RENEW_MOST_MS);
   struct beaten beaten;

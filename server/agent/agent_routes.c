@@ -2,6 +2,7 @@
  *
  * Memory: what a handler makes lives as long as it runs. Threads: database workers; the heartbeat: event threads. */
 #include "common/base/log.h"
+#include "common/enrolment/enrolment.h"
 #include "server/agent/agents.h"
 #include "server/cache/environments.h"
 #include "server/http/answers.h"
@@ -43,35 +44,15 @@ static bool beat_is_own(struct server *server, struct request *request) {
   return false;
 }
 
-struct heartbeat_request {
-  char *boot;
-};
-static const struct field heartbeat_fields[] = {
-    {"boot", FIELD_TEXT, offsetof(struct heartbeat_request, boot), FIELD_REQUIRED},
-};
-const struct record heartbeat_request_record = RECORD("HeartbeatRequest", struct heartbeat_request, heartbeat_fields);
-
-struct heartbeat_answer {
-  int64_t heartbeat_every_ms;
-  bool draining;
-};
-static const struct field heartbeat_answer_fields[] = {
-    {"heartbeat_every_ms", FIELD_INTEGER, offsetof(struct heartbeat_answer, heartbeat_every_ms),
-     FIELD_ANSWER | FIELD_NOT_NULL},
-    {"draining", FIELD_BOOL, offsetof(struct heartbeat_answer, draining), FIELD_ANSWER},
-};
-const struct record heartbeat_answer_record =
-    RECORD("HeartbeatAnswer", struct heartbeat_answer, heartbeat_answer_fields);
-
 /* By the event thread, which does not wait for the database. */
 static void beat_answer(struct server *server, struct request *request, const char *boot) {
-  struct heartbeat_answer answer = {.heartbeat_every_ms = server_options(server)->heartbeat_ms};
+  struct beaten answer = {.heartbeat_every_ms = server_options(server)->heartbeat_ms};
   const char *id = request->segments[0];
   struct error error;
   if (!beat_is_own(server, request))
     return;
 
-  switch (agent_table_beat(server_agents(server), id, boot, clock_monotonic_ms(), &answer.draining)) {
+  switch (agent_table_beat(server_agents(server), id, boot, clock_monotonic_ms(), &answer.is_draining)) {
   case AGENT_BEATS:
     request_answer_json(request, 200, record_write(&heartbeat_answer_record, &answer));
     return;
@@ -86,7 +67,7 @@ static void beat_answer(struct server *server, struct request *request, const ch
 }
 
 void route_agent_heartbeat(struct server *server, struct request *request) {
-  struct heartbeat_request beat = {0};
+  struct beat beat = {0};
   struct error error;
   if (record_read(&heartbeat_request_record, request->json, "", &beat, &error))
     beat_answer(server, request, beat.boot);

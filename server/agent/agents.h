@@ -12,8 +12,7 @@
 #include "server/db/author.h"
 #include "server/server.h"
 
-#define AGENT_ID_SIZE 33 /* 32 hex digits and a NUL */
-#define AGENT_TEXT_MAX 200
+#define AGENT_ID_SIZE 33      /* 32 hex digits and a NUL */
 #define AGENTS_ASKED_MAX 4096 /* ids that are being looked up or known to be absent; beyond, unknown is absent */
 #define AGENT_ABSENT_MS 10000
 

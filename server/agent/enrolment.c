@@ -7,37 +7,6 @@
 #include "server/db/db_record.h"
 #include "server/records.h"
 
-#define LINE(name, type, member, flags)                                                                                \
-  {name, FIELD_TEXT, offsetof(type, member), FIELD_LINE | (flags), .least = 1, .most = AGENT_TEXT_MAX}
-
-static const struct field device_fields[] = {
-    LINE("device", struct enrolment_device, device, FIELD_REQUIRED),
-    LINE("backend", struct enrolment_device, backend, FIELD_REQUIRED),
-    {"name", FIELD_TEXT, offsetof(struct enrolment_device, name), FIELD_NOT_NULL | FIELD_NO_COLUMN},
-    {"environment", FIELD_JSON, offsetof(struct enrolment_device, environment_json), FIELD_REQUIRED | FIELD_NO_COLUMN,
-     .schema = SCHEMA_ENVIRONMENT},
-    {"facts", FIELD_JSON, offsetof(struct enrolment_device, facts), .schema = "{\"type\": \"object\"}"},
-    {"environment_digest", FIELD_DIGEST, offsetof(struct enrolment_device, environment_digest), FIELD_NO_JSON},
-};
-static const struct record device_record = RECORD(NULL, struct enrolment_device, device_fields);
-
-static const struct field enrolment_fields[] = {
-    {"agent", FIELD_TEXT, offsetof(struct enrolment, agent), FIELD_NO_COLUMN,
-     .schema = "{\"type\": \"string\", \"pattern\": \"^[0-9a-f]{32}$\"}"},
-    LINE("boot", struct enrolment, boot, FIELD_REQUIRED),
-    LINE("name", struct enrolment, name, FIELD_REQUIRED),
-    LINE("version", struct enrolment, version, FIELD_REQUIRED),
-    LINE("machine", struct enrolment, machine, 0),
-    {"trusted_keys", FIELD_TEXTS, offsetof(struct enrolment, trusted_keys), FIELD_NOT_NULL, .least = 1,
-     .most = ENROLMENT_KEYS_MAX,
-     .schema = "{\"type\": \"array\", \"minItems\": 1, \"maxItems\": 64,"
-               " \"items\": {\"$ref\": \"#/components/schemas/Digest\"}}",
-     .about = "it takes only work that one of these keys signed"},
-    {"devices", FIELD_RECORDS, offsetof(struct enrolment, devices), FIELD_REQUIRED | FIELD_NO_COLUMN, .least = 1,
-     .most = ENROLMENT_DEVICES_MAX, .of = &device_record},
-};
-const struct record enrolment_record = RECORD("AgentRequest", struct enrolment, enrolment_fields);
-
 void enrolment_release(struct enrolment *enrolment) {
   struct enrolment_device *devices = enrolment->devices.all;
   for (size_t i = 0; i < enrolment->devices.n; i++)
@@ -47,8 +16,6 @@ void enrolment_release(struct enrolment *enrolment) {
 
 static bool device_check(struct enrolment *enrolment, size_t i, struct error *error) {
   struct enrolment_device *devices = enrolment->devices.all, *device = &devices[i];
-  if (device->facts && !json_is_object(device->facts))
-    return error_at(error, "/facts", "\"facts\" must be an object");
   if (!environment_parse(device->environment_json, &device->environment, error) ||
       !environment_is_full(&device->environment, error))
     return error_pointer_prefix(error, "/environment");
@@ -174,7 +141,7 @@ bool agent_enrol(struct db *db, const char *agent, const struct enrolment *enrol
   bind_integer(&parameters, "token", token);
   bind_record(&parameters, &enrolment_record, enrolment);
   bind_text(&devices, "agent", agent);
-  bind_records(&devices, &device_record, enrolment->devices.all, n);
+  bind_records(&devices, &enrolment_device_record, enrolment->devices.all, n);
   if (!environments_store(db, environments, n, error) || !db_run(db, &sql_agent_enrol, &parameters, &rows, error) ||
       !db_run(db, &sql_agent_devices, &devices, NULL, error))
     return false;

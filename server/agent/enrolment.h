@@ -5,27 +5,9 @@
 #ifndef WAVETUNE_SERVER_AGENT_ENROLMENT_H
 #define WAVETUNE_SERVER_AGENT_ENROLMENT_H
 
-#include "common/node/environment.h"
-#include "common/record/record.h"
+#include "common/enrolment/enrolment.h"
 #include "server/token/tokens.h"
 
-#define ENROLMENT_DEVICES_MAX 64
-#define ENROLMENT_KEYS_MAX 64
-
-struct enrolment_device {
-  char *device, *backend;
-  char *name; /* not kept */
-  json_t *environment_json, *facts;
-  struct environment environment; /* full */
-  struct digest environment_digest;
-};
-struct enrolment {
-  char *agent; /* NULL: the server chooses */
-  char *boot, *name, *version;
-  char *machine;             /* a digest of what tells the machine apart; NULL: not said */
-  struct texts trusted_keys; /* ids of keys; none: it takes what is not signed, too */
-  struct records devices;    /* struct enrolment_device */
-};
 must_check bool enrolment_parse(const json_t *json, struct enrolment *ret, struct error *error);
 void enrolment_release(struct enrolment *enrolment);
 #define cleanup_enrolment __attribute__((cleanup(enrolment_release)))

@@ -184,23 +184,6 @@ static void refusal_note(struct worker *worker, const struct request *request, c
     log_warning("agent: cannot note that a copy of agent=%s was refused: %s", enrolling->copy_of, error.message);
 }
 
-struct agent_answer {
-  const char *agent, *token;
-  int64_t heartbeat_every_ms, lease_ms, reclaimed;
-  json_t *rotate_in_ms; /* NULL: it has no token of its own; JSON's null: that one needs no other */
-};
-static const struct field agent_answer_fields[] = {
-    {"agent", FIELD_TEXT, offsetof(struct agent_answer, agent), FIELD_ANSWER | FIELD_NOT_NULL},
-    {"heartbeat_every_ms", FIELD_INTEGER, offsetof(struct agent_answer, heartbeat_every_ms),
-     FIELD_ANSWER | FIELD_NOT_NULL},
-    {"lease_ms", FIELD_INTEGER, offsetof(struct agent_answer, lease_ms), FIELD_ANSWER | FIELD_NOT_NULL},
-    {"reclaimed", FIELD_INTEGER, offsetof(struct agent_answer, reclaimed), FIELD_ANSWER | FIELD_NOT_NULL},
-    {"token", FIELD_TEXT, offsetof(struct agent_answer, token), FIELD_ANSWER | FIELD_OMITTED},
-    {"rotate_in_ms", FIELD_JSON, offsetof(struct agent_answer, rotate_in_ms), FIELD_ANSWER | FIELD_OMITTED,
-     .schema = "{\"type\": [\"integer\", \"null\"]}"},
-};
-const struct record agent_answer_record = RECORD("AgentAnswer", struct agent_answer, agent_answer_fields);
-
 static void enrolled_answer(struct worker *worker, struct request *request, struct enrolling *enrolling) {
   const struct server_options *options = server_options(worker->server);
   agent_table_put(server_agents(worker->server), enrolling->id, enrolling->enrolment->boot, false, enrolling->owner,
@@ -211,15 +194,14 @@ static void enrolled_answer(struct worker *worker, struct request *request, stru
            enrolling->enrolment->name, enrolling->enrolment->devices.n, enrolling->losses.n, request->token_name,
            client_address(request, address));
 
-  struct agent_answer answer = {.agent = enrolling->id,
-                                .heartbeat_every_ms = options->heartbeat_ms,
-                                .lease_ms = options->lease_ms,
-                                .reclaimed = (int64_t)enrolling->losses.n,
-                                .token = *enrolling->token ? enrolling->token : NULL};
-  if (enrolling->owner.has_token)
-    answer.rotate_in_ms = enrolling->rotate_in_ms < 0 ? json_null() : json_integer((json_int_t)enrolling->rotate_in_ms);
+  bool must_rotate = enrolling->owner.has_token && enrolling->rotate_in_ms >= 0;
+  struct enrolled answer = {.agent = enrolling->id,
+                            .heartbeat_every_ms = options->heartbeat_ms,
+                            .lease_ms = options->lease_ms,
+                            .reclaimed = (int64_t)enrolling->losses.n,
+                            .token = *enrolling->token ? enrolling->token : NULL,
+                            .rotate_in_ms = must_rotate ? enrolling->rotate_in_ms : FIELD_NONE};
   request_answer_json(request, *enrolling->boot_before ? 200 : 201, record_write(&agent_answer_record, &answer));
-  json_decref(answer.rotate_in_ms);
 }
 
 void route_agent_post(struct worker *worker, struct request *request) {
@@ -269,17 +251,6 @@ static bool token_may_be_replaced(const struct request *request, struct error *e
                   request->token_name);
 }
 
-struct agent_token_answer {
-  const char *token;
-  int64_t rotate_in_ms; /* FIELD_NONE: it needs no other */
-};
-static const struct field token_answer_fields[] = {
-    {"token", FIELD_TEXT, offsetof(struct agent_token_answer, token), FIELD_ANSWER | FIELD_NOT_NULL},
-    {"rotate_in_ms", FIELD_INTEGER, offsetof(struct agent_token_answer, rotate_in_ms), FIELD_ANSWER},
-};
-const struct record agent_token_answer_record =
-    RECORD("AgentTokenAnswer", struct agent_token_answer, token_answer_fields);
-
 void route_agent_token(struct worker *worker, struct request *request) {
   static const char *const members[] = {NULL};
   int64_t life_ms = server_options(worker->server)->agent_token_ms;
@@ -296,6 +267,6 @@ void route_agent_token(struct worker *worker, struct request *request) {
     return;
   }
   log_info("agent: agent=%s replaces its token", request->token_agent);
-  struct agent_token_answer answer = {token, life_ms ? life_ms - life_ms / 3 : FIELD_NONE};
+  struct rotated answer = {token, life_ms ? life_ms - life_ms / 3 : FIELD_NONE};
   request_answer_json(request, 201, record_write(&agent_token_answer_record, &answer));
 }

@@ -19,18 +19,20 @@ static bool is_of(const char *text, const char *characters, size_t most) {
   return length >= 1 && length <= most && strspn(text, characters) == length;
 }
 
+static bool rotation_is_sane(int64_t in_ms) { return in_ms == FIELD_NONE || (in_ms > 0 && in_ms < YEARS_MS); }
+
 static void enrolment_check(const json_t *json) {
-  struct enrolled enrolled;
-  struct rotated rotated;
+  cleanup_enrolled struct enrolled enrolled = {0};
+  cleanup_rotated struct rotated rotated = {0};
   struct beaten beaten;
   struct error error = {0};
   if (enrolled_read(json, &enrolled, &error))
     ALWAYS(is_of(enrolled.agent, "0123456789abcdef", 64) && (!enrolled.token || token_is_plain(enrolled.token)) &&
-           enrolled.rotate_in_ms >= -1 && enrolled.rotate_in_ms < YEARS_MS && enrolled.heartbeat_every_ms >= 1);
+           rotation_is_sane(enrolled.rotate_in_ms) && enrolled.heartbeat_every_ms >= 1);
   else
     refusal_check(&error);
   if (rotated_read(json, &rotated, &error))
-    ALWAYS(token_is_plain(rotated.token) && rotated.rotate_in_ms >= -1 && rotated.rotate_in_ms < YEARS_MS);
+    ALWAYS(token_is_plain(rotated.token) && rotation_is_sane(rotated.rotate_in_ms));
   else
     refusal_check(&error);
   if (beaten_read(json, &beaten, &error))

@@ -118,7 +118,7 @@ AGENTS, LEASES, RENEW, RESULTS = "/v1/agents", "/v1/leases", "/v1/leases/[^/]+/r
 UNSTORED = says("POST", RESULTS, 503, {"detail": "not now"})  # the lease is held for as long
 HUGE = 2**63 - 1
 LIES = {
-    "an array for everything": (lambda *_: (200, []), 'member "agent" is missing'),
+    "an array for everything": (lambda *_: (200, []), 'makes no sense: must be an object'),
     "an id of another type": (says("POST", AGENTS, 200, {"agent": 7}), '"agent" must be a string, not an integer'),
     "an id that is a path": (says("POST", AGENTS, 200, {"agent": "../../gc"}), "the agent's id is not 1 to 64"),
     "a token of two lines": (says("POST", AGENTS, 200, {"agent": "ab", "token": "a\nb"}), "the token is not 1 to 256"),

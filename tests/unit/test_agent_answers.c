@@ -16,7 +16,7 @@ static json_t *json_of(const char *text) {
 Test(agent_answers, an_enrolment_names_the_agent_and_what_it_may_expect) {
   cleanup_json json_t *json = json_of("{\"agent\": \"ab12\", \"token\": \"wt_x\", \"rotate_in_ms\": 60000, "
                                       "\"heartbeat_every_ms\": 700, \"reclaimed\": 2}");
-  struct enrolled enrolled;
+  cleanup_enrolled struct enrolled enrolled;
   struct error error;
   cr_assert(enrolled_read(json, &enrolled, &error), "%s", error.message);
   cr_expect_str_eq(enrolled.agent, "ab12");
@@ -28,15 +28,18 @@ Test(agent_answers, an_enrolment_names_the_agent_and_what_it_may_expect) {
 
 Test(agent_answers, what_an_answer_leaves_out_has_a_default) {
   cleanup_json json_t *json = json_of("{\"agent\": \"ab12\", \"rotate_in_ms\": null}");
-  struct enrolled enrolled;
+  cleanup_enrolled struct enrolled enrolled;
   struct beaten beaten;
   struct error error;
   cr_assert(enrolled_read(json, &enrolled, &error), "%s", error.message);
   cr_expect_null(enrolled.token);
-  cr_expect_eq(enrolled.rotate_in_ms, -1);
+  cr_expect_eq(enrolled.rotate_in_ms, FIELD_NONE);
   cr_expect_eq(enrolled.heartbeat_every_ms, HEARTBEAT_MS_DEFAULT);
-  cr_assert(beaten_read(NULL, &beaten, &error), "%s", error.message);
+  cleanup_json json_t *nothing = json_object();
+  cr_assert(beaten_read(nothing, &beaten, &error), "%s", error.message);
   cr_expect_not(beaten.is_draining);
+  cr_expect_eq(beaten.heartbeat_every_ms, HEARTBEAT_MS_DEFAULT);
+  cr_expect_not(beaten_read(NULL, &beaten, &error));
 }
 
 Test(agent_answers, a_token_that_is_due_at_once_is_replaced_in_a_moment) {
@@ -44,7 +47,7 @@ Test(agent_answers, a_token_that_is_due_at_once_is_replaced_in_a_moment) {
                                         "{\"token\": \"t\", \"rotate_in_ms\": -5}"};
   for (size_t i = 0; i < ARRAY_LENGTH(answers); i++) {
     cleanup_json json_t *json = json_of(answers[i]);
-    struct rotated rotated;
+    cleanup_rotated struct rotated rotated;
     struct error error;
     cr_assert(rotated_read(json, &rotated, &error), "%s", error.message);
     cr_expect_eq(rotated.rotate_in_ms, 500);
@@ -54,7 +57,8 @@ Test(agent_answers, a_token_that_is_due_at_once_is_replaced_in_a_moment) {
 Test(agent_answers, what_makes_no_sense_is_refused_where_it_is) {
   static const struct {
     const char *text, *pointer;
-  } enrolments[] = {{"[]", "/agent"},
+  } enrolments[] = {{"[]", ""},
+                    {"{}", "/agent"},
                     {"{\"agent\": 7}", "/agent"},
                     {"{\"agent\": \"../ab\"}", "/agent"},
                     {"{\"agent\": \"AB\"}", "/agent"},
@@ -65,7 +69,7 @@ Test(agent_answers, what_makes_no_sense_is_refused_where_it_is) {
                     {"{\"agent\": \"ab\", \"reclaimed\": -1}", "/reclaimed"}};
   struct error error;
   for (size_t i = 0; i < ARRAY_LENGTH(enrolments); i++) {
-    struct enrolled enrolled;
+    cleanup_enrolled struct enrolled enrolled;
     cleanup_json json_t *json = json_of(enrolments[i].text);
     cr_expect_not(enrolled_read(json, &enrolled, &error), "%s", enrolments[i].text);
     cr_expect_str_eq(error.pointer, enrolments[i].pointer);

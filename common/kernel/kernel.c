@@ -5,7 +5,6 @@
 
 #include "common/kernel/kernel_parse.h"
 
-#define NAME_MAX_LENGTH 128
 #define DEFINES_MAX 64
 #define SAMPLES_DEFAULT 4096
 #define SAMPLES_MAX ((int64_t)1 << 40)
@@ -129,15 +128,16 @@ static const struct field export_fields[] = {
 static const struct record export_record = RECORD(NULL, struct export, export_fields);
 
 #define AT(member) offsetof(struct kernel, member)
-#define MANIFEST_HEAD                                                                                                  \
-  {"name", FIELD_TEXT, AT(name), FIELD_REQUIRED, .least = 1, .most = NAME_MAX_LENGTH, .check = kernel_name_check},     \
-      {"language", FIELD_ENUM, AT(language), FIELD_REQUIRED, .names = language_names}, {                               \
-    "key", FIELD_TEXTS, AT(n_key_names), FIELD_REQUIRED, .most = KEY_MEMBERS_MAX, .check = key_name_check              \
-  }
+#define NAME_FIELD {"name", FIELD_TEXT, AT(name), FIELD_REQUIRED, .least = 1, .most = 128, .check = kernel_name_check}
+#define LANGUAGE_FIELD {"language", FIELD_ENUM, AT(language), FIELD_REQUIRED, .names = language_names}
+#define KEY_FIELD                                                                                                      \
+  {"key", FIELD_TEXTS, AT(n_key_names), FIELD_REQUIRED, .most = KEY_MEMBERS_MAX, .check = key_name_check}
 #define EXPRESSION(name, member)                                                                                       \
   {name, FIELD_TEXT, AT(member), FIELD_NOT_NULL | FIELD_OR_INTEGER, .check = expression_check}
 static const struct field manifest_fields[] = {
-    MANIFEST_HEAD,
+    NAME_FIELD,
+    LANGUAGE_FIELD,
+    KEY_FIELD,
     {"entry", FIELD_TEXT, AT(entry), FIELD_REQUIRED, .check = identifier_check},
     {"sources", FIELD_RECORDS, AT(n_sources), FIELD_REQUIRED, .least = 1, .most = KERNEL_SOURCES_MAX,
      .of = &source_record, .about = "the first one is compiled, others it includes"},
@@ -154,7 +154,9 @@ const struct record manifest_record = RECORD("CodeManifest", struct kernel, mani
 
 /* Nothing but a name stands for the code: what a format wrote down is all that tells two such kernels apart. */
 static const struct field external_fields[] = {
-    MANIFEST_HEAD,
+    NAME_FIELD,
+    LANGUAGE_FIELD,
+    KEY_FIELD,
     {"exports", FIELD_MAP, AT(n_exports), FIELD_REQUIRED, .least = 1, .of = &export_record,
      .about = "of the format that it was read from"},
 };
@@ -179,7 +181,7 @@ static bool names_differ(const struct kernel *kernel, struct error *error) {
   if (twice < kernel->n_key_names)
     return error_at(error, json_pointer_index(at, sizeof at, "/key", twice), "\"%s\" stands in the key twice",
                     kernel->key_names[twice]);
-  twice = text_repeated(&kernel->sources->path, kernel->n_sources, sizeof *kernel->sources);
+  twice = text_repeated(kernel->sources, kernel->n_sources, sizeof *kernel->sources);
   return twice == kernel->n_sources || error_at(error, json_pointer_index(at, sizeof at, "/sources", twice),
                                                 "two sources have the path \"%s\"", kernel->sources[twice].path);
 }

@@ -191,7 +191,7 @@ bool kernel_settle_arguments(struct kernel *kernel, struct error *error) {
       return error_pointer_prefix(error, json_pointer_index(at, sizeof at, "/arguments", i));
   }
 
-  size_t twice = text_repeated(&kernel->arguments->name, kernel->n_arguments, sizeof *kernel->arguments);
+  size_t twice = text_repeated(kernel->arguments, kernel->n_arguments, sizeof *kernel->arguments);
   if (twice == kernel->n_arguments)
     return true;
   error_at(error, "/name", "two arguments are named \"%s\"", kernel->arguments[twice].name);

@@ -34,7 +34,8 @@ extern const struct record argument_record;
 must_check bool kernel_settle_arguments(struct kernel *kernel, struct error *error);
 must_check bool kernel_settle_outputs(struct kernel *kernel, struct error *error);
 
-/* The index of the first of `n` texts, each `stride` bytes behind the other, that repeats an earlier one; n where none does. */
+/* The index of the first of `n` structs of `stride` bytes, which begin with a text, that repeats an earlier one's; n where
+ * none does. */
 size_t text_repeated(const void *texts, size_t n, size_t stride);
 
 /* Refuses the manifest for a member that its language demands, at `pointer`. */

@@ -22,7 +22,7 @@ bool demand_policy_parse(const char *name, enum demand_policy *ret_policy) {
 
 static const struct field item_fields[] = {
     {"kernel", FIELD_TEXT, offsetof(struct demand_item, name), FIELD_REQUIRED, .about = "its hash, or its name"},
-    {"key", FIELD_JSON, offsetof(struct demand_item, key), FIELD_REQUIRED, .schema = SCHEMA("Key")},
+    {"key", FIELD_JSON, offsetof(struct demand_item, key), FIELD_REQUIRED | FIELD_OBJECT, .schema = SCHEMA("Key")},
     {"hits", FIELD_INTEGER, offsetof(struct demand_item, hits), FIELD_NOT_NULL, .most = DEMAND_COUNT_MAX},
     {"misses", FIELD_INTEGER, offsetof(struct demand_item, misses), FIELD_NOT_NULL, .most = DEMAND_COUNT_MAX},
     {"tuning_ms", FIELD_NUMBER, offsetof(struct demand_item, tuning_ms), .most_number = DEMAND_MS_MAX},
@@ -49,18 +49,12 @@ void demand_report_release(struct demand_report *report) {
 
 static double known_ms(double ms) { return ms >= DEMAND_MS_MIN ? ms : NAN; }
 
-static bool item_check(struct demand_item *item, size_t i, struct error *error) {
-  char at[JSON_POINTER_SIZE];
-  snprintf(at, sizeof at, "/items/%zu/key", i);
-  if (!json_is_object(item->key))
-    return error_at(error, at, "\"key\" must be an object");
-
+static void item_settle(struct demand_item *item) {
   item->hits = item->hits == FIELD_NONE ? 0 : item->hits;
   item->misses = item->misses == FIELD_NONE ? 0 : item->misses;
   item->tuning_ms = known_ms(item->tuning_ms);
   item->kernel_ms = known_ms(item->kernel_ms);
   item->has_hash = digest_parse(item->name, &item->kernel);
-  return true;
 }
 
 bool demand_report_parse(const json_t *json, struct demand_report *ret, struct error *error) {
@@ -70,8 +64,7 @@ bool demand_report_parse(const json_t *json, struct demand_report *ret, struct e
 
   struct demand_item *items = report.items.all;
   for (size_t i = 0; i < report.items.n; i++)
-    if (!item_check(&items[i], i, error))
-      return false;
+    item_settle(&items[i]);
   if (!environment_parse(report.environment_json, &report.environment, error))
     return error_pointer_prefix(error, "/environment");
   *ret = report;

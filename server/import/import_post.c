@@ -7,12 +7,14 @@
 #define SCHEMA(name) "{\"$ref\": \"#/components/schemas/" name "\"}"
 
 static const struct field entry_fields[] = {
-    {"key", FIELD_JSON, offsetof(struct import_entry, key), FIELD_REQUIRED, .schema = SCHEMA("Key")},
-    {"config", FIELD_JSON, offsetof(struct import_entry, config), FIELD_REQUIRED, .schema = SCHEMA("Flat")},
+    {"key", FIELD_JSON, offsetof(struct import_entry, key), FIELD_REQUIRED | FIELD_OBJECT, .schema = SCHEMA("Key")},
+    {"config", FIELD_JSON, offsetof(struct import_entry, config), FIELD_REQUIRED | FIELD_OBJECT,
+     .schema = SCHEMA("Flat")},
     {"ms", FIELD_NUMBERS, offsetof(struct import_entry, ms), FIELD_NOT_NULL, .most = IMPORT_MS_MAX,
      .schema = "{\"type\": \"array\", \"maxItems\": 3, \"items\": {\"type\": \"number\", \"exclusiveMinimum\": 0}}",
      .about = "none, the median, or the median and the 20th and 80th percentile"},
-    {"provenance", FIELD_JSON, offsetof(struct import_entry, provenance), FIELD_NOT_NULL, .schema = SCHEMA("Flat")},
+    {"provenance", FIELD_JSON, offsetof(struct import_entry, provenance), FIELD_NOT_NULL | FIELD_OBJECT,
+     .schema = SCHEMA("Flat")},
 };
 const struct record import_entry_record = RECORD("ImportedEntry", struct import_entry, entry_fields);
 
@@ -112,8 +114,6 @@ bool import_post_parse(const json_t *json, struct import_post *ret, struct error
 static bool flat_read(const json_t *object, const char *at, char **ret_text, struct error *error) {
   const char *name;
   json_t *value;
-  if (!json_is_object(object))
-    return error_at(error, at, "this must be an object");
   if (json_object_size(object) > IMPORT_MEMBERS_MAX)
     return error_at(error, at, "more than %d members", IMPORT_MEMBERS_MAX);
   json_object_foreach ((json_t *)object, name, value) {
@@ -168,15 +168,13 @@ static bool entry_read(const struct import_entry *entry, const char *at, const s
   char member_at[JSON_POINTER_SIZE];
   cleanup_key struct key key = {0};
   json_pointer_member(member_at, sizeof member_at, at, "key");
-  if (!json_is_object(entry->key))
-    return error_at(error, member_at, "\"key\" must be an object");
   if (!key_parse(entry->key, (const char *const *)kernel->key_names, kernel->n_key_names, &key, error))
     return error_pointer_prefix(error, member_at);
   row->key = key_to_text(&key);
   row->key_digest = key_digest(&key);
 
   json_pointer_member(member_at, sizeof member_at, at, "config");
-  if (json_is_object(entry->config) && json_object_size(entry->config) == 0)
+  if (json_object_size(entry->config) == 0)
     return error_at(error, member_at, "the config is empty; leave the entry out");
   return flat_read(entry->config, member_at, &row->config, error) &&
          ms_read(&entry->ms, json_pointer_member(member_at, sizeof member_at, at, "ms"), &row->ms, error) &&

@@ -32,15 +32,17 @@ const char *const job_purpose_names[] = {[PURPOSE_TUNE] = "tune", [PURPOSE_REVAL
 
 static const struct field request_fields[] = {
     {"kernel", FIELD_DIGEST, offsetof(struct job_request, kernel), FIELD_REQUIRED},
-    {"key", FIELD_JSON, offsetof(struct job_request, key), FIELD_REQUIRED,
+    {"key", FIELD_JSON, offsetof(struct job_request, key), FIELD_REQUIRED | FIELD_OBJECT,
      .schema = "{\"$ref\": \"#/components/schemas/Key\"}"},
-    {"space", FIELD_JSON, offsetof(struct job_request, space), FIELD_REQUIRED,
+    {"space", FIELD_JSON, offsetof(struct job_request, space), FIELD_REQUIRED | FIELD_OBJECT,
      .schema = "{\"$ref\": \"#/components/schemas/Space\"}"},
     {"environment", FIELD_JSON, offsetof(struct job_request, environment_stated), FIELD_REQUIRED,
      .schema = "{\"$ref\": \"#/components/schemas/Environment\"}"},
-    {"tag", FIELD_TEXT, offsetof(struct job_request, tag), FIELD_NOT_NULL, .least = 1, .most = JOB_TEXT_MAX,
+    /* Names that people type into URLs and shells. */
+    {"tag", FIELD_TEXT, offsetof(struct job_request, tag), FIELD_NOT_NULL | FIELD_LINE, .least = 1,
+     .most = JOB_TEXT_MAX,
      .schema = "{\"type\": \"string\", \"minLength\": 1, \"maxLength\": 200, \"default\": \"default\"}"},
-    {"run", FIELD_TEXT, offsetof(struct job_request, run), FIELD_NOT_NULL, .most = JOB_TEXT_MAX,
+    {"run", FIELD_TEXT, offsetof(struct job_request, run), FIELD_NOT_NULL | FIELD_LINE, .most = JOB_TEXT_MAX,
      .schema = "{\"type\": \"string\", \"maxLength\": 200, \"default\": \"\"}"},
     {"regime", FIELD_ENUM, offsetof(struct job_request, regime), FIELD_NOT_NULL, .names = regime_names,
      .schema = "{\"$ref\": \"#/components/schemas/Regime\"}"},
@@ -61,21 +63,6 @@ void job_request_release(struct job_request *request) {
   record_release(&job_request_record, request);
 }
 
-/* Tags and runs are names that people type into URLs and shells. */
-static bool text_check(const char *name, const char *text, struct error *error) {
-  char at[JSON_POINTER_SIZE];
-  for (const char *c = text; *c; c++)
-    if ((unsigned char)*c < 0x20 || *c == 0x7f)
-      return error_at(error, json_pointer_member(at, sizeof at, "", name), "\"%s\" holds a control character", name);
-  return true;
-}
-
-static bool object_check(const char *name, const json_t *json, struct error *error) {
-  char at[JSON_POINTER_SIZE];
-  return json_is_object(json) ||
-         error_at(error, json_pointer_member(at, sizeof at, "", name), "\"%s\" must be an object", name);
-}
-
 static bool request_read(const json_t *json, struct job_request *request, struct error *error) {
   record_init(&job_request_record, request);
   request->tag = xstrdup("default");
@@ -84,9 +71,7 @@ static bool request_read(const json_t *json, struct job_request *request, struct
   request->purpose = PURPOSE_TUNE;
   request->priority = 0;
   request->finals.devices = 1;
-  if (!record_read(&job_request_record, json, "", request, error) || !text_check("tag", request->tag, error) ||
-      !text_check("run", request->run, error) || !object_check("key", request->key, error) ||
-      !object_check("space", request->space, error))
+  if (!record_read(&job_request_record, json, "", request, error))
     return false;
 
   if (request->runner && strcmp(request->runner, "build") != 0)

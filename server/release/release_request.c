@@ -41,7 +41,7 @@ static const struct field pin_fields[] = {
     {"kernel", FIELD_DIGEST, offsetof(struct release_pin, kernel), FIELD_REQUIRED},
     {"key", FIELD_JSON, offsetof(struct release_pin, key), FIELD_REQUIRED,
      .schema = "{\"$ref\": \"#/components/schemas/Key\"}"},
-    {"config", FIELD_JSON, offsetof(struct release_pin, config), FIELD_REQUIRED,
+    {"config", FIELD_JSON, offsetof(struct release_pin, config), FIELD_REQUIRED | FIELD_OBJECT,
      .schema = "{\"$ref\": \"#/components/schemas/Config\"}"},
     {"key_text", FIELD_TEXT, offsetof(struct release_pin, key_text), FIELD_NO_JSON},
 };
@@ -89,8 +89,6 @@ static bool pin_finish(struct release_pin *pin, const char *at, struct error *er
   const char *name;
   json_t *value;
   json_pointer_member(member_at, sizeof member_at, at, "config");
-  if (!json_is_object(pin->config))
-    return error_at(error, member_at, "\"config\" must be an object");
   json_object_foreach (pin->config, name, value)
     if (json_is_object(value) || json_is_array(value))
       return error_at(error, member_at, "\"%.64s\" must be null, a boolean, a number or a string", name);

@@ -60,8 +60,8 @@ struct records {
   void *all; /* n structs of .of */
 };
 
-/* Members of a struct that are what FIELD_TEXTS, FIELD_RECORDS or FIELD_MAP reads, under names and of a type of their own; the
- * field's offset is that of `count`. */
+/* Members of a struct for what FIELD_TEXTS, FIELD_RECORDS or FIELD_MAP reads, with names and a type of their own. The
+ * offset of the field is that of `count`. */
 #define RECORD_ARRAY(type, count, all)                                                                                 \
   union {                                                                                                              \
     struct records count##_records;                                                                                    \
@@ -103,18 +103,18 @@ struct field {
   size_t offset;
   unsigned flags;
   const char *column;
-  int64_t least,
-      most; /* of an integer; of a text or of JSON's text: most bytes; of lists and FIELD_ARRAY: elements; of a
-                          map: members */
-  double least_number, most_number; /* of a number, and of each of numbers; both 0: any; HUGE_VAL: no upper bound */
-  const char *const *names;         /* of an enum, by value, ended by NULL */
-  const char *sql_type;             /* of an enum, where its column is not text: the enum type of the database */
-  /* Of FIELD_RECORD and FIELD_RECORDS. Of FIELD_MAP: a text, which is a member's name, and its value. */
-  const struct record *of;
-  bool (*check)(const char *text, struct error *error); /* of a text, of each of texts and of a map's names */
-  const struct field_custom *custom;                    /* of FIELD_CUSTOM */
-  const char *schema; /* JSON: replaces the schema that the type gives, or FIELD_ARRAY to elements */
-  const char *about;  /* its description in /openapi.json */
+  /* Of an integer; of a text or of JSON's text: most bytes; of lists and FIELD_ARRAY: elements; of a map: members. */
+  int64_t least, most;
+  /* Of a number, and of each of numbers; both 0: any; HUGE_VAL: no upper bound. */
+  double least_number, most_number;
+  const char *const *names;          /* of an enum, by value, ended by NULL */
+  const char *sql_type;              /* of an enum, where its column is not text: the enum type */
+  const struct record *of;           /* of records; of a map: a text, its members' name, and their value */
+  const struct field_custom *custom; /* of FIELD_CUSTOM */
+  const char *schema;                /* JSON: replaces the type's schema; FIELD_ARRAY: of each element */
+  const char *about;                 /* its description in /openapi.json */
+  /* Of a text, of each of texts and of a map's names; the pointer of its error is the text's. */
+  bool (*check)(const char *text, struct error *error);
 };
 
 struct record {

@@ -25,7 +25,7 @@ struct request {
   const char *segments[REQUEST_SEGMENTS_MAX]; /* what the path's {…} matched, percent-decoded, in order */
   char *body;                                 /* NUL-terminated; NULL when the route takes none */
   size_t body_size;
-  json_t *json;   /* the parsed body of JSON routes, already strict-checked by the dispatcher; else NULL */
+  json_t *json;   /* a JSON route's body, checked by the dispatcher, until the answer; else NULL */
   unsigned roles; /* of the token; TOKEN_ANYONE without one */
   char token_name[65];
   int64_t token_id;       /* in the database; 0 without one */

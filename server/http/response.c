@@ -46,6 +46,9 @@ void request_finish(struct request_private *request, unsigned status, struct MHD
   request->state = REQUEST_ANSWERED;
   requests_settled++;
   counter_add(COUNTER_requests, 1);
+  /* By this thread: what its handler read of the body may share values with it, which it gives up
+   * after the answer. */
+  json_decref(TAKE(request->request.json));
   /* From here on the event thread may answer and free it. */
   if (request->is_suspended) {
     atomic_fetch_sub(&request->request.server->n_suspended, 1);

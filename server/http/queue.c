@@ -178,6 +178,10 @@ bool queue_park(struct queue *queue, struct request_private *request, const char
     request->parked_at_ns = clock_monotonic_ns();
     request->park.deadline_ms = deadline_ms;
     request->park.poll_ms = queue->poll_ms;
+    /* Workers that fell asleep when nothing was parked would sleep beyond its time, while this
+     * one may be busy. */
+    if (!queue->park->n)
+      pthread_cond_broadcast(&queue->work);
     park_add(queue->park, &request->park, key, now_ms, deadline_ms < due_ms ? deadline_ms : due_ms);
     if (park_was_woken(queue->park, key, since_generation)) {
       park_remove(queue->park, &request->park);

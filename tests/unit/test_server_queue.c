@@ -1,0 +1,74 @@
+/* The queue of the database workers, with threads in the place of workers. */
+#include "server/http/queue.h"
+
+#include <criterion/criterion.h>
+#include <pthread.h>
+#include <time.h>
+
+#define PATIENCE_S 20
+#define FALL_ASLEEP_MS 200
+
+struct worker_trial {
+  struct queue *queue;
+  pthread_t thread;
+  struct request_private *taken[QUEUE_TOKENS_MAX];
+  size_t n;
+};
+
+static void take(struct worker_trial *worker) {
+  bool for_tokens;
+  uint64_t generation;
+  worker->n = queue_take(worker->queue, worker->taken, &for_tokens, &generation);
+}
+
+static void *take_once(void *context) {
+  take(context);
+  return NULL;
+}
+
+static struct worker_trial *worker_start(struct queue *queue) {
+  struct worker_trial *worker = xcalloc(1, sizeof *worker);
+  worker->queue = queue;
+  cr_assert_eq(pthread_create(&worker->thread, NULL, take_once, worker), 0);
+  return worker;
+}
+
+/* What the worker took; NULL: nothing, for as long as anyone would wait. */
+static struct request_private *worker_join(struct worker_trial *worker) {
+  struct timespec until;
+  clock_gettime(CLOCK_REALTIME, &until);
+  until.tv_sec += PATIENCE_S;
+  bool has_ended = pthread_timedjoin_np(worker->thread, NULL, &until) == 0;
+  struct request_private *taken = has_ended && worker->n == 1 ? worker->taken[0] : NULL;
+  if (has_ended)
+    free(worker);
+  return taken;
+}
+
+static struct request_private *take_added(struct queue *queue, struct request_private *request) {
+  struct worker_trial worker = {.queue = queue};
+  cr_assert_eq(queue_add(queue, request, false), QUEUE_ADDED);
+  take(&worker);
+  return worker.n == 1 ? worker.taken[0] : NULL;
+}
+
+/* Whoever parks a request may be busy with the next one for long. Workers that fell asleep when
+ * nothing was parked, and so without a time to wake up at, look after it. */
+Test(queue, what_is_parked_while_the_others_sleep_comes_back_in_time) {
+  struct queue *queue = queue_new(10, 60000);
+  struct request_private first = {0}, second = {0};
+  cr_assert_eq(take_added(queue, &first), &first);
+  cr_assert_eq(take_added(queue, &second), &second);
+  struct worker_trial *workers[] = {worker_start(queue), worker_start(queue)};
+  /* One that is late sees the parked ones at once, and the test passes. */
+  nanosleep(&(struct timespec){.tv_nsec = FALL_ASLEEP_MS * 1000000}, NULL);
+
+  int64_t now_ms = clock_monotonic_ms();
+  cr_assert(queue_park(queue, &first, "key", false, now_ms + 50, 0));
+  cr_assert(queue_park(queue, &second, "key", false, now_ms + 500, 0));
+
+  const struct request_private *got = worker_join(workers[0]), *other = worker_join(workers[1]);
+  cr_expect((got == &first && other == &second) || (got == &second && other == &first));
+  cr_expect(first.request.deadline_passed && second.request.deadline_passed);
+  cr_expect(!queue_state(queue).parked && !queue_state(queue).queued);
+}

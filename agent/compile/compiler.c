@@ -12,7 +12,7 @@
 
 static const char *const system_places[] = {
     "/usr",  "/lib", "/lib32", "/lib64", "/bin", "/etc/ld.so.cache", "/dev/urandom",
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef WAVETUNE_SANITIZED
     "/proc", /* where the sanitizers of a runtime compiler's process look up its memory */
 #endif
 };

@@ -11,7 +11,7 @@
 
 #define COMPILE_TIMEOUT_MS_DEFAULT 60000
 /* A sanitizer reserves terabytes of addresses in a runtime compiler's process, which is a program of ours. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef WAVETUNE_SANITIZED
 #define COMPILE_MEMORY_MAX UINT64_MAX
 #else
 #define COMPILE_MEMORY_MAX ((uint64_t)4 << 30)

@@ -13,11 +13,11 @@
 struct server {
   int listener;
   int stop[2];
-  const char *answer;
-  size_t answer_size;
   atomic_bool closes;
   atomic_int connections;
-  pthread_mutex_t mutex;
+  pthread_mutex_t mutex; /* of the next three */
+  const char *answer;
+  size_t answer_size;
   char request[1 << 16]; /* the last one */
   pthread_t thread;
   char url[64];
@@ -50,9 +50,11 @@ static bool serve(struct server *server, int fd) {
       continue;
     pthread_mutex_lock(&server->mutex);
     memcpy(server->request, request, size + 1);
+    const char *answer = server->answer;
+    size_t answer_size = server->answer_size;
     pthread_mutex_unlock(&server->mutex);
     size = 0;
-    if (server->answer && send(fd, server->answer, server->answer_size, MSG_NOSIGNAL) < 0)
+    if (answer && send(fd, answer, answer_size, MSG_NOSIGNAL) < 0)
       return true;
     if (server->closes)
       return true;
@@ -330,8 +332,10 @@ Test(http_client, cancel_ends_a_running_request_and_leaves_the_client_usable) {
   cr_assert_not(http_send(client, &request, &response, &error));
   pthread_join(canceller, NULL);
   assert_has(error.message, "/poll was cancelled");
+  pthread_mutex_lock(&server->mutex);
   server->answer = OK "Content-Length: 2\r\n\r\n{}";
   server->answer_size = strlen(server->answer);
+  pthread_mutex_unlock(&server->mutex);
   cr_assert(http_send(client, &request, &response, &error), "%s", error.message);
   http_response_release(&response);
 }

@@ -123,10 +123,9 @@ struct agent_owner agent_table_owner(struct agent_table *table, const char *id) 
   return owner;
 }
 
-void agent_table_put(struct agent_table *table, const char *id, const char *boot, bool is_draining,
-                     struct agent_owner owner, int64_t now_ms) {
-  lock(table);
-  struct entry *entry = find(table, id);
+/* `entry`: the agent's, or NULL. */
+static void know(struct agent_table *table, struct entry *entry, const char *id, const char *boot, bool is_draining,
+                 struct agent_owner owner, int64_t now_ms) {
   if (!entry)
     entry = add(table, id);
   else if (entry->presence != PRESENCE_KNOWN)
@@ -138,6 +137,21 @@ void agent_table_put(struct agent_table *table, const char *id, const char *boot
   entry->is_draining = is_draining;
   entry->owner = owner;
   entry->seen_ms = now_ms;
+}
+
+void agent_table_put(struct agent_table *table, const char *id, const char *boot, bool is_draining,
+                     struct agent_owner owner, int64_t now_ms) {
+  lock(table);
+  know(table, find(table, id), id, boot, is_draining, owner, now_ms);
+  unlock(table);
+}
+
+void agent_table_found(struct agent_table *table, const char *id, const char *boot, bool is_draining,
+                       struct agent_owner owner, int64_t now_ms) {
+  lock(table);
+  struct entry *entry = find(table, id);
+  if (entry && (entry->presence == PRESENCE_ASKED || entry->asks_again))
+    know(table, entry, id, boot, is_draining, owner, now_ms);
   unlock(table);
 }
 

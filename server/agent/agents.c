@@ -53,7 +53,7 @@ void agents_look_up(struct worker *worker) {
   struct agent_brief *found = db_read_all(rows, &brief_record, &n_found);
   int64_t now_ms = clock_monotonic_ms();
   for (size_t i = 0; i < n_found; i++)
-    agent_table_put(table, found[i].id, found[i].boot, found[i].is_draining, found[i].owner, now_ms);
+    agent_table_found(table, found[i].id, found[i].boot, found[i].is_draining, found[i].owner, now_ms);
   for (size_t i = 0; i < n; i++)
     agent_table_absent(table, ids[i], now_ms);
   db_records_free(&brief_record, found, n_found);

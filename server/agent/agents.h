@@ -34,9 +34,13 @@ struct agent_owner {
   int64_t token;  /* that enrolled it; 0: nobody's */
   bool has_token; /* it has a token of its own */
 };
-/* It enrolled just now, or was found in the database. */
+/* It enrolled just now. */
 void agent_table_put(struct agent_table *table, const char *id, const char *boot, bool is_draining,
                      struct agent_owner owner, int64_t now_ms);
+/* It was looked up, and this was in the database. One that has enrolled since then is newer, and
+ * stays as it is. */
+void agent_table_found(struct agent_table *table, const char *id, const char *boot, bool is_draining,
+                       struct agent_owner owner, int64_t now_ms);
 /* Nobody's while it is not known here. */
 struct agent_owner agent_table_owner(struct agent_table *table, const char *id);
 void agent_table_drain(struct agent_table *table, const char *id, bool is_draining);
@@ -47,7 +51,8 @@ size_t agent_table_take_seen(struct agent_table *table, int64_t now_ms, size_t m
                              int64_t *ret_ages_ms);
 /* Undoes a take whose flush failed. */
 void agent_table_untake(struct agent_table *table, char (*ids)[AGENT_ID_SIZE], size_t n);
-/* The ids that are to be looked up. They stay asked until put or, by agent_table_absent, given up. */
+/* The ids that are to be looked up. They stay asked until put, found or, by agent_table_absent,
+ * given up. */
 size_t agent_table_asked(struct agent_table *table, size_t most, char (*ret_ids)[AGENT_ID_SIZE]);
 void agent_table_absent(struct agent_table *table, const char *id, int64_t now_ms);
 /* Exactly these drain. */

@@ -37,7 +37,7 @@ Test(agents, an_unknown_agent_is_looked_up_once, .init = setup, .fini = teardown
   cr_expect_eq(beat(A, "b1", 2), AGENT_ASKED);
   cr_assert_eq(agent_table_asked(table, 4, asked), 1);
   cr_expect_str_eq(asked[0], A);
-  agent_table_put(table, A, "b1", true, (struct agent_owner){0}, 3);
+  agent_table_found(table, A, "b1", true, (struct agent_owner){0}, 3);
   cr_expect_eq(beat(A, "b1", 4), AGENT_BEATS);
   cr_expect(draining);
   cr_expect_eq(agent_table_asked(table, 4, asked), 0);
@@ -57,9 +57,21 @@ Test(agents, another_process_under_the_same_id_is_absent_until_it_is_found_to_ha
   cr_expect_eq(beat(A, "b2", 1), AGENT_ABSENT);
   cr_expect_eq(beat(A, "b1", 2), AGENT_BEATS);
   cr_expect_eq(agent_table_asked(table, 4, asked), 1);
-  agent_table_put(table, A, "b2", false, (struct agent_owner){0}, 3);
+  agent_table_found(table, A, "b2", false, (struct agent_owner){0}, 3);
   cr_expect_eq(beat(A, "b2", 4), AGENT_BEATS);
   cr_expect_eq(beat(A, "b1", 5), AGENT_ABSENT);
+}
+
+Test(agents, what_was_read_before_an_agent_enrolled_does_not_replace_it, .init = setup, .fini = teardown) {
+  char asked[4][AGENT_ID_SIZE];
+  cr_expect_eq(beat(A, "b2", 1), AGENT_ASKED);
+  cr_assert_eq(agent_table_asked(table, 4, asked), 1);
+  agent_table_put(table, A, "b2", false, (struct agent_owner){7, true}, 2);
+  agent_table_found(table, A, "b1", true, (struct agent_owner){3, false}, 3);
+
+  cr_expect_eq(beat(A, "b2", 4), AGENT_BEATS);
+  cr_expect_eq(agent_table_owner(table, A).token, 7);
+  cr_expect_not(draining);
 }
 
 Test(agents, what_is_no_id_is_never_looked_up, .init = setup, .fini = teardown) {

@@ -12,7 +12,13 @@ void server_answer_release(struct server_answer *answer) {
 static enum error_kind kind_of(int status, const json_t *problem) {
   const char *name = json_string_value(json_object_get(problem, "kind"));
   enum error_kind kind;
-  return name && error_kind_of_name(name, &kind) ? kind : error_kind_of_http(status);
+  if (!name || !error_kind_of_name(name, &kind))
+    kind = error_kind_of_http(status);
+  /* A lease that was not granted to us is as good as none. */
+  if (kind == ERROR_FORBIDDEN && json_object_get(problem, "lease"))
+    kind = ERROR_MISSING;
+  /* A proxy's, whose server is away: ours says what it did not find. */
+  return kind == ERROR_MISSING && !json_object_get(problem, "detail") ? ERROR_UNAVAILABLE : kind;
 }
 
 enum error_kind server_error_kind(const struct http_response *response) {
@@ -42,13 +48,6 @@ struct server_answer server_answer_read(const char *method, const char *path, co
   const char *detail = json_string_value(json_object_get(answer.json, "detail"));
   const char *pointer = json_string_value(json_object_get(answer.json, "pointer"));
   bool is_redirect = response->status >= 300 && response->status < 400;
-
-  /* A lease that was not granted to us is as good as none. */
-  if (kind == ERROR_FORBIDDEN && json_object_get(answer.json, "lease"))
-    kind = ERROR_MISSING;
-  /* One of a proxy whose server is away: ours says what it did not find. */
-  if (kind == ERROR_MISSING && !json_object_get(answer.json, "detail"))
-    kind = ERROR_UNAVAILABLE;
 
   error_of_at(&answer.error, kind, pointer && pointer[0] == '/' ? pointer : "", "the server answered %d to %s %s: %s",
               response->status, method, path,

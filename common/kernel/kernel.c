@@ -238,13 +238,12 @@ bool kernel_parse(const json_t *manifest, struct kernel **ret_kernel, struct err
   kernel->reference.rtol = RTOL_DEFAULT;
   kernel->reference.atol = ATOL_DEFAULT;
   kernel->reference.samples = SAMPLES_DEFAULT;
-  if (!record_read(is_external ? &external_manifest_record : &manifest_record, manifest, "", kernel, error))
+  kernel->json = json_deep_copy(manifest); /* what the fields share is the kernel's own */
+  if (!record_read(is_external ? &external_manifest_record : &manifest_record, kernel->json, "", kernel, error))
     return is_external ? error_prefix(error, "an external kernel, which is known by name only: ") : false;
   if (!names_differ(kernel, error) || !(is_external || code_settle(kernel, error)))
     return false;
 
-  kernel->json = json_deep_copy(manifest);
-  ALWAYS(kernel->json != NULL);
   kernel->hash = json_digest(manifest);
   *ret_kernel = TAKE(kernel);
   return true;

@@ -56,7 +56,6 @@ enum error_kind error_kind_of_http(int status) {
   case 403:
     return ERROR_FORBIDDEN;
   case 404:
-  case 410:
     return ERROR_MISSING;
   case 408:
   case 504:

@@ -330,7 +330,6 @@ bool space_parse(const json_t *json, struct space **ret_space, struct error *err
   cleanup_space struct space *space = xcalloc(1, sizeof *space);
   __attribute__((cleanup(given_release))) struct given given = {0};
   space->json = json_deep_copy(json);
-  ALWAYS(space->json != NULL);
   if (!record_read(&space_json_record, space->json, "", &given, error))
     return false;
   if (!given.parameters == !given.configs)

@@ -12,7 +12,8 @@ struct entry {
   char id[AGENT_ID_SIZE];
   char *boot; /* NULL unless known */
   enum presence presence;
-  bool asks_again; /* known, but another process beats under its id: perhaps it enrolled with another server */
+  bool asks_again;   /* known, but another process beats under its id: perhaps it enrolled with another server */
+  bool is_looked_up; /* since agent_table_asked named it; an enrolment makes what is found then old */
   bool is_draining;
   bool is_unflushed;
   struct agent_owner owner;
@@ -133,7 +134,7 @@ static void know(struct agent_table *table, struct entry *entry, const char *id,
   free(entry->boot);
   entry->boot = xstrdup(boot);
   entry->presence = PRESENCE_KNOWN;
-  entry->asks_again = false;
+  entry->asks_again = entry->is_looked_up = false;
   entry->is_draining = is_draining;
   entry->owner = owner;
   entry->seen_ms = now_ms;
@@ -150,7 +151,7 @@ void agent_table_found(struct agent_table *table, const char *id, const char *bo
                        struct agent_owner owner, int64_t now_ms) {
   lock(table);
   struct entry *entry = find(table, id);
-  if (entry && (entry->presence == PRESENCE_ASKED || entry->asks_again))
+  if (entry && entry->is_looked_up)
     know(table, entry, id, boot, is_draining, owner, now_ms);
   unlock(table);
 }
@@ -193,8 +194,10 @@ size_t agent_table_asked(struct agent_table *table, size_t most, char (*ret_ids)
   lock(table);
   for (size_t i = 0; i < BUCKETS && n < most; i++)
     for (struct entry *entry = table->buckets[i]; entry && n < most; entry = entry->next)
-      if (entry->presence == PRESENCE_ASKED || entry->asks_again)
+      if (entry->presence == PRESENCE_ASKED || entry->asks_again) {
+        entry->is_looked_up = true;
         memcpy(ret_ids[n++], entry->id, AGENT_ID_SIZE);
+      }
   unlock(table);
   return n;
 }

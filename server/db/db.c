@@ -32,6 +32,8 @@ static const char server_options_format[] =
 #define ROLLBACK_MS 2000
 /* Statements of a transaction whose answers are not read yet: BEGIN, what was sent, and the one that is run, or COMMIT. */
 #define SENT_MAX 8
+/* Kinds of things that one transaction counts. */
+#define AT_COMMIT_MAX 8
 #define INTEGER_TEXT_SIZE sizeof "-9223372036854775808"
 
 /* A statement as PostgreSQL has it: :name is $1, $2, … */
@@ -52,8 +54,13 @@ static atomic_int_fast64_t answered_ms;
 
 struct sent {
   const struct statement *statement;
-  int64_t began_ns;
   int64_t rows; /* that it must touch; DB_ANY_ROWS: any number */
+};
+
+struct at_commit {
+  void (*done)(int what, uint64_t n);
+  int what;
+  uint64_t n;
 };
 
 struct db {
@@ -63,6 +70,8 @@ struct db {
   bool must_begin; /* BEGIN goes with the transaction's first statement */
   struct sent sent[SENT_MAX];
   size_t n_sent;
+  struct at_commit at_commit[AT_COMMIT_MAX];
+  size_t n_at_commit;
   bool is_without_options; /* a pooler refused them */
   int64_t connected_since_ms, failed_at_ms;
   int64_t run_ms, work_until_ms; /* the second 0: no deadline but each run's */
@@ -447,7 +456,7 @@ static bool run_prepared(struct db *db, const struct statement *statement, const
  * it does need, so that PostgreSQL is waited for once (libpq's pipeline). */
 static void sent_add(struct db *db, const struct statement *statement, int64_t rows) {
   ALWAYS(db->n_sent < SENT_MAX);
-  db->sent[db->n_sent++] = (struct sent){statement, clock_monotonic_ns(), rows};
+  db->sent[db->n_sent++] = (struct sent){statement, rows};
 }
 
 static bool plain_send(struct db *db, const struct statement *statement) {
@@ -471,14 +480,16 @@ static bool pipeline_begin(struct db *db) {
 static bool sent_finish(struct db *db, PGresult **ret_result, struct error *error) {
   PGresult *last = NULL;
   size_t n = db->n_sent;
+  int64_t began_ns = clock_monotonic_ns();
   bool is_good = PQpipelineSync(db->connection) || result_failure(db, "sync", NULL, error);
   for (size_t i = 0; i < n && db->connection; i++) {
     const struct sent sent = db->sent[i];
     PQclear(last);
     last = answer_take(db, 1);
     bool is_failure = !result_is_good(last);
-    bool was_run = PQresultStatus(last) != PGRES_PIPELINE_ABORTED;
-    statistic_add(sent.statement, sent.began_ns, is_failure ? 0 : (uint64_t)PQntuples(last), is_failure && was_run);
+    if (PQresultStatus(last) != PGRES_PIPELINE_ABORTED) /* it was run */
+      statistic_add(sent.statement, began_ns, is_failure ? 0 : (uint64_t)PQntuples(last), is_failure);
+    began_ns = clock_monotonic_ns();
     ALWAYS(is_failure || sent.rows == DB_ANY_ROWS || strtoll(PQcmdTuples(last), NULL, 10) == sent.rows);
     if (!is_failure || !is_good)
       continue;
@@ -518,10 +529,8 @@ static bool prepared_ensure(struct db *db, const struct statement *statement, st
   return db->prepared[slot];
 }
 
-bool db_send(struct db *db, const struct statement *statement, const struct db_parameters *parameters, int64_t rows,
-             struct error *error) {
-  ALWAYS(db->in_transaction);
-  run_start(db);
+static bool queue(struct db *db, const struct statement *statement, const struct db_parameters *parameters,
+                  int64_t rows, struct error *error) {
   if (!connection_ensure(db, error) || !prepared_ensure(db, statement, error))
     return false;
   if (db->n_sent >= SENT_MAX - 2 && !sent_finish(db, NULL, error)) /* BEGIN and COMMIT have room */
@@ -530,6 +539,16 @@ bool db_send(struct db *db, const struct statement *statement, const struct db_p
     return result_failure(db, statement->name, NULL, error);
   sent_add(db, statement, rows);
   return true;
+}
+
+bool db_send(struct db *db, const struct statement *statement, const struct db_parameters *parameters, int64_t rows,
+             struct error *error) {
+  ALWAYS(db->in_transaction);
+  run_start(db);
+  if (queue(db, statement, parameters, rows, error))
+    return true;
+  statistic_add(statement, clock_monotonic_ns(), 0, true);
+  return false;
 }
 
 bool db_run(struct db *db, const struct statement *statement, const struct db_parameters *parameters,
@@ -578,8 +597,29 @@ bool db_run_script(struct db *db, const char *sql, struct error *error) {
 bool db_begin(struct db *db, struct error *error) {
   ALWAYS(!db->in_transaction);
   run_start(db);
+  db->n_at_commit = 0;
   db->in_transaction = db->must_begin = connection_ensure(db, error);
   return db->in_transaction;
+}
+
+bool db_begin_now(struct db *db, struct error *error) {
+  if (!db_begin(db, error))
+    return false;
+  if (waiting_finish(db, error))
+    return true;
+  db_rollback(db);
+  return false;
+}
+
+void db_at_commit(struct db *db, void (*done)(int what, uint64_t n), int what, uint64_t n) {
+  ALWAYS(db->in_transaction);
+  for (size_t i = 0; i < db->n_at_commit; i++)
+    if (db->at_commit[i].done == done && db->at_commit[i].what == what) {
+      db->at_commit[i].n += n;
+      return;
+    }
+  ALWAYS(db->n_at_commit < AT_COMMIT_MAX);
+  db->at_commit[db->n_at_commit++] = (struct at_commit){done, what, n};
 }
 
 static bool commit_send(struct db *db, struct error *error) {
@@ -601,17 +641,23 @@ static bool commit_send(struct db *db, struct error *error) {
 bool db_commit(struct db *db, struct error *error) {
   ALWAYS(db->in_transaction);
   bool is_good = db->must_begin || commit_send(db, error); /* nothing was run */
-  if (is_good)
-    db->in_transaction = db->must_begin = false;
-  else
+  if (!is_good) {
     db_rollback(db);
-  return is_good;
+    return false;
+  }
+
+  db->in_transaction = db->must_begin = false;
+  for (size_t i = 0; i < db->n_at_commit; i++)
+    db->at_commit[i].done(db->at_commit[i].what, db->at_commit[i].n);
+  return true;
 }
 
 void db_rollback(struct db *db) {
   struct error error;
   if (db->connection && db->n_sent && !sent_finish(db, NULL, &error))
     log_debug("database: %s", error.message);
+  if (db->connection && PQpipelineStatus(db->connection) != PQ_PIPELINE_OFF)
+    connection_close(db);
   if (db->connection && PQtransactionStatus(db->connection) != PQTRANS_IDLE) {
     run_start(db);
     db->run_until_ms = clock_monotonic_ms() + ROLLBACK_MS;

@@ -114,8 +114,12 @@ must_check bool db_run(struct db *db, const struct statement *statement, const s
 must_check bool db_send(struct db *db, const struct statement *statement, const struct db_parameters *parameters,
                         int64_t rows, struct error *error);
 
-/* BEGIN is sent with the first statement: until then no lock is held and no snapshot was taken. */
+/* BEGIN is sent with the first statement: until then no lock is held, no snapshot was taken, and now() is not yet. */
 must_check bool db_begin(struct db *db, struct error *error);
+/* The same, answered already: now() is from before the return. */
+must_check bool db_begin_now(struct db *db, struct error *error);
+/* `done` is called when the transaction was committed, once for each `what`, with the sum of its `n`. */
+void db_at_commit(struct db *db, void (*done)(int what, uint64_t n), int what, uint64_t n);
 must_check bool db_commit(struct db *db, struct error *error);
 void db_rollback(struct db *db);
 /* Commits what went well and undoes the rest: false then, with the error that there was. */

@@ -55,14 +55,16 @@ static const struct field change_fields[] = {
 };
 static const struct record change_record = RECORD(NULL, struct lease_change, change_fields);
 
-static void change_count(const struct lease_change *change) {
+static void count(int counter, uint64_t n) { counter_add((enum counter)counter, n); }
+
+static void change_count(struct db *db, const struct lease_change *change) {
   if (change->from == change->to)
     return;
   static const enum counter counters[LEASE_STATE_COUNT] = {[LEASE_OPEN] = COUNTER_leases_reopened,
                                                            [LEASE_HELD] = COUNTER_leases_granted,
                                                            [LEASE_DONE] = COUNTER_leases_done,
                                                            [LEASE_CANCELLED] = COUNTER_leases_cancelled};
-  counter_add(counters[change->to], 1);
+  db_at_commit(db, count, (int)counters[change->to], 1);
 }
 
 bool lease_change_state(struct db *db, const struct lease_change *changes, size_t n, struct error *error) {
@@ -79,6 +81,6 @@ bool lease_change_state(struct db *db, const struct lease_change *changes, size_
   if (!db_send(db, &sql_lease_change_state, &parameters, (int64_t)n, error))
     return false;
   for (size_t i = 0; i < n; i++)
-    change_count(&changes[i]);
+    change_count(db, &changes[i]);
   return true;
 }

@@ -48,7 +48,7 @@ struct lease_change {
 #define LEASE_FRUITFUL INT32_MAX
 
 /* The only function that changes a lease's state. The caller has locked the rows (FOR UPDATE, in the order of their ids)
- * in this transaction, and no lease comes twice. Counts the changes (counters.h). Aborts on a change that
+ * in this transaction, and no lease comes twice. The changes are counted (counters.h) when it commits. Aborts on a change that
  * lease_may_change does not have, and when a row is not in `from`. It is sent (db_send): that the holder of a grant has
  * another lease with this nonce, ERROR_UNIQUE, the transaction's next run or its commit says. */
 must_check bool lease_change_state(struct db *db, const struct lease_change *changes, size_t n, struct error *error);

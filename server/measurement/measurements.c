@@ -173,10 +173,12 @@ static bool late_note(struct db *db, const struct posted_lease *lease, const str
 }
 
 bool results_store(struct db *db, const struct posted_lease *lease, const struct results *results,
-                   const struct judgement *judgement, struct error *error) {
+                   const struct judgement *judgement, struct drift_note *note, struct error *error) {
   if (judgement->n_fresh && !measurements_insert(db, lease, results, judgement, error))
     return false;
   if (judgement->is_change && !lease_change_state(db, &judgement->change, 1, error))
+    return false;
+  if (post_ends_lease(judgement) && !drift_note(db, judgement->change.lease, results->epoch, note, error))
     return false;
 
   if (judgement->best_ratio < (isnan(lease->best_ratio) ? INFINITY : lease->best_ratio))

@@ -7,6 +7,7 @@
 #include "common/campaign/campaign.h"
 #include "common/campaign/warm_start.h"
 #include "server/db/db.h"
+#include "server/measurement/drift.h"
 #include "server/measurement/results.h"
 
 /* Locks a lease for a post of results. *ret_known: whether there is one of this id. */
@@ -19,10 +20,10 @@ void posted_lease_release(struct posted_lease *lease);
 must_check bool results_known(struct db *db, int64_t lease, const struct results *results,
                               struct known_measurement **ret, size_t *ret_n, struct error *error);
 
-/* Stores what a judgement found new, and what follows from it for the lease and its job, in the transaction that locked
- * the lease. */
+/* Stores what a judgement found new, what follows from it for the lease and its job, and what the baseline took in a lease that
+ * is over, in the transaction that locked the lease. */
 must_check bool results_store(struct db *db, const struct posted_lease *lease, const struct results *results,
-                              const struct judgement *judgement, struct error *error);
+                              const struct judgement *judgement, struct drift_note *note, struct error *error);
 
 /* A page of a job's measurements by rising id; *ret_next 0: there are no more. *ret_known: whether there is such a job. */
 must_check bool job_measurements_list(struct db *db, int64_t job, int64_t after, int64_t limit, json_t **ret_items,

@@ -243,6 +243,10 @@ struct judgement results_judge(const struct results *results, int64_t id, const 
   return judgement;
 }
 
+bool post_ends_lease(const struct judgement *judgement) {
+  return judgement->verdict == POST_TAKEN && judgement->is_change && judgement->change.to != LEASE_HELD;
+}
+
 void judgement_release(struct judgement *judgement) {
   config_ranges_release(&judgement->change.less);
   free(judgement->fresh);

@@ -84,6 +84,8 @@ struct judgement {
 /* What a post does. `lease` NULL: there is none of this id. `known`: those of its seqs that are stored. */
 struct judgement results_judge(const struct results *results, int64_t id, const struct posted_lease *lease,
                                const struct known_measurement *known, size_t n_known);
+/* Whether the lease is held no more after it. */
+bool post_ends_lease(const struct judgement *judgement);
 void judgement_release(struct judgement *judgement);
 
 #endif

@@ -133,7 +133,7 @@ Test(agent_answers, without_a_kind_the_status_says_what_to_do) {
     cr_expect_eq(answer_is_for_later(&answer), is_for_later, "%d", status);
     cr_expect_eq(answer_is(&answer, ERROR_UNAUTHENTICATED), status == 401, "%d", status);
     cr_expect_eq(answer_is(&answer, ERROR_FORBIDDEN), status == 403, "%d", status);
-    cr_expect_eq(answer_is(&answer, ERROR_MISSING), status == 404 || status == 410, "%d", status);
+    cr_expect_eq(answer_is(&answer, ERROR_MISSING), status == 404, "%d", status);
     cr_expect_eq(answer_is(&answer, ERROR_CONFLICT), status == 409, "%d", status);
   }
 }
@@ -159,7 +159,7 @@ Test(agent_answers, a_kind_that_is_not_known_is_what_its_status_says) {
   }
   const struct http_response page = {.status = 502, .body = (char *)"<html>", .size = 6}, none = {.status = 404};
   cr_expect_eq(server_error_kind(&page), ERROR_UNAVAILABLE);
-  cr_expect_eq(server_error_kind(&none), ERROR_MISSING);
+  cr_expect_eq(server_error_kind(&none), ERROR_UNAVAILABLE);
 }
 
 Test(agent_answers, a_lease_of_another_is_missing_and_what_a_proxy_does_not_find_is_away) {

@@ -356,8 +356,9 @@ Test(agent_poster, an_answer_decides_how_often_code_is_brought) {
     size_t n_puts;
     bool has_code;
   } cases[] = {
-      {{200, "{}"}, 1, true},  {{201, "{}"}, 1, true},  {{302, ""}, 3, false},   {{403, "{}"}, 3, false},
-      {{404, "{}"}, 1, false}, {{409, "{}"}, 1, false}, {{413, "{}"}, 1, false}, {{422, "{}"}, 1, false},
+      {{200, "{}"}, 1, true},  {{201, "{}"}, 1, true},  {{302, ""}, 3, false},
+      {{403, "{}"}, 3, false}, {{404, "{}"}, 3, false}, {{404, "{\"detail\": \"x\"}"}, 1, false},
+      {{409, "{}"}, 1, false}, {{413, "{}"}, 1, false}, {{422, "{}"}, 1, false},
       {{429, "{}"}, 3, false}, {{500, "{}"}, 3, false},
   };
   for (size_t i = 0; i < ARRAY_LENGTH(cases); i++) {

@@ -137,3 +137,16 @@ Test(agents, who_was_not_seen_for_long_is_forgotten, .init = setup, .fini = tear
   cr_expect_eq(beat(A, "b1", 1000), AGENT_ASKED);
   cr_expect_eq(beat(B, "b1", 1000), AGENT_BEATS);
 }
+
+Test(agents, a_former_process_that_still_beats_does_not_bring_its_enrolment_back, .init = setup, .fini = teardown) {
+  char asked[4][AGENT_ID_SIZE];
+  agent_table_put(table, A, "b1", false, (struct agent_owner){3, false}, 0);
+  cr_expect_eq(beat(A, "b2", 1), AGENT_ABSENT);
+  cr_assert_eq(agent_table_asked(table, 4, asked), 1);
+  agent_table_put(table, A, "b2", false, (struct agent_owner){7, false}, 2);
+  cr_expect_eq(beat(A, "b1", 3), AGENT_ABSENT);
+  agent_table_found(table, A, "b1", false, (struct agent_owner){3, false}, 4);
+
+  cr_expect_eq(agent_table_owner(table, A).token, 7);
+  cr_expect_eq(beat(A, "b2", 5), AGENT_BEATS);
+}

@@ -656,3 +656,12 @@ Test(config_ranges, abort_on_an_ordinal_that_does_not_rise, .signal = SIGABRT) {
   config_ranges_add(&ranges, 5);
   config_ranges_add(&ranges, 5);
 }
+
+Test(space, what_is_no_object_is_refused) {
+  cleanup_json json_t *list = json_array();
+  struct space *space;
+  struct error error;
+  cr_expect_not(space_parse(NULL, &space, &error));
+  cr_expect_not(space_parse(list, &space, &error));
+  cr_expect_eq(error.kind, ERROR_INVALID);
+}

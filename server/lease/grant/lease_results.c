@@ -30,13 +30,7 @@ static bool objects_are_stored(struct worker *worker, struct request *request, c
   return n == 0 || answer_missing_files(worker, request, objects, n);
 }
 
-/* Whether the lease is held no more after a post. */
-static bool is_over(const struct judgement *judgement) {
-  return judgement->verdict == POST_TAKEN && judgement->is_change && judgement->change.to != LEASE_HELD;
-}
-
-/* One transaction: locks the lease, looks what is known, judges, stores, and notes what the baseline took in a lease that is
- * over. On failure nothing is stored. */
+/* One transaction: locks the lease, looks what is known, judges, stores. On failure nothing is stored. */
 static bool post_store(struct db *db, int64_t id, const struct results *results, struct posted_lease *lease,
                        struct judgement *judgement, struct drift_note *note, struct error *error) {
   cleanup_free struct known_measurement *known = NULL;
@@ -50,9 +44,7 @@ static bool post_store(struct db *db, int64_t id, const struct results *results,
     is_good = results_known(db, id, results, &known, &n_known, error);
   if (is_good)
     *judgement = results_judge(results, id, is_lease ? lease : NULL, known, n_known);
-  is_good = is_good && results_store(db, lease, results, judgement, error);
-  if (is_good && is_over(judgement))
-    is_good = drift_note(db, id, results->epoch, note, error);
+  is_good = is_good && results_store(db, lease, results, judgement, note, error);
   return db_end(db, is_good, error);
 }
 
@@ -66,14 +58,14 @@ static bool post_settle(struct worker *worker, const struct results *results, co
 
   if (failure && !job_end(worker, lease->job, JOB_FAILED, failure, NULL, &job_ended, error))
     log_warning("job: cannot end job=%lld: %s", (long long)lease->job, error->message);
-  if (is_over(judgement) && change->to == LEASE_OPEN)
+  if (post_ends_lease(judgement) && change->to == LEASE_OPEN)
     lease_settle_open(worker, change->lease, lease->job, fruitless, &lease->hardware_digest);
   drift_look(worker, note); /* before the job is decided from what a device measured that drifts */
 
   bool is_spent = false;
   if (lease->has_budget && !lease_settle_budget(worker, lease->job, &is_spent, error))
     return false;
-  if (is_over(judgement) || is_spent)
+  if (post_ends_lease(judgement) || is_spent)
     jobs_advance(worker, &lease->job, 1);
   return true;
 }

@@ -9,6 +9,7 @@ import time
 
 import harness
 import pytest
+from hands import ENVIRONMENT, Hand, register
 from harness import PATIENCE, wait_until
 
 TIMEOUT_MS = 2000 * PATIENCE
@@ -79,3 +80,22 @@ def test_a_statement_that_takes_too_long_is_ended_by_postgresql_and_its_connecti
     finally:
         locker.kill()
         locker.wait()
+
+
+def test_leases_do_not_expire_because_postgresql_hung(postgres, start, database):
+    """Their agents could not renew them meanwhile. Each round has a lease that comes due while the housekeeper waits."""
+    lease_s = 4
+    server = start(harness.Server, database, options=("--lease-ms", str(1000 * lease_s), "--database-timeout-ms", "60000"))
+    hand = Hand(server, "a", environment=ENVIRONMENT)
+    kernel = register(server)
+    server.request("POST", "/v1/jobs", {"kernel": kernel, "key": {"n": 1}, "environment": ENVIRONMENT,
+                                        "space": {"parameters": {"A": list(range(8))}}})
+    time.sleep(lease_s + 0.5)  # a lease time after its start a server expires what is due
+    lease = hand.pull().json
+    for _ in range(3):
+        assert hand.renew(lease).status == 200
+        with hanging(postgres):
+            time.sleep(lease_s + 0.2)
+        time.sleep(1)
+        assert hand.renew(lease).status == 200, server.messages
+    assert "stood still" in server.messages
